@@ -1,0 +1,43 @@
+"""The only way to know the time. Times are whole microseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+import anyio
+
+
+class Clock(Protocol):
+    """What time it is, and waiting."""
+
+    def now_us(self) -> int:
+        """Wall time. It may jump; use it for stamps and due times only."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Seconds from an arbitrary start that never go back; for durations."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after `seconds`."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+def rfc3339(at_us: int) -> str:
+    """`at_us` as RFC 3339 text with microseconds and `Z`."""
+    return datetime.fromtimestamp(at_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,139 @@
+"""Every error that Holdfast raises, in one tree.
+
+    HoldfastError
+    ├── UsageError                 2  what was typed cannot be meant
+    │   └── UnknownSession         2  no session has that id, key or prefix
+    ├── CannotRunSafely            5  the machine or the configuration is not able to
+    │   ├── SandboxUnavailable     5  no isolation here
+    │   ├── StorageFull            5  the disk took no more
+    │   └── LogUnavailable         5  the database cannot be opened or is locked
+    ├── LogDamaged                 6  the chain of a session is broken at a sequence number
+    │   └── SchemaTooNew           6  written by a newer Holdfast
+    ├── Refused                    –  the log said no; nothing was written
+    │   ├── Fenced                 –  a later epoch owns the session or the hands
+    │   ├── HeadMoved              –  something was posted since the fold: fold again
+    │   ├── LeaseHeld              –  another process is running this session
+    │   └── BudgetRefused          –  the reservation does not fit under a cap
+    ├── HandsError                 –  the hands could not be reached or made
+    │   └── HandsLost              –  this incarnation of the hands is gone
+    └── ModelError                 –  a model request failed; `kind` says how
+
+The number is the exit status of the command line. A message is a sentence for the person
+who reads it: what happened, what is safe, what to type next.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ModelErrorKind = Literal[
+    "rate_limited", "overloaded", "timeout", "bad_stream", "refusal", "invalid_request", "unavailable"
+]
+
+
+class HoldfastError(Exception):
+    """The base of all errors of this package. `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(HoldfastError):
+    """An argument, a file or a flag is wrong. Nothing was written; correct it and type again."""
+
+    exit_code = 2
+
+
+class UnknownSession(UsageError):
+    """No session has that id, key or unique prefix. `holdfast ps --all` lists them."""
+
+
+class CannotRunSafely(HoldfastError):
+    """The machine or the configuration cannot do this safely. The message names the fix."""
+
+    exit_code = 5
+
+
+class SandboxUnavailable(CannotRunSafely):
+    """This machine cannot isolate tool calls. `holdfast doctor` prints each cause with its fix."""
+
+
+class StorageFull(CannotRunSafely):
+    """The disk took no more bytes. What was acknowledged is kept; free some space, then `wake`."""
+
+
+class LogUnavailable(CannotRunSafely):
+    """The database cannot be opened, is locked by another program, or is not ours."""
+
+
+class LogDamaged(HoldfastError):
+    """The stored chain does not verify. Nothing is written to such a session.
+
+    `seq` is the first sequence number that does not verify, 0 when the file itself is unreadable.
+    """
+
+    exit_code = 6
+
+    def __init__(self, message: str, *, session_id: str = "", seq: int = 0) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.seq = seq
+
+
+class SchemaTooNew(LogDamaged):
+    """The database or an event was written by a newer Holdfast. Upgrade; nothing was skipped."""
+
+
+class Refused(HoldfastError):
+    """The log refused an append. Nothing of the transaction was written."""
+
+
+class Fenced(Refused):
+    """A later epoch owns this session or these hands; this process must stop acting on it."""
+
+    def __init__(self, message: str, *, mine: int, current: int) -> None:
+        super().__init__(message)
+        self.mine = mine
+        self.current = current
+
+
+class HeadMoved(Refused):
+    """An event arrived since the fold. Read the tail, fold, decide again."""
+
+    def __init__(self, message: str, *, folded: int, head: int) -> None:
+        super().__init__(message)
+        self.folded = folded
+        self.head = head
+
+
+class LeaseHeld(Refused):
+    """A live process holds the session. Attach to it, or take it over with `wake --steal`."""
+
+    def __init__(self, message: str, *, worker_id: str) -> None:
+        super().__init__(message)
+        self.worker_id = worker_id
+
+
+class BudgetRefused(Refused):
+    """The reservation does not fit under the cap of an account on the path from leaf to root."""
+
+    def __init__(self, message: str, *, account_id: str, left_pico: int) -> None:
+        super().__init__(message)
+        self.account_id = account_id
+        self.left_pico = left_pico
+
+
+class HandsError(HoldfastError):
+    """The hands could not be made or did not answer."""
+
+
+class HandsLost(HandsError):
+    """This incarnation of the hands is gone; what it had open is unknown unless its journal says."""
+
+
+class ModelError(HoldfastError):
+    """A model request failed. `kind` decides whether a retry can help; `retry_after_s` when."""
+
+    def __init__(self, kind: ModelErrorKind, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.kind: ModelErrorKind = kind
+        self.retry_after_s = retry_after_s

@@ -1,0 +1,61 @@
+"""What every fact has in common, and the few shapes that several families share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """Something that happened: frozen, past tense, without rendering.
+
+    The tag is the event's type. Position, time, epoch, id and actor are not here: they are of the
+    stamped event (S1). Fields are only ever added, each with a default, or a new version is made
+    with an upcast.
+    """
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+    """A block of text inside a message."""
+
+    text: str
+
+
+Content = tuple[Text, ...]
+"""The content of a message, in order."""
+
+
+def text_of(content: Content) -> str:
+    """The text of a message as one string."""
+    return "\n".join(block.text for block in content)
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of one model request. `input_tokens` excludes cache reads and writes (S15)."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+OnUnknown = Literal["retry", "probe", "tell", "ask"]
+"""What a tool wants done when nobody can say whether its effect happened (S12)."""
+
+Isolation = Literal["hard", "soft", "none"]
+"""How well one thing is kept apart: by the kernel, by a watchdog, or not at all."""
+
+
+class Erased(Fact, frozen=True, tag="holdfast.erased"):
+    """Stands in memory for a body that was erased; its digest keeps the chain whole. Never stored."""
+
+    digest: str

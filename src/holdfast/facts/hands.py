@@ -1,0 +1,36 @@
+"""The lives of hands: each incarnation has an identity (S8)."""
+
+from __future__ import annotations
+
+from holdfast.facts.base import Fact, Isolation
+
+
+class HandsProvisioned(Fact, frozen=True, tag="hands.provisioned"):
+    """Hands were made. Only this incarnation can answer for a call dispatched to it.
+
+    `address` is how its supervisor is reached. `root` is the workspace's path inside. `isolation`
+    says per kind (files, network, processes, system calls, memory …) how hard the wall is.
+    """
+
+    hands_id: str
+    provider: str
+    host_id: str
+    boot_id: str
+    address: str
+    workspace: str
+    root: str
+    uid: int
+    isolation: dict[str, Isolation] = {}
+
+
+class HandsLost(Fact, frozen=True, tag="hands.lost"):
+    """An incarnation is gone without having been released."""
+
+    hands_id: str
+    reason: str
+
+
+class HandsReleased(Fact, frozen=True, tag="hands.released"):
+    """An incarnation was given back."""
+
+    hands_id: str

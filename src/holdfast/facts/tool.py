@@ -1,0 +1,60 @@
+"""What became of tool calls."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.facts.base import Fact, OnUnknown
+
+
+class FileSeen(msgspec.Struct, frozen=True):
+    """The content of a file, as a tool call left or found it (S18). `digest` is SHA-256 hex."""
+
+    path: str
+    digest: str
+
+
+class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
+    """The call goes through its door now. Without this event it never ran (S6)."""
+
+    call_id: str
+    attempt: int
+    hands_id: str
+    action_digest: str
+    on_unknown: OnUnknown
+    timeout_s: float
+
+
+class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
+    """The end of a call that is known: it ran (`ok`, `error`), or it did not (the others).
+
+    `content` is what the model reads. `bytes_total` is the size of all output, `output_path` the
+    file inside the hands with the whole of it when `truncated`. `reconciled` marks a result that was
+    taken from the hands' journal by a later shift.
+    """
+
+    call_id: str
+    outcome: Literal["ok", "error", "denied", "skipped", "cancelled"]
+    content: str
+    exit_code: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    truncated: bool = False
+    bytes_total: int = 0
+    output_path: str = ""
+    duration_ms: float | None = None
+    files: tuple[FileSeen, ...] = ()
+    reconciled: bool = False
+
+
+class ToolOutcomeUnknown(Fact, frozen=True, tag="tool.outcome_unknown"):
+    """The call was dispatched and nobody can say what it did. It is not repeated silently (S12).
+
+    `content` is what the model is told.
+    """
+
+    call_id: str
+    reason: str
+    content: str

@@ -1,0 +1,46 @@
+"""The whole vocabulary: one tagged union of all families."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from holdfast.facts.base import Fact
+from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.session import SessionCreated, SessionError, SessionUpdated
+from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
+
+AnyFact = (
+    SessionCreated
+    | SessionUpdated
+    | SessionError
+    | UserMessage
+    | UserInterrupt
+    | UserCancel
+    | ShiftStarted
+    | LeaseStolen
+    | ShiftEnded
+    | ModelRequestStart
+    | ModelRequestEnd
+    | AgentThinking
+    | AgentMessage
+    | AgentToolUse
+    | ToolDispatched
+    | ToolResult
+    | ToolOutcomeUnknown
+    | HandsProvisioned
+    | HandsLost
+    | HandsReleased
+)
+"""Every fact that can be stored."""
+
+
+def type_of(fact: Fact) -> str:
+    """The event type of a fact, for example `user.message`."""
+    return str(type(fact).__struct_config__.tag)
+
+
+FACT_TYPES: dict[str, type[Fact]] = {str(cls.__struct_config__.tag): cls for cls in get_args(AnyFact)}
+"""Event type → class."""

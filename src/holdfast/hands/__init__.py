@@ -1,0 +1,1 @@
+"""Where tools run: disposable, without credentials, outside the brain."""

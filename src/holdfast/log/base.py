@@ -1,0 +1,154 @@
+"""The doors to the log: five Protocols of few verbs, and the shapes that cross them.
+
+One store implements them all, because an append, its posts, its wakes and its money are one
+transaction (S4). Rows beside the events (sessions, wakes, accounts, reservations) follow from the
+events alone and can be rebuilt from them (S20); `holdfast.session.rows` says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.facts.codec import Draft, Event
+from holdfast.session.rows import AccountRow, SessionRow
+
+
+class Post(msgspec.Struct, frozen=True):
+    """Something from outside for a session. `key` is unique per session: a second one is dropped.
+
+    It makes the session due at once.
+    """
+
+    session_id: str
+    key: str
+    draft: Draft
+
+
+class PostReceipt(msgspec.Struct, frozen=True):
+    """Where a post stands. `duplicate` when its key was there before; `seq` is then the first one's."""
+
+    session_id: str
+    seq: int
+    duplicate: bool
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A folded state, valid for exactly that position, chain hash and fold program (S19)."""
+
+    session_id: str
+    seq: int
+    hash: bytes
+    fold_digest: str
+    state: bytes
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to act for a session under one epoch. `events` are those of its own transaction."""
+
+    session_id: str
+    epoch: int
+    worker_id: str
+    events: tuple[Event, ...]
+
+
+class Log(Protocol):
+    """The append-only truth."""
+
+    async def append(
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Draft],
+        *,
+        head: int | None = None,
+        posts: Sequence[Post] = (),
+    ) -> list[Event]:
+        """Stamp and store drafts, all or none (S1, S4). Returns them stamped.
+
+        `head` makes it a decision: refused with `HeadMoved` unless it is the session's head (S2).
+        Raises `Fenced` when `epoch` is not the current one, `BudgetRefused` when a reservation among
+        the drafts does not fit, `StorageFull`. After any of them nothing was written.
+        """
+        ...
+
+    async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
+        """Append what comes from outside: ordered, under no epoch, once per key (S3).
+
+        `create` opens a new session with this, a `session.created`; its `key`, when not empty, names
+        the session one to one, and an existing one is returned as a duplicate.
+        """
+        ...
+
+    async def read(
+        self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
+    ) -> list[Event]:
+        """Events after `after`, in order.
+
+        With `prev`, the chain hash at `after` (the genesis hash for 0), each is verified as stored;
+        raises `LogDamaged` with the first bad sequence number.
+        """
+        ...
+
+    async def wait(self, session_id: str, after: int) -> int:
+        """Return the head once it is beyond `after`, whoever moved it, in whichever process."""
+        ...
+
+
+class Snapshots(Protocol):
+    """The cache of folded states."""
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """Keep this one; it replaces the session's earlier one."""
+        ...
+
+    async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
+        """The kept one, if that fold program made it and its hash is that of the stored event."""
+        ...
+
+
+class Leases(Protocol):
+    """Who may act. Never stored as a flag: a lease lives while its holder does (S5)."""
+
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+        """Take the session and append `draft`, a `shift.started`, under the next epoch, in one transaction.
+
+        Raises `LeaseHeld` while a live process holds it; with `steal` it is taken all the same, and a
+        `lease.stolen` stands before the shift.
+        """
+        ...
+
+    async def renew(self, lease: Lease) -> None:
+        """Prove that the lease is still ours. Raises `Fenced` when it is not."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give it back. Safe to repeat, and after it was lost."""
+        ...
+
+    async def holders(self) -> dict[str, str]:
+        """Session id → worker id, for every session that a live process holds."""
+        ...
+
+
+class Index(Protocol):
+    """The rows beside the events."""
+
+    async def find(self, name: str) -> SessionRow:
+        """The session with that id, key or unique prefix of either. Raises `UnknownSession`."""
+        ...
+
+    async def sessions(self) -> list[SessionRow]:
+        """All of them, newest first."""
+        ...
+
+    async def due(self, now_us: int) -> list[str]:
+        """Sessions whose wake is due, longest due first."""
+        ...
+
+    async def accounts(self) -> list[AccountRow]:
+        """All money accounts."""
+        ...
+

@@ -1,0 +1,91 @@
+"""The door to models: what is asked, what streams back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.facts.base import Usage
+from holdfast.facts.model import Purpose, StopReason
+from holdfast.session.conversation import Message
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as the model is told of it. `input_schema` is JSON schema."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One attempt. `responses` counts the responses of this purpose already in the session's log,
+    `attempt` the tries since the last of them, from 1.
+    """
+
+    purpose: Purpose
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+    max_output_tokens: int
+    responses: int
+    attempt: int
+    input_tokens_estimate: int = 0
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """More words."""
+
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True):
+    """More reasoning; `signature` comes with the last piece, if the provider signs."""
+
+    text: str
+    signature: str = ""
+
+
+class ToolCallStart(msgspec.Struct, frozen=True):
+    """A call begins: its name is known, its arguments are not. Hands may be made ready now (S13)."""
+
+    index: int
+    name: str
+    provider_id: str = ""
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True):
+    """More of the arguments' JSON text."""
+
+    index: int
+    fragment: str
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The last part of a whole response. A stream without it is an error (`bad_stream`)."""
+
+    stop_reason: StopReason
+    usage: Usage
+
+
+StreamPart = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | Finish
+
+
+class Model(Protocol):
+    """A model that can be asked. Money is in pico-dollars; None says that it has no known price."""
+
+    name: str
+
+    def worst_case_pico(self, request: ModelRequest) -> int | None:
+        """The most that this request can cost (S15)."""
+        ...
+
+    def cost_pico(self, usage: Usage) -> int | None:
+        """What that usage costs."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """Ask, and yield what comes. Raises `ModelError`. Closing the iterator abandons the request."""
+        ...

@@ -1,0 +1,49 @@
+"""What a model is shown: messages, in the shape that every provider can be given."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class TextPart(msgspec.Struct, frozen=True, tag="text"):
+    """Words."""
+
+    text: str
+
+
+class ThinkingPart(msgspec.Struct, frozen=True, tag="thinking"):
+    """The model's own reasoning, given back to it as its provider requires."""
+
+    text: str
+    signature: str = ""
+
+
+class ToolCallPart(msgspec.Struct, frozen=True, tag="tool_call"):
+    """A call that the model asked for."""
+
+    call_id: str
+    name: str
+    input: dict[str, Any]
+    provider_id: str = ""
+
+
+class ToolResultPart(msgspec.Struct, frozen=True, tag="tool_result"):
+    """How that call ended. Stands right after the message that asked for it (S3)."""
+
+    call_id: str
+    name: str
+    content: str
+    is_error: bool = False
+    provider_id: str = ""
+
+
+Part = TextPart | ThinkingPart | ToolCallPart | ToolResultPart
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One turn of the conversation."""
+
+    role: Literal["user", "assistant"]
+    parts: tuple[Part, ...]

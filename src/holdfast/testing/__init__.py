@@ -1,0 +1,1 @@
+"""Conformance kits and fakes for those who write a door of their own."""
