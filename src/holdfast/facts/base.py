@@ -7,16 +7,25 @@ from typing import Literal
 import msgspec
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Fact(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag_field="type",
+):
     """Something that happened: frozen, past tense, without rendering.
 
     The tag is the event's type. Position, time, epoch, id and actor are not here: they are of the
-    stamped event (S1). Fields are only ever added, each with a default, or a new version is made
-    with an upcast.
+    stamped event (S1). Fields are only ever added, each with an empty default (None, "", 0, False, ()
+    or {}), and with every addition `codec.SCHEMA` goes up by one. A default that is not empty is
+    policy and may change one day, so a struct that has one is stored in full (`omit_defaults=False`).
     """
 
 
-class Text(msgspec.Struct, frozen=True, tag="text", tag_field="type"):
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="text", tag_field="type"):
     """A block of text inside a message."""
 
     text: str
@@ -31,7 +40,7 @@ def text_of(content: Content) -> str:
     return "\n".join(block.text for block in content)
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """Tokens of one model request. `input_tokens` excludes cache reads and writes (S15)."""
 
     input_tokens: int = 0

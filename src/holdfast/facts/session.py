@@ -9,14 +9,14 @@ import msgspec
 from holdfast.facts.base import Fact
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One permission rule. `tool` is a glob over tool names; the last rule that matches wins."""
 
     tool: str
     decision: Literal["allow", "deny"]
 
 
-class Agent(msgspec.Struct, frozen=True, omit_defaults=True):
+class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who works: a model, a system prompt, the tools it is offered, what it may do."""
 
     model: str
@@ -26,7 +26,7 @@ class Agent(msgspec.Struct, frozen=True, omit_defaults=True):
     rules: tuple[Rule, ...] = ()
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The caps of a session. Every loop has one.
 
     `budget_pico` is in pico-dollars, None for no money cap; `max_turns` counts model responses;
@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
     max_attempts: int = 5
 
 
-class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
+class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the work is: a folder of this host. `disposable` when Holdfast made it itself.
 
     `user` is the login name that the hands run as, empty for the default choice.
@@ -54,7 +54,7 @@ class Workspace(msgspec.Struct, frozen=True, omit_defaults=True):
     isolation: Literal["sandbox", "none"] = "sandbox"
 
 
-class SessionCreated(Fact, frozen=True, tag="session.created"):
+class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):
     """The first event of every session: what is wanted, by whom, within which limits.
 
     `goal` and `rules` are pinned: they stand byte-identical in every context (S17). `accounts` is

@@ -9,7 +9,7 @@ import msgspec
 from holdfast.facts.base import Fact, OnUnknown
 
 
-class FileSeen(msgspec.Struct, frozen=True):
+class FileSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """The content of a file, as a tool call left or found it (S18). `digest` is SHA-256 hex."""
 
     path: str
