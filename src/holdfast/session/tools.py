@@ -105,7 +105,7 @@ TOOLS: dict[str, Tool] = {
             False,
         ),
         Tool("glob", "List files that match a pattern such as `src/**/*.py`, newest first.", GlobInput, "retry", True),
-        Tool("grep", "Search file contents for a regular expression; prints `file:line:text`.", GrepInput, "retry", True),
+        Tool("grep", "Search files for a regular expression. Prints `file:line:text`.", GrepInput, "retry", True),
     )
 }
 
@@ -132,7 +132,5 @@ def timeout_s(name: str, value: dict[str, Any]) -> float:
 
 def input_schema(name: str) -> dict[str, Any]:
     """The JSON schema of a tool's input, with no references in it."""
-    (schema,), _ = msgspec.json.schema_components([TOOLS[name].input_type], ref_template="{name}")
     _, components = msgspec.json.schema_components([TOOLS[name].input_type], ref_template="{name}")
-    del schema
     return {key: val for key, val in components[TOOLS[name].input_type.__name__].items() if key != "title"}

@@ -1,0 +1,72 @@
+"""What a brain is given: its doors, who it is, and who watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from holdfast.clock import Clock
+from holdfast.facts.codec import Event
+from holdfast.hands.base import Provider
+from holdfast.ids import Entropy
+from holdfast.log.base import Leases, Log, Snapshots
+from holdfast.model.base import Model, StreamPart
+
+
+class Observer(Protocol):
+    """Somebody who watches a shift as it happens. It must not block, and cannot change anything."""
+
+    def on_events(self, events: list[Event]) -> None:
+        """Events that this shift folded: its own and those posted meanwhile."""
+        ...
+
+    def on_delta(self, part: StreamPart) -> None:
+        """A piece of a response that is still streaming. Never in the log."""
+        ...
+
+
+class NoObserver:
+    """Nobody watches."""
+
+    def on_events(self, events: list[Event]) -> None:
+        """Look away."""
+
+    def on_delta(self, part: StreamPart) -> None:
+        """Look away."""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The process that runs brains, as `shift.started` names it."""
+
+    worker_id: str
+    host_id: str
+    boot_id: str
+    pid: int
+    program: str
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Everything outside a brain. `model` finds a model by the name in the agent.
+
+    `prompt` is the system prompt's text and `prompt_digests` the digests of all prompt files.
+    `provisioning` says when hands are made: at the first streamed tool name, or before the model is
+    asked. `read_only` and `env` are handed on to the hands.
+    """
+
+    log: Log
+    leases: Leases
+    snapshots: Snapshots
+    hands: Provider
+    model: Callable[[str], Model]
+    clock: Clock
+    entropy: Entropy
+    worker: Worker
+    prompt: str
+    prompt_digests: dict[str, str] = field(default_factory=dict)
+    observer: Observer = field(default_factory=NoObserver)
+    provisioning: Literal["lazy", "eager"] = "lazy"
+    read_only: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)

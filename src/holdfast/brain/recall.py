@@ -1,0 +1,64 @@
+"""From log to state: the newest valid snapshot, then the tail, verified as stored (S1, S19)."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from holdfast.errors import UnknownSession
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Event
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserMessage
+from holdfast.log.base import Log, Snapshot, Snapshots
+from holdfast.session.fold import empty, fold
+from holdfast.session.state import State
+
+_SHOWN = (UserMessage, AgentThinking, AgentMessage, AgentToolUse, ToolResult, ToolOutcomeUnknown)
+
+_FOLD_SOURCES = (
+    ("holdfast.facts", None),
+    ("holdfast.session", ("fold.py", "state.py", "tokens.py", "tools.py")),
+)
+
+
+@cache
+def fold_digest() -> str:
+    """SHA-256 hex over the sources of events, codec and fold: a snapshot is good for exactly these."""
+    digest = hashlib.sha256()
+    for package, names in _FOLD_SOURCES:
+        files = sorted(resources.files(package).iterdir(), key=lambda file: file.name)
+        for file in files:
+            if file.name.endswith(".py") and (names is None or file.name in names):
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+async def recall(session_id: str, log: Log, snapshots: Snapshots) -> tuple[State, dict[int, Fact]]:
+    """The state of a session as its log has it now, and the bodies met on the way.
+
+    Raises `UnknownSession`, `LogDamaged`, `SchemaTooNew`.
+    """
+    state = empty(session_id)
+    snapshot = await snapshots.load(session_id, fold_digest())
+    if snapshot is not None:
+        state = msgspec.msgpack.decode(snapshot.state, type=State)
+    events = await log.read(session_id, after=state.seq, prev=state.hash)
+    if not events and state.seq == 0:
+        raise UnknownSession(f"no session {session_id}; `holdfast ps --all` lists them")
+    return fold(state, events), shown(events)
+
+
+def shown(events: list[Event]) -> dict[int, Fact]:
+    """The bodies among these events that a context may show, by position."""
+    return {event.seq: event.fact for event in events if isinstance(event.fact, _SHOWN)}
+
+
+async def remember(state: State, snapshots: Snapshots) -> None:
+    """Keep a snapshot of this state."""
+    body = msgspec.msgpack.encode(state)
+    await snapshots.save(Snapshot(state.session_id, state.seq, state.hash, fold_digest(), body))

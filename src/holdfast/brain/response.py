@@ -1,0 +1,115 @@
+"""From streamed parts to facts. Nothing of an unfinished response is acted on (S13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from holdfast.facts.base import Text
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
+from holdfast.facts.union import AnyFact
+from holdfast.ids import call_id
+from holdfast.model.base import Finish, StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+
+
+@dataclass
+class _Block:
+    kind: str
+    index: int = 0
+    name: str = ""
+    provider_id: str = ""
+    signature: str = ""
+    text: list[str] = field(default_factory=list)
+
+    def joined(self) -> str:
+        return "".join(self.text)
+
+
+class Response:
+    """A response as it grows. `finish` is set by the last part; without it the response is not whole."""
+
+    def __init__(self) -> None:
+        self.finish: Finish | None = None
+        self._blocks: list[_Block] = []
+
+    def add(self, part: StreamPart) -> None:
+        """Take in the next part."""
+        match part:
+            case TextDelta(text=text):
+                self._open("text").text.append(text)
+            case ThinkingDelta(text=text, signature=signature):
+                block = self._open("thinking")
+                block.text.append(text)
+                block.signature = signature or block.signature
+            case ToolCallStart(index=index, name=name, provider_id=provider_id):
+                self._blocks.append(_Block("call", index, name, provider_id))
+            case ToolCallDelta(index=index, fragment=fragment):
+                self._call(index).text.append(fragment)
+            case Finish():
+                self.finish = part
+
+    def _open(self, kind: str) -> _Block:
+        last = self._blocks[-1] if self._blocks else None
+        if last is None or last.kind != kind or last.signature:
+            last = _Block(kind)
+            self._blocks.append(last)
+        return last
+
+    def _call(self, index: int) -> _Block:
+        for block in self._blocks:
+            if block.kind == "call" and block.index == index:
+                return block
+        block = _Block("call", index)
+        self._blocks.append(block)
+        return block
+
+    def characters(self) -> int:
+        """How much has arrived, for an estimate of what it costs."""
+        return sum(len(piece) for block in self._blocks for piece in block.text)
+
+    def facts(self, request_seq: int) -> list[AnyFact]:
+        """What a whole response says, in its order."""
+        facts: list[AnyFact] = []
+        calls = 0
+        for block in self._blocks:
+            if block.kind == "call":
+                facts.append(_tool_use(block, request_seq, calls))
+                calls += 1
+            elif block.kind == "thinking":
+                facts.append(AgentThinking(request_seq=request_seq, text=block.joined(), signature=block.signature))
+            elif block.joined():
+                facts.append(AgentMessage(request_seq=request_seq, content=(Text(block.joined()),)))
+        return facts
+
+    def finished_part(self, request_seq: int) -> list[AnyFact]:
+        """What may be kept of an interrupted response: its text, no call, no unsigned thinking (S14)."""
+        return [
+            fact
+            for fact in self.facts(request_seq)
+            if isinstance(fact, AgentMessage) or (isinstance(fact, AgentThinking) and fact.signature)
+        ]
+
+
+def _tool_use(block: _Block, request_seq: int, index: int) -> AgentToolUse:
+    text = block.joined()
+    value, malformed = _arguments(text)
+    return AgentToolUse(
+        request_seq=request_seq,
+        call_id=call_id(request_seq, index),
+        name=block.name,
+        input=value,
+        provider_id=block.provider_id,
+        malformed=malformed,
+    )
+
+
+def _arguments(text: str) -> tuple[dict[str, Any], str]:
+    if not text.strip():
+        return {}, ""
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}, text
+    return (value, "") if isinstance(value, dict) else ({}, text)

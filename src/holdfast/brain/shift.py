@@ -1,0 +1,117 @@
+"""One shift: a brain's hold on a session, the state it folded, and the way it appends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from holdfast.brain.doors import Doors
+from holdfast.brain.recall import remember, shown
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Draft, Event
+from holdfast.facts.union import AnyFact
+from holdfast.hands.base import Hands
+from holdfast.ids import new_event_id
+from holdfast.log.base import Lease
+from holdfast.session.fold import fold
+from holdfast.session.state import State
+from holdfast.session.window import needed
+
+SNAPSHOT_EVERY = 500
+"""Events between two snapshots inside a shift."""
+
+
+class Shift:
+    """What the acts share. `state` is always the fold of a prefix of the log, and never behind an
+    append of this shift. `decided_at` is the head that the running action was decided on.
+    """
+
+    background: TaskGroup
+    """Where provisioning goes on beside the model's answer. Set while the shift runs."""
+
+    def __init__(self, doors: Doors, state: State, lease: Lease, bodies: dict[int, Fact]) -> None:
+        self.doors = doors
+        self.state = state
+        self.lease = lease
+        self.decided_at = state.seq
+        self.hands: Hands | None = None
+        self.provisioned: anyio.Event | None = None
+        self.provision_error: Exception | None = None
+        self._bodies = bodies
+        self._lock = anyio.Lock()
+        self._remembered = state.seq
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this shift's lease."""
+        return self.lease.epoch
+
+    async def decision(self, *facts: AnyFact) -> list[Event]:
+        """Append under the epoch and the head that was decided on (S2).
+
+        Raises `HeadMoved` when anything came since: refresh, decide again.
+        """
+        return await self._append(facts, head=True)
+
+    async def fact(self, *facts: AnyFact) -> list[Event]:
+        """Append the outcome of an effect, under the epoch alone (S2)."""
+        return await self._append(facts, head=False)
+
+    async def _append(self, facts: Sequence[AnyFact], *, head: bool) -> list[Event]:
+        async with self._lock:
+            drafts = [self._draft(fact) for fact in facts]
+            at = self.decided_at if head else None
+            events = await self.doors.log.append(self.state.session_id, self.epoch, drafts, head=at)
+            if events[0].seq == self.state.seq + 1:
+                self._take(events)
+            else:
+                await self._catch_up()
+            if self.state.seq - self._remembered >= SNAPSHOT_EVERY:
+                self._remembered = self.state.seq
+                await remember(self.state, self.doors.snapshots)
+            return events
+
+    def _draft(self, fact: AnyFact) -> Draft:
+        event_id = new_event_id(self.doors.clock.now_us(), self.doors.entropy)
+        return Draft(event_id, "brain", fact)
+
+    async def refresh(self) -> None:
+        """Fold what others appended meanwhile."""
+        async with self._lock:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        state = self.state
+        self._take(await self.doors.log.read(state.session_id, after=state.seq, prev=state.hash))
+
+    def _take(self, events: list[Event]) -> None:
+        self.state = fold(self.state, events)
+        self._bodies.update(shown(events))
+        self.doors.observer.on_events(events)
+
+    async def bodies(self) -> dict[int, Fact]:
+        """The bodies that the context of the next request shows; the others are forgotten."""
+        wanted = needed(self.state)
+        missing = [seq for seq in wanted if seq not in self._bodies]
+        if missing:
+            first, last = min(missing), max(missing)
+            events = await self.doors.log.read(self.state.session_id, after=first - 1, limit=last - first + 1)
+            self._bodies.update(shown(events))
+        keep = set(wanted)
+        self._bodies = {seq: fact for seq, fact in self._bodies.items() if seq in keep}
+        return self._bodies
+
+    async def body(self, seq: int) -> Fact:
+        """One body by its position."""
+        if seq not in self._bodies:
+            (event,) = await self.doors.log.read(self.state.session_id, after=seq - 1, limit=1)
+            self._bodies[seq] = event.fact
+        return self._bodies[seq]
+
+    async def until_stopped(self) -> None:
+        """Return once a person has interrupted or cancelled (S14). Folds what is posted meanwhile."""
+        while not (self.state.interrupted or self.state.cancelled):
+            await self.doors.log.wait(self.state.session_id, self.state.seq)
+            await self.refresh()

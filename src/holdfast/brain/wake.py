@@ -1,0 +1,177 @@
+"""Wake a session: lease, fold, decide, act, append, until it parks. Any process can."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+
+from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import tool as tool_act
+from holdfast.brain.acts.model import ask_model
+from holdfast.brain.alongside import alongside, first_error
+from holdfast.brain.doors import Doors
+from holdfast.brain.recall import recall, remember, shown
+from holdfast.brain.shift import Shift
+from holdfast.errors import Fenced, HandsError, HandsLost, HeadMoved, SandboxUnavailable, UnknownSession
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Draft
+from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.session import SessionError
+from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.ids import new_event_id
+from holdfast.log.base import Lease
+from holdfast.session.actions import (
+    Action,
+    AskModel,
+    Dispatch,
+    End,
+    EndCalls,
+    PresumeRequest,
+    Provision,
+    Reconcile,
+    WaitUntil,
+)
+from holdfast.session.decide import decide, is_idle
+from holdfast.session.fold import fold
+from holdfast.session.state import State
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a wake ended. `ended` is the session's latest end of a shift, None while it is unfinished.
+
+    `fenced` says that another brain took the session over; `idle` that there was nothing to do.
+    """
+
+    state: State
+    ended: ShiftEnded | None
+    fenced: bool = False
+    idle: bool = False
+
+
+async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome:
+    """Run the session until it parks, finishes, or is taken over.
+
+    A session with nothing to do is left as it is: nothing is appended. Raises `LeaseHeld` when a live
+    process holds it, `UnknownSession`, `LogDamaged`, and whatever makes the machine unable to go on
+    safely; the session is then runnable.
+    """
+    state, bodies = await recall(session_id, doors.log, doors.snapshots)
+    if state.created is None:
+        raise UnknownSession(f"session {session_id} has no beginning; `holdfast verify {session_id}` says more")
+    if is_idle(state, doors.clock.now_us()):
+        return Outcome(state, state.ended, idle=True)
+    lease = await doors.leases.acquire(session_id, _shift_started(doors), steal=steal)
+    try:
+        return await _hold(doors, state, bodies, lease)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await doors.leases.release(lease)
+
+
+def _shift_started(doors: Doors) -> Draft:
+    worker = doors.worker
+    fact = ShiftStarted(
+        worker_id=worker.worker_id,
+        host_id=worker.host_id,
+        boot_id=worker.boot_id,
+        pid=worker.pid,
+        program=worker.program,
+        prompt_digests=doors.prompt_digests,
+    )
+    return Draft(new_event_id(doors.clock.now_us(), doors.entropy), "brain", fact)
+
+
+async def _hold(doors: Doors, state: State, bodies: dict[int, Fact], lease: Lease) -> Outcome:
+    """Hold the lease: what was posted before it is folded with it, then the shift runs."""
+    tail = await doors.log.read(state.session_id, after=state.seq, prev=state.hash)
+    state = fold(state, tail)
+    bodies.update(shown(tail))
+    doors.observer.on_events(tail)
+    shift = Shift(doors, state, lease, bodies)
+    try:
+        async with anyio.create_task_group() as shift.background:
+            await _run(shift)
+            shift.background.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        error = first_error(group)
+        if not isinstance(error, Fenced):
+            raise error from None
+        return Outcome(shift.state, shift.state.ended, fenced=True)
+    await remember(shift.state, doors.snapshots)
+    return Outcome(shift.state, shift.state.ended)
+
+
+async def _run(shift: Shift) -> None:
+    """The loop. It ends when the shift does."""
+    try:
+        await hands_act.fence(shift)
+        while shift.state.in_shift:
+            try:
+                shift.decided_at = shift.state.seq
+                await _act(shift, decide(shift.state, shift.doors.clock.now_us()))
+            except HeadMoved:
+                await shift.refresh()
+            except HandsLost as error:
+                identity = shift.state.hands
+                if identity is None:
+                    raise
+                await hands_act.lost(shift, identity.hands_id, str(error))
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await _let_go(shift, "the process was asked to stop")
+        raise
+    except (HandsError, SandboxUnavailable) as error:
+        await _let_go(shift, str(error), SessionError(kind="hands", message=str(error)))
+        raise
+
+
+async def _let_go(shift: Shift, detail: str, *before: SessionError) -> None:
+    """End the shift in the middle of the work: the session stays runnable, running calls go on."""
+    if shift.state.in_shift:
+        await shift.fact(*before, ShiftEnded(status="released", detail=detail))
+
+
+async def _act(shift: Shift, action: Action) -> None:
+    match action:
+        case AskModel():
+            end = await ask_model(shift, action)
+            if end is not None:
+                await _end(shift, end)
+        case PresumeRequest(request_seq=request_seq, reserved_pico=reserved):
+            await shift.fact(ModelRequestEnd(request_seq=request_seq, outcome="presumed", cost_pico=reserved))
+        case Provision():
+            await hands_act.provision(shift)
+        case Dispatch(call_ids=call_ids):
+            await tool_act.dispatch(shift, call_ids)
+        case Reconcile(call_id=call_id):
+            await tool_act.reconcile(shift, call_id)
+        case EndCalls(results=results):
+            await shift.decision(*results)
+        case WaitUntil(at_us=at_us):
+            await _wait_until(shift, at_us)
+        case End():
+            await _end(shift, action)
+
+
+async def _wait_until(shift: Shift, at_us: int) -> None:
+    seconds = max(0.0, (at_us - shift.doors.clock.now_us()) / 1_000_000)
+    scope = anyio.CancelScope()
+
+    async def sleep() -> None:
+        with scope:
+            await shift.doors.clock.sleep(seconds)
+
+    async def watch() -> None:
+        await shift.doors.log.wait(shift.state.session_id, shift.state.seq)
+        scope.cancel()
+
+    await alongside(sleep, watch)
+    await shift.refresh()
+
+
+async def _end(shift: Shift, end: End) -> None:
+    """Give the hands back first and look again; then end under the folded head (S2)."""
+    if shift.state.hands is not None or shift.provisioned is not None:
+        await hands_act.give_back(shift)
+        return
+    await shift.decision(end.fact)
