@@ -7,8 +7,9 @@ PATH or from the environment of this Python; `pip install uv` provides one.
     scripts/lock.py              keep the locked versions where they still fit pyproject.toml
     scripts/lock.py --upgrade    take the newest versions
 
-uv reads the versions of such a lock and asks the registry for the addresses again; the Makefile
-installs from the requirement files, whose hashes it demands.
+`uv sync` and `uv run` keep the versions of such a lock and ask the registry for the addresses
+again (they write them into uv.lock: do not commit that). The Makefile installs from the
+requirement files and demands their hashes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ WHAT = {
 
 def without_addresses(lock: str) -> str:
     """The text of a uv.lock with file names instead of addresses."""
+    # Without the project's own requirements uv takes the lock for out of date: it keeps the versions
+    # and resolves again. With them it would believe the lock, and then fail for want of addresses.
+    lock = re.sub(r"\[package\.metadata\]\nrequires-dist = \[\n.*?\n\]\n", "", lock, flags=re.DOTALL)
     lock = re.sub(r'\bsdist = \{ url = "[^"]*", ', "sdist = { ", lock)
     lock = re.sub(r'\burl = "[a-z+]*://[^"]*/([^"/]+)"', r'filename = "\1"', lock)
     return re.sub(r'\{ registry = "[^"]*" \}', '{ registry = "." }', lock)
