@@ -1,0 +1,1 @@
+"""The programs that people run. `config` is the only place that reads environment and files."""

@@ -1,0 +1,83 @@
+"""`holdfast show`: one session at a glance."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.app import exits
+from holdfast.app.cli.ps import public
+from holdfast.app.cli.start import Call
+from holdfast.app.compose import open_runtime
+from holdfast.app.drive import last_message
+from holdfast.app.progress import one_line
+from holdfast.brain.recall import recall
+from holdfast.clock import rfc3339
+from holdfast.session.money import usd
+from holdfast.session.state import State
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def run(call: Call) -> int:
+    """Show it."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        holder = (await runtime.store.holders()).get(row.session_id)
+        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        if call.json:
+            call.emit({**public(row, running=holder is not None), **_details(state)})
+            return 0
+        state_text = "running" if holder else row.status + (f" ({row.reason})" if row.reason else "")
+        lines = {
+            "session": row.session_id + (f"  (key {row.key})" if row.key else ""),
+            "state": state_text + (f": {row.detail}" if row.detail else ""),
+            "goal": one_line(row.goal, 200),
+            "model": row.model,
+            "workspace": row.workspace,
+            "began": rfc3339(row.created_us),
+            "last event": f"{row.head}, {rfc3339(row.updated_us)}",
+            "shifts": str(row.epoch),
+            "turns": f"{state.responses} of at most {state.limits.max_turns}",
+            "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
+            "tokens": f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
+            "money": _money(state),
+            "hands": _hands(state),
+            "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
+        }
+        for name, value in lines.items():
+            call.say(f"{name:<11} {value}")
+        answer = await last_message(runtime, state)
+        if answer:
+            call.say(f"\n{answer}")
+        step = "" if holder else exits.next_step(row)
+        if step:
+            call.say(f"\n{step}")
+        return 0
+
+
+def _money(state: State) -> str:
+    spent = usd(state.cost_pico) + (", some of it unpriced" if state.unpriced else "")
+    cap = state.limits.budget_pico
+    return spent + (f" of at most {usd(cap)}" if cap is not None else ", no cap")
+
+
+def _hands(state: State) -> str:
+    hands = state.hands
+    if hands is None:
+        isolation = state.created.workspace.isolation if state.created else "sandbox"
+        return "none now" + ("; NOT SANDBOXED when there are" if isolation == "none" else "")
+    walls = ", ".join(f"{kind} {level}" for kind, level in sorted(hands.isolation.items()))
+    return f"{hands.hands_id} ({hands.provider}, uid {hands.uid}; {walls})"
+
+
+def _details(state: State) -> dict[str, object]:
+    return {
+        "window_tokens": state.window_tokens,
+        "open_calls": [call.call_id for call in state.open_calls()],
+        "hands_id": state.hands.hands_id if state.hands else None,
+        "isolation": dict(state.hands.isolation) if state.hands else {},
+    }

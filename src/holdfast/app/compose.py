@@ -1,0 +1,101 @@
+"""The composition root: which real thing stands behind each door."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast import __version__
+from holdfast.app.config import Settings, actor, database_path
+from holdfast.app.home import Home, open_home
+from holdfast.app.prompts import load_prompt
+from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
+from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
+from holdfast.facts.session import Workspace
+from holdfast.fleet.intake import Intake
+from holdfast.hands.base import Provider
+from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.hands.host import boot_id, host_id
+from holdfast.hands.unsandboxed import UnsandboxedProvider
+from holdfast.ids import new_worker_id, system_entropy
+from holdfast.log.sqlite import SqliteStore, open_store
+from holdfast.model.base import Model
+from holdfast.model.scripted import load_scripted
+
+PROGRAM = f"holdfast {__version__}"
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """An opened home: the log, who this process is, and how to make doors for a session."""
+
+    settings: Settings
+    home: Home
+    store: SqliteStore
+    worker: Worker
+    intake: Intake
+
+    def provider(self, workspace: Workspace) -> Provider:
+        """The hands that a workspace asks for."""
+        if workspace.isolation == "none":
+            return UnsandboxedProvider(self.home.hands)
+        return BubblewrapProvider(self.home.hands)
+
+    def doors(
+        self,
+        workspace: Workspace,
+        *,
+        observer: Observer | None = None,
+        model: Callable[[str], Model] | None = None,
+        read_only: dict[str, str] | None = None,
+        env: dict[str, str] | None = None,
+    ) -> Doors:
+        """Everything that a brain of a session on that workspace needs."""
+        prompt, digest = load_prompt("worker")
+        return Doors(
+            log=self.store,
+            leases=self.store,
+            snapshots=self.store,
+            hands=self.provider(workspace),
+            model=model or find_model,
+            clock=SystemClock(),
+            entropy=system_entropy,
+            worker=self.worker,
+            prompt=prompt,
+            prompt_digests={"worker": digest},
+            observer=observer or NoObserver(),
+            read_only=read_only or {},
+            env=env or {},
+        )
+
+
+@asynccontextmanager
+async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
+    """Open the home and its log for this process; closed again on the way out."""
+    home = open_home(Path(settings.home))
+    clock = SystemClock()
+    worker = Worker(
+        worker_id=new_worker_id(clock.now_us(), system_entropy),
+        host_id=host_id(),
+        boot_id=boot_id(),
+        pid=os.getpid(),
+        program=PROGRAM,
+    )
+    async with open_store(database_path(settings), home.workers, worker.worker_id, clock, system_entropy) as store:
+        intake = Intake(store, store, clock, system_entropy, actor())
+        yield Runtime(settings, home, store, worker, intake)
+
+
+def find_model(name: str) -> Model:
+    """The model behind a `--model` name. Raises `UsageError` for one that this version does not know."""
+    provider, _, rest = name.partition(":")
+    if provider == "scripted" and rest:
+        return load_scripted(Path(rest), SystemClock())
+    known = "scripted:FILE"
+    if not name:
+        raise UsageError(f"no model is named; give one with --model, for example --model {known}")
+    raise UsageError(f"unknown model {name!r}; this version knows {known} (and the oracle of `holdfast demo`)")

@@ -1,0 +1,205 @@
+"""Settings: `holdfast.toml` of the repository, then the user's, then `HOLDFAST_*`, then flags; the later wins."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.facts.session import Agent, Limits, Rule
+from holdfast.session.money import pico_from_usd
+from holdfast.session.tools import TOOLS
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be set. `budget_usd` is text so that no cent is lost on the way."""
+
+    home: str = ""
+    db: str = ""
+    model: str = ""
+    budget_usd: str = ""
+    max_turns: int = Limits().max_turns
+    context_tokens: int = Limits().context_tokens
+    max_output_tokens: int = Limits().max_output_tokens
+    user: str = ""
+
+
+_NAMES = {field.name: field.type for field in fields(Settings)}
+
+
+def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
+    """The settings that hold in folder `start` with these flags; a flag that is None was not given."""
+    settings = Settings()
+    for path in (_repository_file(start), _user_file()):
+        if path is not None and path.is_file():
+            settings = replace(settings, **_from_file(path))
+    settings = replace(settings, **_from_environment())
+    given = {name: value for name, value in flags.items() if name in _NAMES and value is not None}
+    settings = replace(settings, **given)
+    return settings if settings.home else replace(settings, home=str(default_home()))
+
+
+def default_home() -> Path:
+    """The user's data directory; `/var/lib/holdfast` for root, since hands under another uid must reach in."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/holdfast")
+    data = os.environ.get("XDG_DATA_HOME")
+    return Path(data) / "holdfast" if data else Path.home() / ".local" / "share" / "holdfast"
+
+
+def database_path(settings: Settings) -> Path:
+    """The SQLite file that `db` or the home names."""
+    if not settings.db:
+        return Path(settings.home).absolute() / "holdfast.db"
+    scheme, _, rest = settings.db.partition("://")
+    if scheme == "sqlite" and rest.startswith("/"):
+        return Path(rest[1:]).absolute()
+    if scheme in ("postgresql", "postgres"):
+        raise CannotRunSafely("this version keeps its log in SQLite only; use --db sqlite:///PATH, or leave --db out")
+    raise UsageError(f"--db {settings.db!r} is not a database URL; an example is --db sqlite:////var/lib/agents.db")
+
+
+def budget_pico(text: str) -> int | None:
+    """A money cap in pico-dollars, None for none. Raises `UsageError` unless it is above zero."""
+    if not text:
+        return None
+    try:
+        pico = pico_from_usd(str(text))
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}; an example is --budget 2.50") from error
+    if pico <= 0:
+        raise UsageError(f"--budget {text} leaves nothing to spend; give an amount above 0, such as --budget 2.50")
+    return pico
+
+
+def _repository_file(start: Path) -> Path | None:
+    for folder in (start, *start.parents):
+        if (folder / "holdfast.toml").is_file():
+            return folder / "holdfast.toml"
+        if (folder / ".git").exists():
+            break
+    return None
+
+
+def _user_file() -> Path | None:
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(config) / "holdfast" / "holdfast.toml"
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """A TOML file, or a `UsageError` that says where it goes wrong."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{what} {path} is not TOML: {error}") from error
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    return {name: _checked(name, value, str(path)) for name, value in read_toml(path, "the settings file").items()}
+
+
+def _from_environment() -> dict[str, Any]:
+    found = {}
+    for variable, value in os.environ.items():
+        if variable.startswith("HOLDFAST_") and value:
+            name = variable.removeprefix("HOLDFAST_").lower()
+            found[name] = _checked(name, value, f"the environment variable {variable}")
+    return found
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    known_key(name, _NAMES, where)
+    if _NAMES[name] == "int":
+        try:
+            number = int(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name} in {where} is {value!r}; it has to be a whole number") from error
+        if number < 1:
+            raise UsageError(f"{name} in {where} is {value!r}; it has to be 1 or more")
+        return number
+    return str(value)
+
+
+def known_key(name: str, known: Mapping[str, Any], where: str) -> None:
+    """Raise `UsageError` for a key that does not exist, naming the nearest that does."""
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(sorted(known))}"
+        raise UsageError(f"unknown key {name!r} in {where}; {hint}")
+
+
+def load_agent(path: str, model: str) -> Agent:
+    """The agent of an `--agent` file: name, model, system or system_file, tools. `model` overrides."""
+    if not path:
+        return Agent(model=model)
+    file = Path(path)
+    data = read_toml(file, "the agent file")
+    known = {"name": str, "model": str, "system": str, "system_file": str, "tools": list}
+    for name, value in data.items():
+        known_key(name, known, str(file))
+        if not isinstance(value, known[name]):
+            raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
+    tools = tuple(data.get("tools", TOOLS))
+    for tool in tools:
+        known_key(tool, TOOLS, f"the tools of {file}")
+    system = data.get("system", "")
+    if "system_file" in data:
+        system = _read_text(file.parent / data["system_file"], "the system prompt")
+    return Agent(model=model or data.get("model", ""), name=data.get("name", file.stem), system=system, tools=tools)
+
+
+def _read_text(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{what} {path} cannot be read: {error}") from error
+
+
+def load_rules(path: str, allow: list[str], deny: list[str]) -> tuple[Rule, ...]:
+    """Permission rules of a `--rules` file, then those of the flags; the last match wins."""
+    rules = []
+    for entry in read_toml(Path(path), "the rules file").get("rule", []) if path else []:
+        rules.append(_rule(entry, path))
+    rules += [Rule(tool, "allow") for tool in allow]
+    rules += [Rule(tool, "deny") for tool in deny]
+    return tuple(rules)
+
+
+def _rule(entry: Any, path: str) -> Rule:
+    example = 'an example is: [[rule]] tool = "bash" decision = "deny"'
+    if not isinstance(entry, dict) or not isinstance(entry.get("tool"), str):
+        raise UsageError(f"a rule in {path} has no tool; {example}")
+    for name in entry:
+        known_key(name, {"tool": str, "decision": str}, path)
+    if entry.get("decision") not in ("allow", "deny"):
+        raise UsageError(f"the decision for {entry['tool']!r} in {path} has to be allow or deny; {example}")
+    return Rule(entry["tool"], entry["decision"])
+
+
+RULE_FILES = ("AGENTS.md", "CLAUDE.md")
+
+
+def pinned_rules(workspace: Path) -> str:
+    """The text of the workspace's AGENTS.md, or CLAUDE.md when there is none; empty without both."""
+    for name in RULE_FILES:
+        file = workspace / name
+        if file.is_file() and not file.is_symlink():
+            return _read_text(file, "the project's rules")
+    return ""
+
+
+def actor() -> str:
+    """Who is at the keyboard, as events name it."""
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"user:{os.geteuid()}"

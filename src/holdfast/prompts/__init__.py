@@ -1,0 +1,1 @@
+"""The texts that models are given, one file each."""
