@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -82,12 +81,12 @@ def _open_base(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def holdfast_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def holdfast_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home of this test; nothing has been made in it. `HOLDFAST_HOME` says it to children."""
     tmp_path.chmod(0o711)
     home = tmp_path / "home"
     monkeypatch.setenv("HOLDFAST_HOME", str(home))
-    yield home
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def forbid_network() -> None:
 
 
 def _is_pip(command: list[str]) -> bool:
-    return "-m" in command[1:3] and "pip" in command[2:4] or any(word.endswith("/pip") for word in command[1:2])
+    return command[1:3] == ["-m", "pip"] or any(word.endswith(("/pip", "/pip/__main__.py")) for word in command[1:2])
 
 
 if __name__ == "sitecustomize" and not _is_pip(sys.orig_argv):

@@ -1,0 +1,265 @@
+"""Habits that keep the tree small, acyclic, documented and free of leftovers."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import statistics
+import sys
+
+import holdfast
+from tests.house.source import (
+    BOX,
+    PACKAGE,
+    ROOT,
+    SRC,
+    calls,
+    functions,
+    imports,
+    length,
+    module_name,
+    modules,
+    python_files,
+    short,
+    tracked,
+    tree,
+)
+
+FILE_LINES = 400
+FUNCTION_LINES = 70
+FUNCTION_LINES_P99 = 60
+
+LONGER_FILES: dict[str, int] = {}
+"""path → its length. An entry may only shrink, and goes when the file fits."""
+
+LONGER_FUNCTIONS: dict[str, int] = {}
+"""path::name → its length. An entry may only shrink, and goes when the function fits."""
+
+PAGES = {"README.md": 120, "AGENTS.md": 100, "ARCHITECTURE.md": 200}
+"""path → the most lines it may have."""
+
+ALL = ("src", "tests", "scripts", "bench")
+
+
+def ratchet(lengths: dict[str, int], limit: int, exceptions: dict[str, int]) -> list[str]:
+    """What is too long, and which exceptions are out of date."""
+    wrong = []
+    for name, lines in lengths.items():
+        allowed = exceptions.get(name, limit)
+        if lines > allowed:
+            wrong.append(f"{name}: {lines} lines, at most {allowed}: split it by what it is about")
+        elif name in exceptions and lines < allowed:
+            wrong.append(f"{name}: shrank to {lines}: lower its exception (drop it at {limit})")
+    wrong += [f"{name}: has an exception and is gone" for name in exceptions if name not in lengths]
+    return wrong
+
+
+def test_files_are_short() -> None:
+    lengths = {short(file): len(file.read_text().splitlines()) for file in python_files(*ALL)}
+    assert ratchet(lengths, FILE_LINES, LONGER_FILES) == []
+
+
+def test_functions_are_short() -> None:
+    lengths = {
+        f"{short(file)}::{function.name}": length(function)
+        for file in python_files(*ALL)
+        for function in functions(file)
+    }
+    assert ratchet(lengths, FUNCTION_LINES, LONGER_FUNCTIONS) == []
+
+
+def test_nearly_all_functions_are_shorter_still() -> None:
+    lengths = [length(function) for file in python_files("src") for function in functions(file)]
+    assert statistics.quantiles(lengths, n=100)[98] <= FUNCTION_LINES_P99
+
+
+def test_own_modules_are_imported_at_the_top() -> None:
+    wrong = [
+        f"{short(file)}:{line}: imports {name} inside {function.name}"
+        for file in python_files("src")
+        for function in functions(file)
+        for name, line in imports(function)
+        if name.split(".")[0] == "holdfast"
+    ]
+    assert wrong == []
+
+
+def test_modules_are_loaded_by_name_only_where_laziness_is_kept() -> None:
+    lazy = {"src/holdfast/__init__.py", "src/holdfast/app/cli/__init__.py"}
+    wrong = [
+        f"{short(file)}:{call.lineno}: {name}"
+        for file in python_files("src")
+        for name, call in calls(file)
+        if name in ("importlib.import_module", "import_module", "__import__") and short(file) not in lazy
+    ]
+    assert wrong == []
+
+
+def test_no_cycle_hides_behind_type_checking() -> None:
+    wrong = [
+        f"{short(file)}:{node.lineno}"
+        for file in python_files("src")
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).endswith("TYPE_CHECKING")
+    ]
+    assert wrong == []
+
+
+def test_pure_floors_touch_nothing() -> None:
+    impure = {"open", "print", "input", "exec", "eval", "breakpoint", "globals"}
+    wrong = [
+        f"{short(file)}:{call.lineno}: {name}()"
+        for file in python_files("src")
+        if file.relative_to(PACKAGE).parts[0] in ("facts", "session")
+        for name, call in calls(file)
+        if name in impure
+    ]
+    assert wrong == []
+
+
+def test_the_box_is_standard_library_only() -> None:
+    beside = {file.stem for file in BOX.glob("*.py")}
+    wrong = [
+        f"{short(file)}:{line}: {name}"
+        for file in python_files("src")
+        if file.is_relative_to(BOX)
+        for name, line in imports(tree(file))
+        if name.split(".")[0] not in sys.stdlib_module_names | beside
+    ]
+    assert wrong == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [short(file) for file in python_files("src", "scripts", "bench") if not ast.get_docstring(tree(file))]
+    silent += [
+        short(file)
+        for file in python_files("tests")
+        if file.name != "__init__.py" and not ast.get_docstring(tree(file))
+    ]
+    assert silent == []
+
+
+def test_every_public_class_and_function_says_what_it_does() -> None:
+    wrong = [
+        f"{short(file)}:{node.lineno}: {node.name}"
+        for file in python_files("src")
+        for node in tree(file).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        if not node.name.startswith("_") and not ast.get_docstring(node)
+    ]
+    assert wrong == []
+
+
+def test_the_public_names_exist() -> None:
+    names = list(getattr(holdfast, "__all__", ["__version__"]))
+    assert len(names) <= 25
+    assert names == sorted(set(names)), "sorted, each once"
+    assert [name for name in names if not hasattr(holdfast, name)] == []
+    public = {name for name in dir(holdfast) if not name.startswith("_")} | {"__version__"}
+    modules_below = {name for name in public if f"holdfast.{name}" in sys.modules}
+    helpers = {"annotations", "Any", "import_module", "importlib"}
+    assert public - modules_below - helpers <= set(names), "a public name that __all__ does not have"
+
+
+def reachable() -> set[str]:
+    """The modules that the program, or one who writes a door of their own, can come to."""
+    known = modules()
+    cli = "holdfast.app.cli"
+    roots = {"holdfast", "holdfast.__main__", cli, f"{cli}.start"}
+    roots |= {name for name in known if name.startswith("holdfast.testing")}
+    if cli in known:
+        roots |= {f"{cli}.{info.module}" for info in importlib.import_module(cli).VERBS.values()}
+    roots |= {module for module in re.findall(r'"(holdfast\.[a-z_.]+)"', known["holdfast"].read_text())}
+    found: set[str] = set()
+    waiting = [name for name in roots if name in known]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        parents = {name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)}
+        waiting += [other for other, _ in imports(tree(known[name])) if other in known]
+        waiting += [parent for parent in parents if parent in known]
+    return found
+
+
+def test_no_module_is_dead() -> None:
+    inside = {name for name, file in modules().items() if file.is_relative_to(BOX)}
+    dead = sorted(set(modules()) - inside - reachable())
+    assert dead == [], "nothing imports these"
+
+
+def test_no_data_file_is_dead() -> None:
+    """A file that is read or run by its name is named, or its kind is, by a module."""
+    code = "\n".join(file.read_text() for file in python_files("src"))
+    dead = [
+        short(file)
+        for file in tracked()
+        if file.is_relative_to(SRC) and (file.suffix != ".py" or file.is_relative_to(BOX))
+        if file.name not in ("__init__.py", "py.typed") and file.suffix != ".md"
+        if f"{file.name}" not in code and not re.search(rf"\bimport {file.stem}\b|\bfrom {file.stem} import\b", code)
+    ]
+    assert dead == [], "no module names these"
+
+
+def test_nothing_is_put_off() -> None:
+    later = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+    wrong = [
+        f"{short(file)}:{number}: {line.strip()}"
+        for file in python_files("src", "scripts", "bench")
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if later.search(line)
+    ]
+    assert wrong == []
+
+
+def test_tests_use_the_real_thing() -> None:
+    wrong = []
+    for file in python_files("tests"):
+        wrong += [f"{short(file)}:{line}: {name}" for name, line in imports(tree(file)) if "mock" in name.split(".")]
+        for name, call in calls(file):
+            pause = call.args[0] if call.args else None
+            if (
+                name.split(".")[-1] == "sleep"
+                and isinstance(pause, ast.Constant)
+                and isinstance(pause.value, int | float)
+            ):
+                if 0.05 < pause.value < 3600:
+                    wrong.append(f"{short(file)}:{call.lineno}: sleeps {pause.value} s: wait for the event itself")
+            if name in ("pytest.skip", "pytest.mark.skip", "pytest.mark.skipif", "pytest.mark.xfail"):
+                if not any(word.arg == "reason" for word in call.keywords) and not (
+                    name == "pytest.skip" and call.args
+                ):
+                    wrong.append(f"{short(file)}:{call.lineno}: {name} without a reason")
+    assert wrong == []
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    hosts = ["pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "deb.debian" + ".org", "file" + ":///opt"]
+    places = [r"/work/" + r"(main|shared|\.)", r"\.py" + "env", "/opt/" + "wheels", "/tmp/" + "plan"]
+    notes = [r"\bissues? #?\d"]
+    unwanted = re.compile("|".join([*map(re.escape, hosts), *places, *notes]))
+    wrong = []
+    for file in tracked():
+        text = file.read_bytes().decode("utf-8", "replace")
+        wrong += [
+            f"{short(file)}:{number}: {found.group()}"
+            for number, line in enumerate(text.splitlines(), 1)
+            if (found := unwanted.search(line))
+        ]
+    assert wrong == []
+
+
+def test_pages_are_short() -> None:
+    wrong = [
+        f"{name}: {lines} lines, at most {limit}"
+        for name, limit in PAGES.items()
+        if (ROOT / name).exists() and (lines := len((ROOT / name).read_text().splitlines())) > limit
+    ]
+    assert wrong == []
+
+
+def test_the_names_of_modules_fit_their_files() -> None:
+    assert module_name(PACKAGE / "__init__.py") == "holdfast"
+    assert all(name == "holdfast" or name.startswith("holdfast.") for name in modules())
