@@ -24,7 +24,7 @@ from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.log.sqlite import SqliteStore, open_store
 from holdfast.model.base import Model
-from holdfast.model.scripted import load_scripted
+from holdfast.model.scripted import ScriptedModel
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -94,7 +94,7 @@ def find_model(name: str) -> Model:
     """The model behind a `--model` name. Raises `UsageError` for one that this version does not know."""
     provider, _, rest = name.partition(":")
     if provider == "scripted" and rest:
-        return load_scripted(Path(rest), SystemClock())
+        return ScriptedModel.from_file(Path(rest), SystemClock())
     known = "scripted:FILE"
     if not name:
         raise UsageError(f"no model is named; give one with --model, for example --model {known}")

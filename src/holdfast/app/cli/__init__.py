@@ -31,7 +31,9 @@ VERBS: dict[str, VerbInfo] = {
     "wake": VerbInfo("wake", "go on with a session from its log", "holdfast wake 7f3k"),
     "resume": VerbInfo("wake", "the same as wake", "holdfast resume 7f3k"),
     "send": VerbInfo("send", "post a message to a session", 'holdfast send 7f3k "use tabs"'),
-    "interrupt": VerbInfo("interrupt", "stop what an agent is doing; it waits for a message", "holdfast interrupt 7f3k"),
+    "interrupt": VerbInfo(
+        "interrupt", "stop what an agent is doing; it waits for a message", "holdfast interrupt 7f3k"
+    ),
     "cancel": VerbInfo("cancel", "end a session for good", "holdfast cancel 7f3k"),
     "ps": VerbInfo("ps", "list sessions", "holdfast ps --all"),
     "show": VerbInfo("show", "one session at a glance", "holdfast show 7f3k"),
@@ -64,8 +66,11 @@ def build_parser(only: str | None = None) -> Parser:
             verbs.add_parser(name, help=info.summary, add_help=False)
             continue
         verb = verbs.add_parser(
-            name, help=info.summary, description=f"{info.summary[0].upper()}{info.summary[1:]}.",
-            epilog=f"example: {info.example}", allow_abbrev=False,
+            name,
+            help=info.summary,
+            description=f"{info.summary[0].upper()}{info.summary[1:]}.",
+            epilog=f"example: {info.example}",
+            allow_abbrev=False,
         )
         verb.example = info.example
         verb.add_argument("--home", metavar="DIR", help="where everything is kept (or HOLDFAST_HOME)")

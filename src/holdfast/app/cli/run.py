@@ -198,4 +198,3 @@ def _detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
     else:
         call.say(f"{row.session_id} goes on in the background; follow it with: holdfast logs {row.session_id} -f")
     return 0
-

@@ -32,7 +32,8 @@ async def provision(shift: Shift) -> None:
 
 
 async def _provision(shift: Shift) -> None:
-    assert shift.provisioned is not None and shift.state.created is not None
+    assert shift.provisioned is not None
+    assert shift.state.created is not None
     done = shift.provisioned
     hands: Hands | None = None
     try:
