@@ -32,12 +32,13 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A stripped module: its path, and SHA-256 hex of the true file and of the stripped one."""
+    """A stripped module: its path, SHA-256 hex of the true file and of the stripped one, size of the true one."""
 
     file: str
     true_sha256: str
     stripped_sha256: str
     lines: int
+    bytes: int
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -92,8 +93,8 @@ def strip(file: str, data: bytes) -> tuple[bytes, Module, tuple[Block, ...]]:
     stripped_lines = _stripped(true_lines, spans)
     stripped = b"".join(stripped_lines)
     blocks = _blocks(file, true_lines, stripped_lines, spans)
-    module = Module(file, hashlib.sha256(data).hexdigest(), hashlib.sha256(stripped).hexdigest(), len(true_lines))
-    return stripped, module, blocks
+    digests = hashlib.sha256(data).hexdigest(), hashlib.sha256(stripped).hexdigest()
+    return stripped, Module(file, *digests, len(true_lines), len(data)), blocks
 
 
 def function_names(data: bytes) -> tuple[str, ...]:

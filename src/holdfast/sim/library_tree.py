@@ -63,6 +63,14 @@ _SPELLINGS = {
     "PSF": "PSF-2.0",
 }
 
+_PHRASES = {
+    "MIT": "Permission is hereby granted, free of charge, to any person obtaining a copy",
+    "BSD-3-Clause": "Redistribution and use in source and binary forms, with or without modification",
+    "ISC": "Permission to use, copy, modify, and/or distribute this software for any purpose",
+    "Apache-2.0": "Apache License Version 2.0",
+    "Unlicense": "This is free and unencumbered software released into the public domain",
+}
+
 _COMPILED = (".c", ".cc", ".cpp", ".f90", ".pyd", ".pyx", ".rs", ".so")
 
 _TEST_GROUPS = ("test", "tests", "testing")
@@ -163,7 +171,7 @@ def permissive_licence(tree: Tree) -> str:
     if not stated and classified:
         stated = " AND ".join(_CLASSIFIERS.get(name, name) for name in classified)
     if not stated:
-        stated = str(info.get("License") or "").strip().partition("\n")[0]
+        stated = str(info.get("License") or "").strip().partition("\n")[0] or _recognised(tree)
     names = [name for name in re.split(r"\s+(?:AND|OR)\s+|[()]", stated) if name.strip()]
     if names and all(_spdx(name) in PERMISSIVE for name in names):
         return stated
@@ -171,6 +179,14 @@ def permissive_licence(tree: Tree) -> str:
         f"the licence of this library is {stated or 'not stated'!r}; only permissive ones are taken (MIT, BSD, Apache, "
         "ISC, PSF, Unlicense); a right example is --library tinydb==4.9.0"
     )
+
+
+def _recognised(tree: Tree) -> str:
+    """The licence whose own words stand in the licence file; empty when they are of none that we know."""
+    texts = [file.data for path, file in tree.items() if re.fullmatch(r"(?i)licen[cs]e(\.\w+)?", path)]
+    words = " ".join(b" ".join(texts).decode(errors="replace").split())
+    found = [name for name, phrase in _PHRASES.items() if phrase in words]
+    return found[0] if len(found) == 1 and "GNU" not in words else ""
 
 
 def _spdx(name: str) -> str:

@@ -1,0 +1,352 @@
+"""A model that knows the answer: it restores a stripped library through the ordinary tools.
+
+It stands in for a real model where there is no key, in the demonstration and the bench, and says so by
+its name. It holds no state: every response is a function of the conversation and the manifest, so it
+goes on rightly wherever it is woken. What is done it reads from results, and when a result is an error,
+for whatever reason, it looks at the file before it acts again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from holdfast.clock import Clock
+from holdfast.facts.base import Usage
+from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
+from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
+from holdfast.session.money import price_per_mtok
+from holdfast.sim.library_strip import Block, Manifest, Module
+
+PRICE = price_per_mtok(3.0, 15.0)
+"""A nominal price, so that money moves."""
+
+TRIES_MAX = 3
+"""After so many failures of the same thing the oracle says that it is stuck."""
+
+QUICK_TESTS_EVERY = 8
+"""A part of the suite is run after so many restored blocks."""
+
+EDITS_PER_TURN = (1, 1, 2, 1, 3)
+"""How many edits one response asks for, by the number of blocks that are done."""
+
+READ_BYTES = 24_000
+"""A longer file is read in pieces, so that no result is cut."""
+
+_QUICK_TIMEOUT_MS = 120_000
+_SUITE_TIMEOUT_MS = 900_000
+_PIECE = 20
+_CHARACTERS_PER_TOKEN = 4
+
+# How a line of the `read` tool may begin; whichever fits the text best is taken off.
+_GUTTERS = tuple(re.compile(rf"^\s*\d+{mark}") for mark in ("\t", ": ", ":", r" \| ", r"\| ", r"\|", "→", "  ", " "))
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """A tool call with its result."""
+
+    name: str
+    input: Mapping[str, Any]
+    ok: bool
+    content: str
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What to say and to ask for."""
+
+    text: str
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+
+    def characters(self) -> int:
+        return len(self.text) + sum(len(name) + len(_arguments(value)) for name, value in self.calls)
+
+
+@dataclass
+class _Progress:
+    """What the conversation says of the work. `unseen` are modules that must be read before the next edit."""
+
+    unseen: set[str]
+    looked: bool = False
+    done: set[int] = field(default_factory=set)
+    failures: Counter[str] = field(default_factory=Counter)
+    edits_since_tests: int = 0
+    suite: bool | None = None
+    last_said: str = ""
+
+
+class OracleModel:
+    """Restores what a manifest says is missing. `suite_command` and `quick_command` are shell commands.
+
+    `delta_s` is a pause between streamed pieces, for a demonstration that can be watched.
+    """
+
+    def __init__(
+        self, manifest: Manifest, suite_command: str, clock: Clock, *, quick_command: str = "", delta_s: float = 0.0
+    ) -> None:
+        self.name = f"oracle:{manifest.library.partition('==')[0]}"
+        self._manifest = manifest
+        self._suite_command = suite_command
+        self._quick_command = quick_command
+        self._clock = clock
+        self._delta_s = delta_s
+
+    def worst_case_pico(self, request: ModelRequest) -> int | None:
+        """What the request costs with the longest response that it allows (S15)."""
+        usage = self._usage(request, self._next(request))
+        longest = max(usage.output_tokens, request.max_output_tokens)
+        return self.cost_pico(Usage(input_tokens=usage.input_tokens, output_tokens=longest))
+
+    def cost_pico(self, usage: Usage) -> int | None:
+        """What that usage costs at the nominal price, in pico-dollars."""
+        return PRICE.cost(usage)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The next step, in small pieces."""
+        turn = self._next(request)
+        for part in _parts(turn, request.responses):
+            if self._delta_s:
+                await self._clock.sleep(self._delta_s)
+            else:
+                await checkpoint()
+            yield part
+        yield Finish("tool_use" if turn.calls else "end_turn", self._usage(request, turn))
+
+    def _usage(self, request: ModelRequest, turn: _Turn) -> Usage:
+        sent = len(request.system) + len(msgspec.json.encode((request.messages, request.tools)))
+        return Usage(input_tokens=_tokens(sent), output_tokens=_tokens(turn.characters()))
+
+    def _next(self, request: ModelRequest) -> _Turn:
+        progress = self._progress(request.messages)
+        turn = self._step(progress)
+        if not progress.last_said:
+            return turn
+        first = " ".join(progress.last_said.split())[:120]
+        return _Turn(f'Understood: "{first}". {turn.text}', turn.calls)
+
+    # --- what has happened ---
+
+    def _progress(self, messages: tuple[Message, ...]) -> _Progress:
+        progress = _Progress({module.file for module in self._manifest.modules})
+        for happened in _history(messages):
+            if isinstance(happened, str):
+                # A person who speaks may have mended what was in the way.
+                progress.failures.clear()
+                progress.last_said = happened
+                continue
+            self._take(progress, happened)
+        if messages and not any(isinstance(part, TextPart) for part in messages[-1].parts):
+            progress.last_said = ""
+        return progress
+
+    def _take(self, progress: _Progress, outcome: _Outcome) -> None:
+        match outcome.name:
+            case "glob" | "grep":
+                progress.looked = True
+            case "read":
+                self._take_read(progress, outcome)
+            case "edit":
+                self._take_edit(progress, outcome)
+            case "bash":
+                self._take_bash(progress, outcome)
+
+    def _take_read(self, progress: _Progress, outcome: _Outcome) -> None:
+        file = str(outcome.input.get("file_path", ""))
+        key = _read_key(file, outcome.input)
+        if not outcome.ok:
+            progress.failures[key] += 1
+            progress.unseen.add(file)
+            return
+        progress.failures[key] = 0
+        progress.unseen.discard(file)
+        shown = _shown_lines(outcome.content, self._manifest.blocks)
+        for index, block in enumerate(self._manifest.blocks):
+            if block.file != file:
+                continue
+            if _contains(shown, block.stub):
+                progress.done.discard(index)
+            elif _contains(shown, block.true):
+                progress.done.add(index)
+                progress.failures[f"edit {index}"] = 0
+
+    def _take_edit(self, progress: _Progress, outcome: _Outcome) -> None:
+        index = self._index_of(outcome.input)
+        if index is None:
+            return
+        progress.suite = None
+        key = f"edit {index}"
+        if outcome.ok:
+            progress.done.add(index)
+            progress.failures[key] = 0
+            progress.edits_since_tests += 1
+        else:
+            # Refused, denied, skipped, cancelled, or nobody knows: the file itself has the answer.
+            progress.failures[key] += 1
+            progress.unseen.add(self._manifest.blocks[index].file)
+
+    def _take_bash(self, progress: _Progress, outcome: _Outcome) -> None:
+        command = outcome.input.get("command")
+        if command == self._suite_command:
+            progress.suite = outcome.ok
+            progress.edits_since_tests = 0
+            if not outcome.ok:
+                progress.failures["suite"] += 1
+                progress.unseen.update(module.file for module in self._manifest.modules)
+        elif command == self._quick_command:
+            progress.edits_since_tests = 0
+
+    def _index_of(self, value: Mapping[str, Any]) -> int | None:
+        for index, block in enumerate(self._manifest.blocks):
+            if value.get("new_string") == block.true and value.get("file_path") == block.file:
+                return index
+        return None
+
+    # --- what to do next ---
+
+    def _step(self, progress: _Progress) -> _Turn:
+        worst, failures = max(progress.failures.items(), key=lambda item: item[1], default=("", 0))
+        if progress.suite:
+            return self._summary(progress)
+        if failures >= TRIES_MAX:
+            return self._stuck(progress, worst)
+        if not progress.looked:
+            return self._look()
+        if progress.unseen:
+            return self._read(progress)
+        missing = [index for index in range(len(self._manifest.blocks)) if index not in progress.done]
+        if not missing:
+            return _Turn("Everything is back. Now the whole suite.", (self._bash(self._suite_command, suite=True),))
+        if self._quick_command and progress.edits_since_tests >= QUICK_TESTS_EVERY:
+            text = f"{len(progress.done)} of {len(self._manifest.blocks)} are back. A look at the nearest tests."
+            return _Turn(text, (self._bash(self._quick_command, suite=False),))
+        return self._edit(progress, missing)
+
+    def _look(self) -> _Turn:
+        calls = (("glob", {"pattern": "**/*.py"}), ("grep", {"pattern": "raise NotImplementedError"}))
+        return _Turn("First I look at what is there and what is missing.", calls)
+
+    def _read(self, progress: _Progress) -> _Turn:
+        calls = []
+        for module in self._manifest.modules:
+            if module.file in progress.unseen:
+                calls += [("read", value) for value in self._read_inputs(module, progress)]
+        names = ", ".join(sorted(progress.unseen))
+        again = "again " if progress.done or progress.failures else ""
+        return _Turn(f"I read {names} {again}before I change it.", tuple(calls))
+
+    def _read_inputs(self, module: Module, progress: _Progress) -> Iterator[dict[str, Any]]:
+        blocks = [(index, block) for index, block in enumerate(self._manifest.blocks) if block.file == module.file]
+        missing = sum(
+            _height(block.true) - _height(block.stub) for index, block in blocks if index not in progress.done
+        )
+        lines = module.lines - missing
+        # A gutter takes some bytes of each line.
+        shown_bytes = module.bytes + 8 * module.lines
+        if shown_bytes <= READ_BYTES:
+            yield {"file_path": module.file}
+            return
+        overlap = max(_height(block.true) for _, block in blocks)
+        piece = max(2 * overlap, module.lines * READ_BYTES // shown_bytes)
+        for first in range(1, lines + 1, piece - overlap):
+            last = first + piece - 1
+            yield {"file_path": module.file, "view_range": [first, last if last < lines else -1]}
+            if last >= lines:
+                return
+
+    def _edit(self, progress: _Progress, missing: list[int]) -> _Turn:
+        count = EDITS_PER_TURN[len(progress.done) % len(EDITS_PER_TURN)]
+        if any(progress.failures[f"edit {index}"] for index in missing):
+            count = 1
+        chosen = [self._manifest.blocks[index] for index in missing[:count]]
+        names = ", ".join(name for block in chosen for name in block.functions)
+        calls = tuple(
+            ("edit", {"file_path": block.file, "old_string": block.stub, "new_string": block.true}) for block in chosen
+        )
+        return _Turn(f"Restoring {names}.", calls)
+
+    def _bash(self, command: str, *, suite: bool) -> tuple[str, dict[str, Any]]:
+        return "bash", {"command": command, "timeout_ms": _SUITE_TIMEOUT_MS if suite else _QUICK_TIMEOUT_MS}
+
+    def _summary(self, progress: _Progress) -> _Turn:
+        functions = len(self._manifest.functions())
+        files = ", ".join(module.file for module in self._manifest.modules)
+        return _Turn(f"Done: {functions} functions of {files} are restored and the whole suite passes.")
+
+    def _stuck(self, progress: _Progress, worst: str) -> _Turn:
+        done, total = len(progress.done), len(self._manifest.blocks)
+        if worst == "suite":
+            what = "the test suite did not pass"
+        elif worst.startswith("edit "):
+            what = f"restoring {', '.join(self._manifest.blocks[int(worst[5:])].functions)} failed"
+        else:
+            what = f"{worst} failed"
+        return _Turn(f"I am stuck: {what} {TRIES_MAX} times. {done} of {total} pieces are restored; I stop here.")
+
+
+def _history(messages: tuple[Message, ...]) -> Iterator[_Outcome | str]:
+    """Calls with their results, and what a person said after the work had begun, in order."""
+    calls: dict[str, ToolCallPart] = {}
+    begun = False
+    for message in messages:
+        for part in message.parts:
+            if message.role == "assistant":
+                begun = True
+                if isinstance(part, ToolCallPart):
+                    calls[part.call_id] = part
+            elif isinstance(part, ToolResultPart) and part.call_id in calls:
+                call = calls.pop(part.call_id)
+                yield _Outcome(call.name, call.input, not part.is_error, part.content)
+            elif isinstance(part, TextPart) and begun:
+                yield part.text
+
+
+def _read_key(file: str, value: Mapping[str, Any]) -> str:
+    first, last = value.get("view_range") or (1, -1)
+    return f"reading {file} from line {first} to {last}"
+
+
+def _shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:
+    """The lines of a file out of what `read` printed, whatever it puts before each."""
+    known = {line for block in blocks for text in (block.stub, block.true) for line in text.split("\n") if line.strip()}
+    raw = content.split("\n")
+    readings = [raw, *([gutter.sub("", line) for line in raw] for gutter in _GUTTERS)]
+    return max(readings, key=lambda lines: sum(line in known for line in lines))
+
+
+def _contains(lines: list[str], text: str) -> bool:
+    wanted = text.split("\n")
+    first = wanted[0]
+    return any(line == first and lines[start : start + len(wanted)] == wanted for start, line in enumerate(lines))
+
+
+def _height(text: str) -> int:
+    return text.count("\n") + 1
+
+
+def _arguments(value: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // _CHARACTERS_PER_TOKEN)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for start in range(0, len(text), _PIECE):
+        yield text[start : start + _PIECE]
+
+
+def _parts(turn: _Turn, responses: int) -> Iterator[StreamPart]:
+    for piece in _pieces(turn.text):
+        yield TextDelta(piece)
+    for index, (name, value) in enumerate(turn.calls):
+        yield ToolCallStart(index, name, f"oracle_{responses}_{index}")
+        for piece in _pieces(_arguments(value)):
+            yield ToolCallDelta(index, piece)
