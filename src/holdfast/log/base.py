@@ -151,4 +151,3 @@ class Index(Protocol):
     async def accounts(self) -> list[AccountRow]:
         """All money accounts."""
         ...
-

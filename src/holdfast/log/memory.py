@@ -1,0 +1,247 @@
+"""The log in memory: the same transaction as every store, for tests and the simulator.
+
+Nothing survives it, so no disk fault can be shown with it. A worker lives from its first lease until
+`worker_died` says otherwise; nobody measures time for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import anyio.lowlevel
+
+from holdfast.clock import Clock
+from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
+from holdfast.ids import Entropy, new_event_id, system_entropy
+from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
+from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
+from holdfast.log.transaction import Transaction, fenced, pick, unknown
+from holdfast.log.verify import Beside, StoredSession
+from holdfast.session.rows import AccountRow, SessionRow
+
+
+class _Tables:
+    """Everything that is stored, and the view of it that transactions read."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[Event]] = {}
+        self.stored: dict[str, list[StoredEvent]] = {}
+        self.rows: dict[str, SessionRow] = {}
+        self.keys: dict[str, str] = {}
+        self.posts: dict[tuple[str, str], int] = {}
+        self.accounts: dict[str, AccountRow] = {}
+        self.reservations: dict[tuple[str, int], int] = {}
+
+    def row(self, session_id: str) -> SessionRow | None:
+        return self.rows.get(session_id)
+
+    def keyed(self, key: str) -> str | None:
+        return self.keys.get(key)
+
+    def posted(self, session_id: str, key: str) -> int | None:
+        return self.posts.get((session_id, key))
+
+    def account(self, account_id: str) -> AccountRow | None:
+        return self.accounts.get(account_id)
+
+    def reservation(self, session_id: str, request_seq: int) -> int | None:
+        return self.reservations.get((session_id, request_seq))
+
+    def write(self, done: Transaction) -> None:
+        for sealed in done.sealed:
+            event = sealed.event
+            stored = (event.seq, event.epoch, event.at_us, event.type, event.hash, sealed.body, sealed.digest)
+            self.events.setdefault(event.session_id, []).append(event)
+            self.stored.setdefault(event.session_id, []).append(stored)
+        self.rows.update(done.rows)
+        self.keys.update((row.key, row.session_id) for row in done.rows.values() if row.key)
+        self.posts.update(done.posts)
+        self.accounts.update(done.ledger.accounts)
+        for key, amount in done.ledger.reservations.items():
+            if amount is None:
+                self.reservations.pop(key, None)
+            else:
+                self.reservations[key] = amount
+
+
+class MemoryStore:
+    """Implements Log, Snapshots, Leases and Index. Each verb lets other tasks run once before it acts."""
+
+    def __init__(self, clock: Clock, entropy: Entropy = system_entropy) -> None:
+        self._clock = clock
+        self._entropy = entropy
+        self._tables = _Tables()
+        self._snapshots: dict[str, Snapshot] = {}
+        self._live: set[str] = set()
+        self._moved: dict[str, anyio.Event] = {}
+        self._rewritten: set[str] = set()
+
+    def worker_died(self, worker_id: str) -> None:
+        """End that worker's leases, as the kernel does when a process is gone."""
+        self._live.discard(worker_id)
+
+    def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
+        """Put other bytes where an event's body lies, or erase it with None; hash and digest stay."""
+        stored = self._tables.stored[session_id]
+        stored[seq - 1] = (*stored[seq - 1][:5], body, stored[seq - 1][6])
+        self._rewritten.add(session_id)
+
+    async def append(
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Draft],
+        *,
+        head: int | None = None,
+        posts: Sequence[Post] = (),
+    ) -> list[Event]:
+        """See `holdfast.log.base.Log`."""
+        transaction = await self._begin()
+        events = transaction.append(session_id, epoch, drafts, head, posts)
+        self._commit(transaction)
+        return events
+
+    async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
+        """See `holdfast.log.base.Log`."""
+        transaction = await self._begin()
+        receipt = transaction.post(post, create=create)
+        self._commit(transaction)
+        return receipt
+
+    async def read(
+        self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
+    ) -> list[Event]:
+        """See `holdfast.log.base.Log`. What this store stamped and nobody rewrote is not hashed again."""
+        await anyio.lowlevel.checkpoint()
+        row = self._row(session_id)
+        events = self._tables.events[session_id]
+        last = len(events) if limit is None else min(len(events), after + limit)
+        if session_id in self._rewritten:
+            stored = self._tables.stored[session_id][after:last]
+            return events_of(session_id, stored, _erased, after=after, prev=prev)
+        if prev is not None:
+            at = genesis(session_id) if after == 0 else events[min(after, len(events)) - 1].hash
+            if at != prev or after > row.head:
+                raise damaged(session_id, after + 1, "its hash does not follow from what is stored")
+        return events[after:last]
+
+    async def wait(self, session_id: str, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        await anyio.lowlevel.checkpoint()
+        while (head := self._row(session_id).head) <= after:
+            await self._moved.setdefault(session_id, anyio.Event()).wait()
+        return head
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """See `holdfast.log.base.Snapshots`."""
+        await anyio.lowlevel.checkpoint()
+        self._snapshots[snapshot.session_id] = snapshot
+
+    async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
+        """See `holdfast.log.base.Snapshots`."""
+        await anyio.lowlevel.checkpoint()
+        kept = self._snapshots.get(session_id)
+        events = self._tables.events.get(session_id, [])
+        if kept is None or kept.fold_digest != fold_digest or not 0 < kept.seq <= len(events):
+            return None
+        return kept if events[kept.seq - 1].hash == kept.hash else None
+
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+        """See `holdfast.log.base.Leases`."""
+        transaction = await self._begin()
+        lease = transaction.acquire(session_id, draft, self._event_id(), steal=steal, live=self._live.__contains__)
+        self._commit(transaction)
+        self._live.add(lease.worker_id)
+        return lease
+
+    async def renew(self, lease: Lease) -> None:
+        """See `holdfast.log.base.Leases`."""
+        await anyio.lowlevel.checkpoint()
+        row = self._row(lease.session_id)
+        if row.epoch != lease.epoch or row.holder != lease.worker_id or row.holder not in self._live:
+            raise fenced(row, lease.epoch)
+
+    async def release(self, lease: Lease) -> None:
+        """See `holdfast.log.base.Leases`."""
+        transaction = await self._begin()
+        transaction.release(lease, self._event_id())
+        self._commit(transaction)
+
+    async def holders(self) -> dict[str, str]:
+        """See `holdfast.log.base.Leases`."""
+        await anyio.lowlevel.checkpoint()
+        return {row.session_id: row.holder for row in self._tables.rows.values() if row.holder in self._live}
+
+    async def find(self, name: str) -> SessionRow:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        tables = self._tables
+        exact = tables.rows.get(name) or tables.rows.get(tables.keys.get(name, ""))
+        if exact is not None:
+            return exact
+        like = [row.session_id for row in tables.rows.values() if _begins(row, name)]
+        return tables.rows[pick(name, sorted(like))]
+
+    async def sessions(self) -> list[SessionRow]:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        return sorted(self._tables.rows.values(), key=lambda row: (row.created_us, row.session_id), reverse=True)
+
+    async def due(self, now_us: int) -> list[str]:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        rows = [row for row in self._tables.rows.values() if row.due_us is not None and row.due_us <= now_us]
+        rows.sort(key=lambda row: (row.due_us or 0, row.session_id))
+        return [row.session_id for row in rows if row.holder not in self._live]
+
+    async def accounts(self) -> list[AccountRow]:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        return sorted(self._tables.accounts.values(), key=lambda account: account.account_id)
+
+    async def session_ids(self) -> list[str]:
+        """See `holdfast.log.verify.Source`."""
+        await anyio.lowlevel.checkpoint()
+        return sorted(self._tables.events)
+
+    async def stored(self, session_id: str) -> StoredSession:
+        """See `holdfast.log.verify.Source`."""
+        await anyio.lowlevel.checkpoint()
+        return StoredSession(list(self._tables.stored.get(session_id, ())), _erased)
+
+    async def beside(self) -> Beside:
+        """See `holdfast.log.verify.Source`."""
+        await anyio.lowlevel.checkpoint()
+        tables = self._tables
+        versions = dict.fromkeys(tables.rows, SCHEMA)
+        return Beside(dict(tables.rows), dict(tables.posts), dict(tables.accounts), dict(tables.reservations), versions)
+
+    async def _begin(self) -> Transaction:
+        await anyio.lowlevel.checkpoint()
+        return Transaction(self._tables, self._clock.now_us())
+
+    def _commit(self, transaction: Transaction) -> None:
+        self._tables.write(transaction)
+        for session_id in transaction.rows:
+            moved = self._moved.pop(session_id, None)
+            if moved is not None:
+                moved.set()
+
+    def _event_id(self) -> str:
+        return new_event_id(self._clock.now_us(), self._entropy)
+
+    def _row(self, session_id: str) -> SessionRow:
+        row = self._tables.rows.get(session_id)
+        if row is None:
+            raise unknown(session_id)
+        return row
+
+
+def _erased(_: bytes) -> StoredBlob:
+    """Bodies lie in their rows here; one that does not was erased."""
+    return StoredBlob(found=True)
+
+
+def _begins(row: SessionRow, name: str) -> bool:
+    return row.session_id.startswith(name) or row.key.startswith(name)

@@ -1,0 +1,136 @@
+-- Every statement of the log, by name. Plain enough for SQLite and PostgreSQL.
+
+-- name: schema_version
+-- The version of the tables, as text.
+select value from meta where name = 'schema';
+
+-- name: set_schema_version
+insert into meta (name, value) values ('schema', :version);
+
+-- name: session
+-- One session's row, in the order of SessionRow.
+select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
+    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens
+from sessions where session_id = :session_id;
+
+-- name: sessions
+-- All rows, newest first.
+select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
+    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens
+from sessions order by created_us desc, session_id desc;
+
+-- name: sessions_like
+-- Ids of sessions whose id or key begins with the text; three are enough to say "not unique".
+select session_id from sessions
+where substr(session_id, 1, length(:prefix)) = :prefix or substr(key, 1, length(:prefix)) = :prefix
+order by session_id limit 3;
+
+-- name: session_by_key
+select session_id from sessions where key = :key and key <> '';
+
+-- name: session_head
+select head from sessions where session_id = :session_id;
+
+-- name: vocabulary
+-- The highest schema version among a session's bodies.
+select vocabulary from sessions where session_id = :session_id;
+
+-- name: vocabularies
+select session_id, vocabulary from sessions;
+
+-- name: due
+-- Sessions to look at by now, longest due first.
+select session_id, holder from sessions where due_us is not null and due_us <= :now_us order by due_us, session_id;
+
+-- name: held
+-- Sessions whose shift has not ended; whether its worker lives is the kernel's word, not ours.
+select session_id, holder from sessions where holder <> '' order by session_id;
+
+-- name: insert_session
+insert into sessions (session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash,
+    epoch, status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens, vocabulary)
+values (:session_id, :key, :goal, :model, :workspace, :accounts, :created_us, :updated_us, :head, :head_hash,
+    :epoch, :status, :reason, :detail, :holder, :due_us, :turns, :cost_pico, :input_tokens, :output_tokens,
+    :vocabulary);
+
+-- name: move_session
+-- Most appends move only the head. No row changes when another writer was faster.
+update sessions set head = :head, head_hash = :head_hash, epoch = :epoch, updated_us = :updated_us,
+    vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
+where session_id = :session_id and head = :was;
+
+-- name: update_session
+-- The whole row; `vocabulary` never goes down.
+update sessions set key = :key, goal = :goal, model = :model, workspace = :workspace, accounts = :accounts,
+    created_us = :created_us, updated_us = :updated_us, head = :head, head_hash = :head_hash, epoch = :epoch,
+    status = :status, reason = :reason, detail = :detail, holder = :holder, due_us = :due_us, turns = :turns,
+    cost_pico = :cost_pico, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
+where session_id = :session_id and head = :was;
+
+-- name: insert_event
+insert into events (session_id, seq, epoch, at_us, type, hash, body, digest)
+values (:session_id, :seq, :epoch, :at_us, :type, :hash, :body, :digest);
+
+-- name: events
+-- Events after a position, in order.
+select seq, epoch, at_us, type, hash, body, digest from events
+where session_id = :session_id and seq > :after order by seq limit :count;
+
+-- name: event_hash
+select hash from events where session_id = :session_id and seq = :seq;
+
+-- name: session_ids
+-- Every session that has a row or an event.
+select session_id from sessions union select session_id from events order by session_id;
+
+-- name: insert_blob
+insert into blobs (digest, bytes) values (:digest, :bytes) on conflict (digest) do nothing;
+
+-- name: blob
+select bytes from blobs where digest = :digest;
+
+-- name: insert_post
+insert into posts (session_id, key, seq) values (:session_id, :key, :seq);
+
+-- name: post
+select seq from posts where session_id = :session_id and key = :key;
+
+-- name: posts
+select session_id, key, seq from posts;
+
+-- name: account
+select account_id, cap_pico, spent_pico, reserved_pico from accounts where account_id = :account_id;
+
+-- name: accounts
+select account_id, cap_pico, spent_pico, reserved_pico from accounts order by account_id;
+
+-- name: save_account
+insert into accounts (account_id, cap_pico, spent_pico, reserved_pico)
+values (:account_id, :cap_pico, :spent_pico, :reserved_pico)
+on conflict (account_id) do update set cap_pico = excluded.cap_pico, spent_pico = excluded.spent_pico,
+    reserved_pico = excluded.reserved_pico;
+
+-- name: reservation
+select amount_pico from reservations where session_id = :session_id and request_seq = :request_seq;
+
+-- name: reservations
+select session_id, request_seq, amount_pico from reservations;
+
+-- name: insert_reservation
+insert into reservations (session_id, request_seq, amount_pico) values (:session_id, :request_seq, :amount_pico);
+
+-- name: delete_reservation
+delete from reservations where session_id = :session_id and request_seq = :request_seq;
+
+-- name: save_snapshot
+insert into snapshots (session_id, seq, hash, fold_digest, digest, state)
+values (:session_id, :seq, :hash, :fold_digest, :digest, :state)
+on conflict (session_id) do update set seq = excluded.seq, hash = excluded.hash,
+    fold_digest = excluded.fold_digest, digest = excluded.digest, state = excluded.state;
+
+-- name: snapshot
+-- The kept state, if its hash is still that of the stored event.
+select s.seq, s.hash, s.fold_digest, s.digest, s.state from snapshots s
+join events e on e.session_id = s.session_id and e.seq = s.seq and e.hash = s.hash
+where s.session_id = :session_id and s.fold_digest = :fold_digest;

@@ -1,0 +1,90 @@
+-- The tables of the log, schema 1. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
+-- are integer and blob columns to both.
+
+-- One row per fact about the file itself; `schema` is the version of these tables.
+create table meta (
+    name text not null primary key,
+    value text not null
+);
+
+-- The truth (S1). `body` holds the bytes as stored; it is null when they lie in `blobs` under `digest`.
+create table events (
+    session_id text not null,
+    seq bigint not null,
+    epoch bigint not null,
+    at_us bigint not null,
+    type text not null,
+    hash bytea not null,
+    body bytea,
+    digest bytea,
+    primary key (session_id, seq)
+);
+
+-- Bodies over 64 KB by SHA-256. A row without bytes is a tombstone: the body was erased.
+create table blobs (
+    digest bytea not null primary key,
+    bytes bytea
+);
+
+-- Keys of posts that were taken (S3). The key is in the event's body too, so this can be rebuilt.
+create table posts (
+    session_id text not null,
+    key text not null,
+    seq bigint not null,
+    primary key (session_id, key)
+);
+
+-- One row per session (S20). `vocabulary` is the highest schema version among its bodies (S19).
+create table sessions (
+    session_id text not null primary key,
+    key text not null,
+    goal text not null,
+    model text not null,
+    workspace text not null,
+    accounts text not null,
+    created_us bigint not null,
+    updated_us bigint not null,
+    head bigint not null,
+    head_hash bytea not null,
+    epoch bigint not null,
+    status text not null,
+    reason text not null,
+    detail text not null,
+    holder text not null,
+    due_us bigint,
+    turns bigint not null,
+    cost_pico bigint not null,
+    input_tokens bigint not null,
+    output_tokens bigint not null,
+    vocabulary bigint not null
+);
+
+create unique index sessions_by_key on sessions (key) where key <> '';
+create index sessions_by_due on sessions (due_us) where due_us is not null;
+create index sessions_by_holder on sessions (holder) where holder <> '';
+
+-- Money (S15). Spent and reserved together never exceed the cap by a reservation.
+create table accounts (
+    account_id text not null primary key,
+    cap_pico bigint,
+    spent_pico bigint not null,
+    reserved_pico bigint not null
+);
+
+-- What open model requests hold.
+create table reservations (
+    session_id text not null,
+    request_seq bigint not null,
+    amount_pico bigint not null,
+    primary key (session_id, request_seq)
+);
+
+-- One folded state per session, a cache (S19). `digest` is SHA-256 of `state`.
+create table snapshots (
+    session_id text not null primary key,
+    seq bigint not null,
+    hash bytea not null,
+    fold_digest text not null,
+    digest bytea not null,
+    state bytea not null
+);

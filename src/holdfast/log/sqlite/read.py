@@ -1,0 +1,138 @@
+"""The reading thread's work: each verb one consistent look at the file."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.facts.codec import Event
+from holdfast.log.base import Snapshot
+from holdfast.log.sqlite.connect import SQL
+from holdfast.log.sqlite.tables import SqliteView, account_row, number, session_row
+from holdfast.log.sqlite.trouble import damaged_file
+from holdfast.log.stored import check_head, events_of
+from holdfast.log.transaction import pick, unknown
+from holdfast.log.verify import Beside, StoredSession
+from holdfast.session.rows import AccountRow, SessionRow
+
+_ALL = 2**62
+"""As many rows as there are: PostgreSQL and SQLite spell "no limit" differently."""
+
+
+class Reader:
+    """Reads through one connection; made for one verb."""
+
+    __slots__ = ("_connection", "_path", "_view")
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._view = SqliteView(connection)
+
+    def events(self, session_id: str, after: int, prev: bytes | None, limit: int | None) -> list[Event]:
+        """Events after `after`; with `prev` verified, and when read to the end, held against the row."""
+        count = _ALL if limit is None else limit
+        with self._one_look():
+            row = self.row(session_id)
+            stored = self._rows("events", session_id=session_id, after=after, count=count)
+            events = events_of(session_id, stored, self._view.blob, after=after, prev=prev)
+        if prev is not None and len(events) < count:
+            at, hash_ = (events[-1].seq, events[-1].hash) if events else (after, prev)
+            check_head(row, at, hash_)
+        return events
+
+    def row(self, session_id: str) -> SessionRow:
+        """One row. Raises `UnknownSession`."""
+        row = self._view.row(session_id)
+        if row is None:
+            raise unknown(session_id)
+        return row
+
+    def head(self, session_id: str) -> int:
+        """The head. Raises `UnknownSession`."""
+        found = self._rows("session_head", session_id=session_id).fetchone()
+        if found is None:
+            raise unknown(session_id)
+        return number(found[0], session_id)
+
+    def snapshot(self, session_id: str, fold_digest: str) -> Snapshot | None:
+        """The kept snapshot, if it is still true and whole."""
+        found = self._rows("snapshot", session_id=session_id, fold_digest=fold_digest).fetchone()
+        if found is None:
+            return None
+        seq, hash_, fold, digest, state = found
+        whole = isinstance(state, bytes) and hashlib.sha256(state).digest() == digest
+        return Snapshot(session_id, seq, hash_, fold, state) if whole else None
+
+    def find(self, name: str) -> SessionRow:
+        """By id, key, or unique prefix of either."""
+        with self._one_look():
+            exact = self._view.row(name)
+            if exact is not None:
+                return exact
+            keyed = self._view.keyed(name)
+            if keyed is None:
+                keyed = pick(name, [found for (found,) in self._rows("sessions_like", prefix=name)] if name else [])
+            return self.row(keyed)
+
+    def sessions(self) -> list[SessionRow]:
+        """All rows, newest first."""
+        return [session_row(values) for values in self._rows("sessions")]
+
+    def due(self, now_us: int) -> list[tuple[str, str]]:
+        """`(session, holder)` of what is due, longest due first."""
+        return self._rows("due", now_us=now_us).fetchall()
+
+    def held(self) -> dict[str, str]:
+        """Session → holder, live or dead."""
+        return dict(self._rows("held").fetchall())
+
+    def accounts(self) -> list[AccountRow]:
+        """All accounts."""
+        return [account_row(values) for values in self._rows("accounts")]
+
+    def session_ids(self) -> list[str]:
+        """Every session that has a row or an event."""
+        return [found for (found,) in self._rows("session_ids")]
+
+    def stored(self, session_id: str) -> StoredSession:
+        """One session as it lies there, blobs included."""
+        with self._one_look():
+            rows = self._rows("events", session_id=session_id, after=0, count=_ALL).fetchall()
+            blobs = {
+                digest: self._view.blob(digest) for *_, body, digest in rows if body is None and digest is not None
+            }
+        return StoredSession(rows, blobs.__getitem__)
+
+    def beside(self) -> Beside:
+        """All rows beside the events, in one look."""
+        with self._one_look():
+            return Beside(
+                {row.session_id: row for row in self.sessions()},
+                {(session_id, key): seq for session_id, key, seq in self._rows("posts")},
+                {account.account_id: account for account in self.accounts()},
+                {(session_id, seq): amount for session_id, seq, amount in self._rows("reservations")},
+                dict(self._rows("vocabularies").fetchall()),
+            )
+
+    def check_file(self) -> list[str]:
+        """SQLite's own look at pages, indexes and rows."""
+        return [line for (line,) in self._connection.execute("pragma integrity_check(10)") if line != "ok"]
+
+    def _rows(self, name: str, **values: Any) -> sqlite3.Cursor:
+        return self._connection.execute(SQL[name], values)
+
+    @contextmanager
+    def _one_look(self) -> Iterator[None]:
+        self._connection.execute("begin")
+        try:
+            yield
+        finally:
+            try:
+                self._connection.execute("rollback")
+            except sqlite3.Error as error:
+                raise damaged_file(self._path, str(error)) from error

@@ -1,0 +1,199 @@
+"""The store on SQLite: every door of the log over one file, one transaction an append (S4)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import anyio.to_thread
+
+from holdfast.clock import Clock
+from holdfast.facts.codec import Draft, Event
+from holdfast.ids import Entropy, new_event_id, system_entropy
+from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
+from holdfast.log.sqlite.append import Writer
+from holdfast.log.sqlite.connect import connect, prepare_file
+from holdfast.log.sqlite.read import Reader
+from holdfast.log.sqlite.thread import ConnectionThread
+from holdfast.log.sqlite.trouble import sentences
+from holdfast.log.sqlite.watch import Watch
+from holdfast.log.transaction import Transaction, fenced
+from holdfast.log.verify import Beside, StoredSession
+from holdfast.log.workers import is_live
+from holdfast.session.rows import AccountRow, SessionRow
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Implements Log, Snapshots, Leases and Index. `open` makes one; `close` it, or use it with `async with`.
+
+    One thread writes, one reads, so that a long read delays no append; a third looks for other
+    processes' appends while somebody waits.
+    """
+
+    def __init__(self, path: Path, workers: Path, clock: Clock, entropy: Entropy, busy_timeout_s: float) -> None:
+        self._path = path
+        self._workers = workers
+        self._clock = clock
+        self._entropy = entropy
+
+        def opened() -> sqlite3.Connection:
+            return connect(path, busy_timeout_s)
+
+        self._writing = ConnectionThread("holdfast-log-write", opened)
+        self._reading = ConnectionThread("holdfast-log-read", opened)
+        self._watch = Watch(opened)
+        self._writer = Writer(path, self._writing)
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        workers: Path,
+        clock: Clock,
+        entropy: Entropy = system_entropy,
+        busy_timeout_s: float = 30.0,
+    ) -> Self:
+        """Open the file, or make it. `workers` is the folder of lock files that say who lives.
+
+        Raises `LogUnavailable`, `LogDamaged` (`SchemaTooNew` for tables of a newer version),
+        `StorageFull`; then nothing was written.
+        """
+        await anyio.to_thread.run_sync(prepare_file, path, busy_timeout_s)
+        return cls(path, workers, clock, entropy, busy_timeout_s)
+
+    async def close(self) -> None:
+        """End the threads and close the file. Safe to repeat."""
+        await anyio.to_thread.run_sync(self._watch.close)
+        await self._reading.close()
+        await self._writing.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.close()
+
+    async def append(
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Draft],
+        *,
+        head: int | None = None,
+        posts: Sequence[Post] = (),
+    ) -> list[Event]:
+        """See `holdfast.log.base.Log`."""
+        return await self._write(lambda now: now.append(session_id, epoch, drafts, head, posts))
+
+    async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
+        """See `holdfast.log.base.Log`."""
+        return await self._write(lambda now: now.post(post, create=create))
+
+    async def read(
+        self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
+    ) -> list[Event]:
+        """See `holdfast.log.base.Log`."""
+        return await self._read(lambda reader: reader.events(session_id, after, prev, limit))
+
+    async def wait(self, session_id: str, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        while True:
+            with self._watch.waiting(session_id, after) as waiter:
+                head = await self._read(lambda reader: reader.head(session_id))
+                if head > after:
+                    return head
+                await waiter.event.wait()
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """See `holdfast.log.base.Snapshots`."""
+        await self._writing.run(lambda _: self._writer.save(snapshot))
+
+    async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
+        """See `holdfast.log.base.Snapshots`."""
+        return await self._read(lambda reader: reader.snapshot(session_id, fold_digest))
+
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+        """See `holdfast.log.base.Leases`."""
+        stolen_id = new_event_id(self._clock.now_us(), self._entropy)
+
+        def work(now: Transaction) -> Lease:
+            self._writer.check_vocabulary(session_id)
+            return now.acquire(session_id, draft, stolen_id, steal=steal, live=self._live)
+
+        return await self._write(work)
+
+    async def renew(self, lease: Lease) -> None:
+        """See `holdfast.log.base.Leases`."""
+        row = await self._read(lambda reader: reader.row(lease.session_id))
+        if row.epoch != lease.epoch or row.holder != lease.worker_id:
+            raise fenced(row, lease.epoch)
+
+    async def release(self, lease: Lease) -> None:
+        """See `holdfast.log.base.Leases`."""
+        ended_id = new_event_id(self._clock.now_us(), self._entropy)
+        await self._write(lambda now: now.release(lease, ended_id))
+
+    async def holders(self) -> dict[str, str]:
+        """See `holdfast.log.base.Leases`."""
+        held = await self._read(lambda reader: reader.held())
+        live = {worker for worker in set(held.values()) if self._live(worker)}
+        return {session_id: worker for session_id, worker in held.items() if worker in live}
+
+    async def find(self, name: str) -> SessionRow:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.find(name))
+
+    async def sessions(self) -> list[SessionRow]:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.sessions())
+
+    async def due(self, now_us: int) -> list[str]:
+        """See `holdfast.log.base.Index`. What a live process holds is not due: that one looks itself."""
+        due = await self._read(lambda reader: reader.due(now_us))
+        live = {worker for worker in {holder for _, holder in due} if worker and self._live(worker)}
+        return [session_id for session_id, holder in due if holder not in live]
+
+    async def accounts(self) -> list[AccountRow]:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.accounts())
+
+    async def session_ids(self) -> list[str]:
+        """See `holdfast.log.verify.Source`."""
+        return await self._read(lambda reader: reader.session_ids())
+
+    async def stored(self, session_id: str) -> StoredSession:
+        """See `holdfast.log.verify.Source`."""
+        return await self._read(lambda reader: reader.stored(session_id))
+
+    async def beside(self) -> Beside:
+        """See `holdfast.log.verify.Source`."""
+        return await self._read(lambda reader: reader.beside())
+
+    async def check_file(self) -> list[str]:
+        """What SQLite itself finds wrong with the file; empty when nothing."""
+        return await self._read(lambda reader: reader.check_file())
+
+    def _live(self, worker_id: str) -> bool:
+        return is_live(self._workers, worker_id)
+
+    async def _read(self, work: Callable[[Reader], T]) -> T:
+        def job(connection: sqlite3.Connection) -> T:
+            with sentences(self._path):
+                return work(Reader(connection, self._path))
+
+        return await self._reading.run(job)
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        result, heads = await self._writing.run(lambda _: self._writer.run(work, self._clock))
+        for session_id, head in heads:
+            self._watch.moved(session_id, head)
+        return result

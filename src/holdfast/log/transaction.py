@@ -1,0 +1,200 @@
+"""What one transaction of the log does, whatever stores it.
+
+Pure: it reads through a view, takes the time as a number, and keeps what is to be written. Both stores
+run it, so that there is one truth of stamping, fencing, posts, money and rows (S1–S5, S15, S20).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from holdfast.errors import Fenced, HeadMoved, LeaseHeld, UnknownSession, UsageError
+from holdfast.facts.codec import Draft, Event, body_digest, chain, genesis, prepare
+from holdfast.facts.session import SessionCreated
+from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.union import type_of
+from holdfast.log.base import Lease, Post, PostReceipt
+from holdfast.log.ledger import Books, Ledger
+from holdfast.session import money
+from holdfast.session.rows import SessionRow, first_row, next_row
+
+
+class View(Books, Protocol):
+    """What is stored, as far as a transaction asks."""
+
+    def row(self, session_id: str) -> SessionRow | None:
+        """One session's row."""
+        ...
+
+    def keyed(self, key: str) -> str | None:
+        """The session with that key of the caller's."""
+        ...
+
+    def posted(self, session_id: str, key: str) -> int | None:
+        """The sequence number that a post with this key has."""
+        ...
+
+
+class Sealed(msgspec.Struct, frozen=True, gc=False):
+    """A stamped event with its bytes."""
+
+    event: Event
+    body: bytes
+    digest: bytes
+
+
+class Transaction:
+    """One transaction: verbs that stamp, then `sealed`, `rows`, `ledger` and `posts` to be written.
+
+    A verb that raises leaves it useless: nothing of it may be written.
+    """
+
+    __slots__ = ("_now_us", "_view", "before", "ledger", "posts", "rows", "sealed")
+
+    def __init__(self, view: View, now_us: int) -> None:
+        self._view = view
+        self._now_us = now_us
+        self.sealed: list[Sealed] = []
+        self.before: dict[str, SessionRow | None] = {}
+        self.rows: dict[str, SessionRow] = {}
+        self.posts: dict[tuple[str, str], int] = {}
+        self.ledger = Ledger(view)
+
+    def append(
+        self, session_id: str, epoch: int, drafts: Sequence[Draft], head: int | None, posts: Sequence[Post]
+    ) -> list[Event]:
+        """`Log.append`."""
+        row = self._need(session_id)
+        if epoch != row.epoch:
+            raise fenced(row, epoch)
+        if head is not None and head != row.head:
+            raise HeadMoved(
+                f"session {session_id} moved from {head} to {row.head} since it was folded: fold again, decide again",
+                folded=head,
+                head=row.head,
+            )
+        events = [self._stamp(session_id, epoch, draft) for draft in drafts]
+        for post in posts:
+            self.post(post, create=isinstance(post.draft.fact, SessionCreated))
+        return events
+
+    def post(self, post: Post, *, create: bool = False) -> PostReceipt:
+        """`Log.post`."""
+        if not post.key:
+            raise UsageError("a post needs a key: a second one with the same key is then dropped")
+        if create:
+            return self._open(post)
+        row = self._need(post.session_id)
+        seq = self._posted(post)
+        if seq is not None:
+            return PostReceipt(post.session_id, seq, True)
+        event = self._stamp(post.session_id, row.epoch, post.draft, post.key)
+        return PostReceipt(post.session_id, event.seq, False)
+
+    def acquire(
+        self, session_id: str, draft: Draft, stolen_id: str, *, steal: bool, live: Callable[[str], bool]
+    ) -> Lease:
+        """`Leases.acquire`. `live` is the kernel's word on a worker; `stolen_id` names a `lease.stolen`."""
+        if not isinstance(draft.fact, ShiftStarted):
+            raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
+        row = self._need(session_id)
+        held = bool(row.holder) and live(row.holder)
+        if held and not steal:
+            raise LeaseHeld(
+                f"session {session_id} is running under {row.holder}; attach to it with `holdfast attach`, or take it "
+                "over with `holdfast wake --steal`",
+                worker_id=row.holder,
+            )
+        epoch = row.epoch + 1
+        drafts = [draft]
+        if held:
+            fact = LeaseStolen(from_worker_id=row.holder, from_epoch=row.epoch)
+            drafts.insert(0, Draft(stolen_id, "system", fact))
+        events = tuple(self._stamp(session_id, epoch, each) for each in drafts)
+        return Lease(session_id, epoch, draft.fact.worker_id, events)
+
+    def release(self, lease: Lease, ended_id: str) -> None:
+        """`Leases.release`: the shift ends here unless it has ended, or was taken over."""
+        row = self.row(lease.session_id)
+        if row is not None and row.epoch == lease.epoch and row.holder == lease.worker_id:
+            self._stamp(lease.session_id, lease.epoch, Draft(ended_id, "system", ShiftEnded(status="released")))
+
+    def row(self, session_id: str) -> SessionRow | None:
+        """A session's row as this transaction leaves it."""
+        if session_id not in self.before:
+            self.before[session_id] = self._view.row(session_id)
+        return self.rows.get(session_id) or self.before[session_id]
+
+    def _need(self, session_id: str) -> SessionRow:
+        row = self.row(session_id)
+        if row is None:
+            raise unknown(session_id)
+        return row
+
+    def _posted(self, post: Post) -> int | None:
+        key = (post.session_id, post.key)
+        return self.posts[key] if key in self.posts else self._view.posted(*key)
+
+    def _open(self, post: Post) -> PostReceipt:
+        fact = post.draft.fact
+        if not isinstance(fact, SessionCreated):
+            raise UsageError(f"a session begins with session.created, not with {type_of(fact)}")
+        if len(set(fact.accounts)) != len(fact.accounts):
+            raise UsageError("an account stands twice on the path of a new session")
+        if fact.key:
+            mine = next((row.session_id for row in self.rows.values() if row.key == fact.key), None)
+            known = mine or self._view.keyed(fact.key)
+            if known is not None:
+                return PostReceipt(known, 1, True)
+        if self.row(post.session_id) is not None:
+            return PostReceipt(post.session_id, 1, True)
+        self._stamp(post.session_id, 0, post.draft, post.key)
+        return PostReceipt(post.session_id, 1, False)
+
+    def _stamp(self, session_id: str, epoch: int, draft: Draft, key: str = "") -> Event:  # S1
+        row = self.row(session_id)
+        body, fact = prepare(draft, key)
+        if isinstance(fact, SessionCreated) != (row is None):
+            raise UsageError("session.created is the first event of a session, and only that")
+        seq = row.head + 1 if row else 1
+        prev = row.head_hash if row else genesis(session_id)
+        kind = type_of(fact)
+        digest = body_digest(body)
+        link = chain(prev, session_id, seq, epoch, self._now_us, kind, digest)
+        event = Event(session_id, seq, epoch, self._now_us, link, draft.id, draft.actor, kind, fact)
+        after = next_row(row, event) if row else first_row(event)
+        move = money.move(fact, seq, after.accounts)
+        if move is not None:
+            self.ledger.apply(session_id, move)
+        self.rows[session_id] = after
+        self.sealed.append(Sealed(event, body, digest))
+        if key:
+            self.posts[session_id, key] = seq
+        return event
+
+
+def fenced(row: SessionRow, epoch: int) -> Fenced:
+    """The refusal of a writer whose epoch is not the session's."""
+    return Fenced(
+        f"session {row.session_id} is at epoch {row.epoch} and this process holds {epoch}: another one took it over, "
+        "stop acting on it",
+        mine=epoch,
+        current=row.epoch,
+    )
+
+
+def unknown(name: str) -> UnknownSession:
+    """The refusal of a name that no session has."""
+    return UnknownSession(f"there is no session {name!r}; `holdfast ps --all` lists them")
+
+
+def pick(name: str, candidates: Sequence[str]) -> str:
+    """The one session whose id or key begins with `name`. Raises `UnknownSession` for none and for several."""
+    if not name or not candidates:
+        raise unknown(name)
+    if len(candidates) > 1:
+        raise UnknownSession(f"{name!r} begins more than one session ({', '.join(candidates[:3])}); type more of it")
+    return candidates[0]

@@ -1,0 +1,213 @@
+"""Walk the log and say what does not hold: the chain, the rows beside it, the money (S1, S20).
+
+Nothing is written. An unkeyed chain shows edits; it cannot show that the newest events were cut off
+together with the rows that named them: that takes a checkpoint kept elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from holdfast.errors import LogDamaged
+from holdfast.facts.base import Erased
+from holdfast.facts.codec import Event, genesis, stored_envelope
+from holdfast.facts.session import SessionCreated
+from holdfast.log.stored import Blob, StoredEvent, check_head, damaged, events_of
+from holdfast.session import money
+from holdfast.session.rows import AccountRow, SessionRow, first_row, next_row
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """One session as it lies there."""
+
+    events: Sequence[StoredEvent]
+    blob: Blob
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """The rows beside the events: sessions by id, posts by (session, key), accounts by id, what open
+    requests hold by (session, request), and the highest schema version among a session's bodies.
+    """
+
+    rows: dict[str, SessionRow] = {}
+    posts: dict[tuple[str, str], int] = {}
+    accounts: dict[str, AccountRow] = {}
+    reservations: dict[tuple[str, int], int] = {}
+    vocabularies: dict[str, int] = {}
+
+
+class Source(Protocol):
+    """A store that lets itself be looked at."""
+
+    async def session_ids(self) -> list[str]:
+        """Every session that has a row or an event."""
+        ...
+
+    async def stored(self, session_id: str) -> StoredSession:
+        """One session as stored."""
+        ...
+
+    async def beside(self) -> Beside:
+        """All rows beside the events."""
+        ...
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that does not hold. `seq` is the first bad sequence number, 0 for a row beside the log."""
+
+    session_id: str
+    seq: int
+    message: str
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What was walked: how many sessions and events, and what does not hold."""
+
+    sessions: int
+    events: int
+    findings: tuple[Finding, ...]
+
+
+async def verify(source: Source, session_id: str | None = None) -> Verified:
+    """Verify one session or all. Accounts are compared when all are walked: sessions share them."""
+    beside = await source.beside()
+    chosen = [session_id] if session_id is not None else await source.session_ids()
+    findings: list[Finding] = []
+    rebuilt = Rebuilt()
+    count = 0
+    for each in chosen:
+        try:
+            count += rebuilt.session(each, await source.stored(each))
+            _check_session(each, beside, rebuilt)
+        except LogDamaged as error:
+            findings.append(Finding(each, error.seq, str(error)))
+    whole = set(chosen) - rebuilt.partly - {finding.session_id for finding in findings}
+    findings += _compare_keyed(whole, "posts", beside.posts, rebuilt.posts)
+    findings += _compare_keyed(whole, "reservations", beside.reservations, rebuilt.books.held)
+    if session_id is None and not findings:
+        findings += _compare_money(beside, rebuilt)
+    return Verified(len(chosen), count, tuple(findings))
+
+
+async def rebuild(source: Source) -> Beside:
+    """The rows beside the events, from the events alone (S20). Raises `LogDamaged`."""
+    rebuilt = Rebuilt()
+    for each in await source.session_ids():
+        rebuilt.session(each, await source.stored(each))
+    books = rebuilt.books
+    return Beside(rebuilt.rows, rebuilt.posts, books.accounts(), dict(books.held), rebuilt.vocabularies)
+
+
+class Books:
+    """Accounts made again from moves, in any order of sessions and without caps to run into: what was
+    refused was never written.
+    """
+
+    def __init__(self) -> None:
+        self._caps: dict[str, int | None] = {}
+        self._spent: Counter[str] = Counter()
+        self._reserved: Counter[str] = Counter()
+        self.held: dict[tuple[str, int], int] = {}
+
+    def apply(self, session_id: str, move: money.Move) -> None:
+        """One more move of a session; its own moves come in order."""
+        match move:
+            case money.OpenAccount() | money.SetCap():
+                self._caps[move.account_id] = move.cap_pico
+            case money.Reserve():
+                self.held[session_id, move.request_seq] = move.amount_pico
+                self._reserved.update(dict.fromkeys(move.path, move.amount_pico))
+            case money.Settle():
+                held = self.held.pop((session_id, move.request_seq), 0)
+                self._reserved.subtract(dict.fromkeys(move.path, held))
+                self._spent.update(dict.fromkeys(move.path, move.cost_pico))
+
+    def accounts(self) -> dict[str, AccountRow]:
+        """The accounts that were opened."""
+        return {
+            name: AccountRow(name, cap, self._spent[name], self._reserved[name]) for name, cap in self._caps.items()
+        }
+
+
+class Rebuilt:
+    """Rows made again from events, session by session. `partly` are sessions with an erased body: what it
+    said of rows and money is gone with it.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, SessionRow] = {}
+        self.posts: dict[tuple[str, str], int] = {}
+        self.vocabularies: dict[str, int] = {}
+        self.books = Books()
+        self.partly: set[str] = set()
+
+    def session(self, session_id: str, stored: StoredSession) -> int:
+        """Walk one session; returns how many events it has. Raises `LogDamaged`."""
+        events = events_of(session_id, stored.events, stored.blob, prev=genesis(session_id))
+        row: SessionRow | None = None
+        for event, kept in zip(events, stored.events, strict=True):
+            if isinstance(event.fact, Erased):
+                self.partly.add(session_id)
+            elif row is None and not isinstance(event.fact, SessionCreated) and session_id not in self.partly:
+                raise damaged(session_id, 1, "it does not begin with session.created")
+            else:
+                self._envelope(event, kept, stored.blob)
+            if row is not None:
+                row = next_row(row, event)
+            elif isinstance(event.fact, SessionCreated):
+                row = first_row(event)
+            move = money.move(event.fact, event.seq, row.accounts) if row is not None else None
+            if move is not None:
+                self.books.apply(session_id, move)
+        if row is not None:
+            self.rows[session_id] = row
+        return len(events)
+
+    def _envelope(self, event: Event, kept: StoredEvent, blob: Blob) -> None:
+        body = kept[5] if kept[5] is not None else blob(kept[6] or b"").body
+        version, key = stored_envelope(body or b"")
+        self.vocabularies[event.session_id] = max(version, self.vocabularies.get(event.session_id, 0))
+        if key:
+            self.posts[event.session_id, key] = event.seq
+
+
+def _check_session(session_id: str, beside: Beside, rebuilt: Rebuilt) -> None:
+    """Raises `LogDamaged` when the rows beside a session are not those that its events make."""
+    row, again = beside.rows.get(session_id), rebuilt.rows.get(session_id)
+    if row is None:
+        raise damaged(session_id, 0, "it has events and no row")
+    if again is None and session_id not in rebuilt.partly:
+        raise damaged(session_id, 1, "its row names events and there are none")
+    if again is not None:
+        check_head(row, again.head, again.head_hash)
+    if session_id in rebuilt.partly:
+        return
+    wrong = [name for name in row.__struct_fields__ if getattr(row, name) != getattr(again, name)]
+    if wrong:
+        raise damaged(session_id, 0, f"its row does not follow from its events: {', '.join(wrong)}")
+    if beside.vocabularies.get(session_id) != rebuilt.vocabularies.get(session_id):
+        raise damaged(session_id, 0, "the schema version of its row is not that of its events")
+
+
+def _compare_keyed(
+    chosen: set[str], what: str, have: Mapping[tuple[str, Any], int], want: Mapping[tuple[str, Any], int]
+) -> list[Finding]:
+    """Rows keyed by session and something else, of the sessions that were walked whole."""
+    wrong = {key[0] for key, _ in have.items() ^ want.items()} & chosen
+    return [Finding(each, 0, f"the {what} of session {each} do not follow from its events") for each in sorted(wrong)]
+
+
+def _compare_money(beside: Beside, rebuilt: Rebuilt) -> list[Finding]:
+    """Accounts are compared when no body is gone."""
+    if rebuilt.partly:
+        return []
+    want = rebuilt.books.accounts()
+    return [
+        Finding("", 0, f"account {name} is {beside.accounts.get(name)}, its events make it {want.get(name)}")
+        for name in sorted(beside.accounts.keys() | want.keys())
+        if beside.accounts.get(name) != want.get(name)
+    ]

@@ -1,0 +1,139 @@
+"""Who lives on this machine: one lock file per worker process, held by the kernel (S5).
+
+An open-file-description lock ends with the last descriptor of its opening: at close, at exit, at
+SIGKILL; not at SIGSTOP. No flag and no timer. The descriptor closes on exec, so no supervisor and no
+tool inherits it; a process that forks without exec must not outlive its worker.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import struct
+from pathlib import Path
+
+from holdfast.errors import LogUnavailable
+
+_FLOCK = struct.Struct("@hhqqi0q")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_WHOLE_FILE = 0
+
+
+def _flock(kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, 0, _WHOLE_FILE, 0)
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        here, there = os.fstat(fd), os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+class Worker:
+    """This process as one that can hold sessions. Live until `close`, or until the process is gone."""
+
+    def __init__(self, worker_id: str, path: Path, fd: int) -> None:
+        self.worker_id = worker_id
+        self._path = path
+        self._fd = fd
+
+    @classmethod
+    def start(cls, folder: Path, worker_id: str) -> Worker:
+        """Take the lock file of `worker_id` under `folder`, and sweep those of the dead.
+
+        Raises `LogUnavailable` when the folder cannot be written or the id is taken.
+        """
+        if not _NAME.fullmatch(worker_id):
+            raise ValueError(f"{worker_id!r} is not the id of a worker")
+        path = folder / f"{worker_id}.lock"
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sweep(folder)
+            return cls(worker_id, path, _take(folder, worker_id))
+        except OSError as error:
+            raise LogUnavailable(
+                f"the lock file {path} cannot be made ({error.strerror}); make {folder} writable, or choose another "
+                "home with --home"
+            ) from error
+
+    def close(self) -> None:
+        """Stop living: every lease of this worker ends. Safe to repeat."""
+        if self._fd < 0:
+            return
+        if _same_file(self._fd, self._path):
+            self._path.unlink(missing_ok=True)
+        os.close(self._fd)
+        self._fd = -1
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_live(folder: Path, worker_id: str) -> bool:
+    """Whether a process holds that worker's lock now. A stopped process does, a killed one does not."""
+    if not _NAME.fullmatch(worker_id):
+        return False
+    path = folder / f"{worker_id}.lock"
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise LogUnavailable(
+            f"the lock file {path} cannot be read ({error.strerror}), so nobody can say whether its worker lives; "
+            "run as the user who owns it"
+        ) from error
+    try:
+        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK))
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(fd)
+
+
+def _take(folder: Path, worker_id: str) -> int:
+    """The descriptor of a locked lock file. It gets its name when it is locked, so no sweeper sees it free."""
+    path, new = folder / f"{worker_id}.lock", folder / f"{worker_id}.new"
+    while True:
+        fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if _try_lock(fd) and _same_file(fd, new):  # else a sweeper was faster: once more
+                if is_live(folder, worker_id):
+                    new.unlink(missing_ok=True)
+                    raise LogUnavailable(f"another process lives as {worker_id}; start this one under another id")
+                new.replace(path)
+                taken, fd = fd, -1
+                return taken
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the lock files of the dead; only who holds the lock may unlink, so no living one is lost."""
+    for path in (*folder.glob("*.lock"), *folder.glob("*.new")):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            if _try_lock(fd) and _same_file(fd, path):
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(fd)
