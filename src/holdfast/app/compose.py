@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +22,11 @@ from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import new_worker_id, system_entropy
-from holdfast.log.sqlite import SqliteStore, open_store
+from holdfast.log.sqlite.store import SqliteStore
+from holdfast.log.workers import Worker as LiveWorker
 from holdfast.model.base import Model
 from holdfast.model.scripted import ScriptedModel
+from holdfast.sim.answers import load_oracle
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -50,9 +52,6 @@ class Runtime:
         workspace: Workspace,
         *,
         observer: Observer | None = None,
-        model: Callable[[str], Model] | None = None,
-        read_only: dict[str, str] | None = None,
-        env: dict[str, str] | None = None,
     ) -> Doors:
         """Everything that a brain of a session on that workspace needs."""
         prompt, digest = load_prompt("worker")
@@ -61,15 +60,13 @@ class Runtime:
             leases=self.store,
             snapshots=self.store,
             hands=self.provider(workspace),
-            model=model or find_model,
+            model=find_model,
             clock=SystemClock(),
             entropy=system_entropy,
             worker=self.worker,
             prompt=prompt,
             prompt_digests={"worker": digest},
             observer=observer or NoObserver(),
-            read_only=read_only or {},
-            env=env or {},
         )
 
 
@@ -85,9 +82,13 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
         pid=os.getpid(),
         program=PROGRAM,
     )
-    async with open_store(database_path(settings), home.workers, worker.worker_id, clock, system_entropy) as store:
-        intake = Intake(store, store, clock, system_entropy, actor())
-        yield Runtime(settings, home, store, worker, intake)
+    live = LiveWorker.start(home.workers, worker.worker_id)
+    try:
+        async with await SqliteStore.open(database_path(settings), workers=home.workers, clock=clock) as store:
+            intake = Intake(store, store, clock, system_entropy, actor())
+            yield Runtime(settings, home, store, worker, intake)
+    finally:
+        live.close()
 
 
 def find_model(name: str) -> Model:
@@ -95,6 +96,8 @@ def find_model(name: str) -> Model:
     provider, _, rest = name.partition(":")
     if provider == "scripted" and rest:
         return ScriptedModel.from_file(Path(rest), SystemClock())
+    if provider == "oracle" and rest:
+        return load_oracle(Path(rest), SystemClock())
     known = "scripted:FILE"
     if not name:
         raise UsageError(f"no model is named; give one with --model, for example --model {known}")

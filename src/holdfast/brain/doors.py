@@ -53,7 +53,7 @@ class Doors:
 
     `prompt` is the system prompt's text and `prompt_digests` the digests of all prompt files.
     `provisioning` says when hands are made: at the first streamed tool name, or before the model is
-    asked. `read_only` and `env` are handed on to the hands.
+    asked.
     """
 
     log: Log
@@ -68,5 +68,3 @@ class Doors:
     prompt_digests: dict[str, str] = field(default_factory=dict)
     observer: Observer = field(default_factory=NoObserver)
     provisioning: Literal["lazy", "eager"] = "lazy"
-    read_only: dict[str, str] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)

@@ -45,13 +45,17 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the work is: a folder of this host. `disposable` when Holdfast made it itself.
 
     `user` is the login name that the hands run as, empty for the default choice.
-    `isolation` is "sandbox", or "none" when a person asked for --no-sandbox.
+    `isolation` is "sandbox", or "none" when a person asked for --no-sandbox. `read_only` maps host
+    folders to the paths where they appear inside the hands; `env` is added to their environment, and
+    holds no secret.
     """
 
     path: str
     disposable: bool = False
     user: str = ""
     isolation: Literal["sandbox", "none"] = "sandbox"
+    read_only: dict[str, str] = {}
+    env: dict[str, str] = {}
 
 
 class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):

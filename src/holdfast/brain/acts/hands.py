@@ -37,12 +37,13 @@ async def _provision(shift: Shift) -> None:
     done = shift.provisioned
     hands: Hands | None = None
     try:
+        workspace = shift.state.created.workspace
         spec = HandsSpec(
             session_id=shift.state.session_id,
             hands_id=new_hands_id(shift.doors.clock.now_us(), shift.doors.entropy),
-            workspace=shift.state.created.workspace,
-            read_only=shift.doors.read_only,
-            env=shift.doors.env,
+            workspace=workspace,
+            read_only=workspace.read_only,
+            env=workspace.env,
         )
         hands = await shift.doors.hands.provision(spec, shift.epoch)
         await shift.fact(hands.identity)

@@ -1,0 +1,143 @@
+"""`holdfast demo`: the whole story on a real library, with no key and no service."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+from holdfast.app.cli.run import check_hands
+from holdfast.app.cli.start import Call
+from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime
+from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
+from holdfast.app.demo.judge import judge
+from holdfast.app.demo.material import Material, prepare
+from holdfast.app.demo.report import Story, count
+from holdfast.app.drive import observer_for
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError, LogDamaged, UsageError
+from holdfast.facts.codec import genesis
+from holdfast.facts.session import Agent, SessionCreated
+from holdfast.facts.shift import ShiftStarted
+from holdfast.sim.library import DEFAULT_LIBRARY
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
+    parser.add_argument("--model", metavar="M", help="another model than the oracle, such as scripted:FILE")
+    parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="when to kill the brain")
+    parser.add_argument("--keep", metavar="DIR", help="a new or empty folder to work in, and keep")
+    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+
+
+async def run(call: Call) -> int:
+    """Tell the story."""
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    _kill_word(call.args.kill_at)
+    async with open_runtime(call.settings) as runtime:
+        session_id = runtime.intake.new_session_id()
+        call.note(f"fetching and stripping {call.args.library} …")
+        material = prepare(runtime.home, call.args.library, _folder(call, runtime, session_id), session_id)
+        await check_hands(call, runtime, material.workspace)
+        await _open(call, runtime, session_id, material)
+        watch = Watch(runtime, session_id, observer_for(call))
+        killed_at, killed_pid, woken_s = await _live(call, runtime, watch, material)
+        call.note("judging on a clean copy, in fresh hands …")
+        row = await runtime.store.find(session_id)
+        story = Story(
+            session_id=session_id,
+            model=call.args.model or f"oracle:{material.library.name}",
+            material=material,
+            counts=count(watch.events),
+            verdict=await judge(runtime, material, session_id),
+            killed_at=killed_at,
+            killed_pid=killed_pid,
+            woken_s=woken_s,
+            events=row.head,
+            chain_ok=await _chain_ok(runtime, session_id),
+            wall_s=clock.monotonic_s() - began_s,
+            status=row.status,
+            oracle=not call.args.model,
+        )
+    if call.json:
+        call.emit(story.public())
+    else:
+        call.say("\nWhat happened\n" + "\n".join(story.lines()))
+        call.say(f"  look     holdfast logs {session_id} --home {runtime.home.path}")
+        call.say(f"  files    {material.workspace.path}")
+    return 0 if story.delivered else 1
+
+
+def _kill_word(text: str) -> None:
+    if text not in ("auto", "none") and not (text.isdecimal() and int(text) > 0):
+        raise UsageError(f"--kill-at {text!r} has to be auto, none, or a sequence number such as 40")
+
+
+def _folder(call: Call, runtime: Runtime, session_id: str) -> Path:
+    if not call.args.keep:
+        return runtime.home.workspaces / session_id
+    folder = Path(call.args.keep).absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--keep {folder} is not an empty folder; name a new one")
+    return folder
+
+
+async def _open(call: Call, runtime: Runtime, session_id: str, material: Material) -> None:
+    model = call.args.model or f"oracle:{material.answers}"
+    find_model(model)
+    created = SessionCreated(
+        goal=material.goal,
+        agent=Agent(model=model, name="demo"),
+        workspace=material.workspace,
+        accounts=(session_id,),
+        program=PROGRAM,
+    )
+    await runtime.intake.open(session_id, created)
+
+
+async def _live(
+    call: Call, runtime: Runtime, watch: Watch, material: Material
+) -> tuple[int | None, int | None, float | None]:
+    """Run a brain, kill it once, run another. Returns where it was killed, which process, and how soon it went on."""
+    first = start_brain(runtime, watch.session_id)
+    try:
+        killed = await follow(watch, first, _kill_at(call, watch, material))
+    finally:
+        _end(first)
+    if killed is None:
+        return None, None, None
+    call.note(f"    SIGKILL to the brain, process {first.pid}, in the middle of event {killed.seq}; waking another …")
+    killed_us = SystemClock().now_us()
+    second = start_brain(runtime, watch.session_id)
+    try:
+        await follow(watch, second, never)
+    finally:
+        _end(second)
+    shifts = [event for event in watch.events if isinstance(event.fact, ShiftStarted) and event.epoch > killed.epoch]
+    if not shifts:
+        raise HoldfastError(f"the second brain did not start; its output is in {runtime.home.logs}")
+    return killed.seq, first.pid, (shifts[0].at_us - killed_us) / 1_000_000
+
+
+def _kill_at(call: Call, watch: Watch, material: Material) -> KillAt:
+    word = call.args.kill_at
+    if word == "auto":
+        return in_a_command(watch, material.workspace)
+    return never if word == "none" else at_event(int(word))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Never leave a brain behind."""
+    if process.poll() is None:
+        process.terminate()
+        process.wait()
+
+
+async def _chain_ok(runtime: Runtime, session_id: str) -> bool:
+    try:
+        await runtime.store.read(session_id, prev=genesis(session_id))
+    except LogDamaged:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""The fold: positions, ends, money, and that a snapshot changes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.facts.base import Usage
+from holdfast.facts.hands import HandsLost
+from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.tool import FileSeen
+from holdfast.session.fold import empty, fold
+from holdfast.session.state import State
+from tests.session.story import Story
+
+BASH = ("bash", {"command": "ls"})
+
+
+def a_story() -> Story:
+    story = Story().shift().hands()
+    first, second = story.answer("look", BASH, ("read", {"file_path": "a"}))
+    story.dispatch(first).result(first, files=(FileSeen("/workspace/a", "d1"),))
+    story.dispatch(second).tell(HandsLost(hands_id="hnd_1", reason="gone")).shift().hands("hnd_2")
+    story.dispatch(second, 2, "hnd_2").result(second, files=(FileSeen("/workspace/a", "d2"),))
+    story.fail("overloaded")
+    story.answer("done")
+    return story
+
+
+def test_what_the_state_knows_after_a_story() -> None:
+    state = a_story().state()
+    assert state.responses == 2
+    assert state.usage == Usage(20, 10)
+    assert state.cost_pico == 14
+    assert state.seen == {"/workspace/a": "d2"}
+    assert not state.open_calls()
+    assert state.hands is not None
+    assert list(state.hands_known) == ["hnd_2"]
+    assert state.epoch == 2
+
+
+@given(st.data())
+def test_a_snapshot_at_any_point_changes_nothing(data: st.DataObject) -> None:
+    events = a_story().events
+    cut = data.draw(st.integers(0, len(events)))
+    before = fold(empty("ses_1"), events[:cut])
+    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=State)
+    assert fold(restored, events[cut:]) == fold(empty("ses_1"), events)
+
+
+def test_hands_of_an_open_call_are_remembered_after_they_are_lost() -> None:
+    story = Story().shift().hands()
+    (call,) = story.answer("", BASH)
+    story.dispatch(call).tell(HandsLost(hands_id="hnd_1", reason="gone"))
+    state = story.state()
+    assert state.hands is None
+    assert list(state.hands_known) == ["hnd_1"]
+
+
+def test_a_second_end_of_a_call_is_refused() -> None:
+    story = Story().shift().hands()
+    (call,) = story.answer("", BASH)
+    story.dispatch(call).result(call).result(call)
+    with pytest.raises(ValueError, match="ended twice"):
+        story.state()
+
+
+def test_a_gap_is_refused() -> None:
+    events = a_story().events
+    with pytest.raises(ValueError, match="does not follow"):
+        fold(empty("ses_1"), [events[0], events[2]])
+
+
+def test_an_unknown_cost_is_remembered_as_unknown() -> None:
+    story = Story().shift()
+    seq = story.ask()
+    story.tell(ModelRequestEnd(request_seq=seq, outcome="presumed", cost_pico=None))
+    assert story.state().unpriced
