@@ -1,0 +1,149 @@
+"""What a check needs of an implementation, and the few words that checks are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
+
+from holdfast.errors import HoldfastError
+from holdfast.facts.base import Text, Usage
+from holdfast.facts.codec import Draft, Event
+from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
+from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStarted
+from holdfast.facts.tool import ToolResult
+from holdfast.facts.union import AnyFact
+from holdfast.facts.user import UserMessage
+from holdfast.log.base import Index, Lease, Leases, Log, Post, PostReceipt, Snapshots
+from holdfast.log.verify import Source
+from holdfast.session.rows import SessionRow
+
+E = TypeVar("E", bound=HoldfastError)
+
+
+class Store(Log, Snapshots, Leases, Index, Source, Protocol):
+    """All doors of the log behind one object."""
+
+
+class Rig(Protocol):
+    """A fresh, empty store, and what the machine around it does."""
+
+    @property
+    def store(self) -> Store:
+        """The store under test."""
+        ...
+
+    def worker(self) -> str:
+        """The id of a new worker that lives."""
+        ...
+
+    def kill(self, worker_id: str) -> None:
+        """That worker's process is gone."""
+        ...
+
+    async def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
+        """Behind the store's back: other bytes where a body lies, or its tombstone with None."""
+        ...
+
+
+Check = Callable[[Rig], Awaitable[None]]
+
+
+class Scenario:
+    """Words for checks: facts, drafts with ids that count up, sessions and shifts."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.store = rig.store
+        self._count = 0
+
+    def draft(self, fact: AnyFact, actor: str = "brain") -> Draft:
+        """A draft with an id of its own."""
+        self._count += 1
+        return Draft(f"evt_{self._count:026d}", actor, fact)
+
+    def created(
+        self, goal: str = "mend it", *, key: str = "", accounts: Sequence[str] = (), cap: int | None = None
+    ) -> Draft:
+        """A `session.created`."""
+        limits = Limits(budget_pico=cap)
+        agent, workspace = Agent(model="scripted:x"), Workspace(path="/srv/work")
+        return self.draft(
+            SessionCreated(
+                goal=goal, agent=agent, workspace=workspace, limits=limits, key=key, accounts=tuple(accounts)
+            )
+        )
+
+    async def open(
+        self, session_id: str = "ses_a", *, key: str = "", accounts: Sequence[str] = (), cap: int | None = None
+    ) -> PostReceipt:
+        """A new session."""
+        return await self.store.post(
+            Post(session_id, "created", self.created(key=key, accounts=accounts, cap=cap)), create=True
+        )
+
+    async def say(self, session_id: str, key: str, text: str = "go on") -> PostReceipt:
+        """Post a person's message."""
+        return await self.store.post(Post(session_id, key, self.message(text)))
+
+    def message(self, text: str = "go on") -> Draft:
+        """A person's message."""
+        return self.draft(UserMessage(content=(Text(text),)), "user:ann")
+
+    def shift(self, worker_id: str) -> Draft:
+        """A `shift.started` of that worker."""
+        return self.draft(ShiftStarted(worker_id=worker_id, host_id="host", boot_id="boot", pid=7, program="test"))
+
+    async def take(self, session_id: str = "ses_a", *, worker: str = "", steal: bool = False) -> Lease:
+        """Acquire the session for a worker, a new one unless named."""
+        return await self.store.acquire(session_id, self.shift(worker or self.rig.worker()), steal=steal)
+
+    async def started(self, session_id: str = "ses_a", *, cap: int | None = None) -> Lease:
+        """A new session and a shift on it."""
+        await self.open(session_id, cap=cap)
+        return await self.take(session_id)
+
+    def result(self, content: str = "done", call_id: str = "1.0") -> Draft:
+        """The end of a tool call: a fact."""
+        return self.draft(ToolResult(call_id=call_id, outcome="ok", content=content))
+
+    def parked(self, reason: ParkReason = "timer", due_us: int | None = None) -> Draft:
+        """The end of a shift: a decision."""
+        return self.draft(ShiftEnded(status="parked", reason=reason, due_us=due_us))
+
+    def request(self, pico: int | None, attempt: int = 1) -> Draft:
+        """A model request that reserves."""
+        return self.draft(
+            ModelRequestStart(
+                purpose="turn", model="m", attempt=attempt, inputs_through=1, max_output_tokens=10, reserved_pico=pico
+            )
+        )
+
+    def response(self, request_seq: int, pico: int | None) -> Draft:
+        """The end of a model request that settles."""
+        usage = Usage(input_tokens=10, output_tokens=5)
+        return self.draft(ModelRequestEnd(request_seq=request_seq, outcome="ok", usage=usage, cost_pico=pico))
+
+    async def append(
+        self, lease: Lease, *drafts: Draft, head: int | None = None, posts: Sequence[Post] = ()
+    ) -> list[Event]:
+        """Append under a lease."""
+        return await self.store.append(lease.session_id, lease.epoch, drafts, head=head, posts=posts)
+
+    async def row(self, session_id: str = "ses_a") -> SessionRow:
+        """The session's row."""
+        return await self.store.find(session_id)
+
+    async def refused(self, kind: type[E], attempt: Awaitable[object], *untouched: str) -> E:
+        """`attempt` raises `kind`, and the heads of the sessions named did not move for it."""
+        before = [(await self.row(name)).head for name in untouched]
+        raised: E | None = None
+        try:
+            await attempt
+        except kind as error:
+            raised = error
+        assert raised is not None, f"{kind.__name__} was expected and nothing was raised"
+        assert str(raised), f"{kind.__name__} says nothing"
+        after = [(await self.row(name)).head for name in untouched]
+        assert after == before, f"{kind.__name__} was raised and yet heads moved from {before} to {after}"
+        return raised
