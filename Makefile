@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench faults docs lock clean
+.PHONY: help setup demo test cover check bench faults docs lock clean
 
 BIN := .venv/bin
 
@@ -15,6 +15,9 @@ demo: setup ## an agent rebuilds a real library, is killed, wakes and finishes
 
 test: setup ## the tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+cover: setup ## the tests again, with the lines and branches that none of them reaches
+	@$(BIN)/coverage run -m pytest -q $(ARGS) && $(BIN)/coverage combine -q && $(BIN)/coverage report
 
 check: setup ## format, lint, import contracts, types
 	@$(BIN)/ruff format --check .
@@ -35,4 +38,4 @@ lock: setup ## resolve the dependencies anew: uv.lock and the requirement files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .venv.lock build dist .coverage htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock build dist .coverage* htmlcov .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

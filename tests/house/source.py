@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SRC = ROOT / "src"
 PACKAGE = SRC / "holdfast"
@@ -87,3 +89,9 @@ def calls(file: Path) -> Iterator[tuple[str, ast.Call]]:
             except RecursionError:  # a very long chain is no plain name
                 continue
             yield name, node
+
+
+def none_of(wrong: list[str], why: str = "") -> None:
+    """Fail with every line of `wrong`, in full."""
+    if wrong:
+        pytest.fail("\n".join([why, *wrong] if why else wrong), pytrace=False)
