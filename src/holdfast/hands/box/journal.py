@@ -1,0 +1,112 @@
+"""The supervisor's journal: what an incarnation of hands did, one JSON object a line (S8, S10).
+
+    open     hands_id, boot_id, pid            the first line
+    epoch    epoch                             no lower one is served from now on
+    started  call, epoch, tool, expect         written before the agent is asked to run it
+    exit     call, result                      written when its end is known
+    lost     reason                            the sandbox is gone
+
+No line is synced: a power cut changes the boot, and then nothing here counts. A last line that was
+not finished was never written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from holdfast.hands.box.wire import encode
+
+Record = dict[str, Any]
+
+
+class JournalFull(Exception):
+    """The disk took no more; what was written before is whole."""
+
+
+class Place(NamedTuple):
+    """Where a record lies in the file."""
+
+    offset: int
+    length: int
+
+
+class Journal:
+    """The writing side. One process has it."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._end = 0
+        self._torn = False
+
+    def write(self, record: Record) -> Place:
+        """Append a record, whole or not at all. Raises `JournalFull`."""
+        line = encode(record)
+        if self._torn:
+            self._cut()
+        done = 0
+        while done < len(line):
+            try:
+                done += os.pwrite(self._fd, line[done:], self._end + done)
+            except OSError as error:
+                self._torn = True
+                self._cut()
+                raise JournalFull(error.strerror or str(error)) from None
+        place = Place(self._end, len(line))
+        self._end += len(line)
+        return place
+
+    def _cut(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._end)
+        except OSError as error:
+            raise JournalFull(error.strerror or str(error)) from None
+        self._torn = False
+
+    def read(self, place: Place) -> Record:
+        """A record that was written here."""
+        record: Record = json.loads(os.pread(self._fd, place.length, place.offset))
+        return record
+
+
+class Testimony(NamedTuple):
+    """What a journal says. `started` and `exits` are by call id; `opened` is empty without a first line."""
+
+    opened: Record
+    epoch: int
+    started: dict[str, Record]
+    exits: dict[str, Record]
+    lost: str
+
+
+def replay(path: str) -> Testimony:
+    """Read a whole journal. A missing or empty one testifies to nothing."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        data = b""
+    out = Testimony({}, 0, {}, {}, "")
+    for line in data.split(b"\n")[:-1]:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        out = _add(out, record)
+    return out
+
+
+def _add(so_far: Testimony, record: Record) -> Testimony:
+    match record.get("t"):
+        case "open":
+            return so_far._replace(opened=record)
+        case "epoch":
+            return so_far._replace(epoch=max(so_far.epoch, record["epoch"]))
+        case "started":
+            so_far.started[record["call"]] = record
+        case "exit":
+            so_far.exits[record["call"]] = record
+        case "lost":
+            return so_far._replace(lost=record["reason"])
+    return so_far

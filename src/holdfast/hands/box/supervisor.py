@@ -1,0 +1,427 @@
+"""The supervisor: parent of one sandbox, outside it; keeps its journal and serves its verbs (S9, S10).
+
+Started with a launch (one JSON object) on standard input, it leaves the process session of whoever
+started it, locks its lock file for life, starts the sandbox, and says on standard output whether
+that went well. Then it serves a unix socket: hello, fence, start, wait, kill, status, release, each
+with the caller's epoch. It ends when it is idle and unclaimed for a while, at its longest life,
+when its sandbox is gone, or when released; never during a call that still may run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.hands.box import kernel, spawn, tree
+from holdfast.hands.box.journal import Journal, JournalFull, Place
+from holdfast.hands.box.wire import Channel, Message, WireError, encode
+
+OVERDUE_S = 60.0
+"""How long after its time limit a call may have no end before the sandbox is given up."""
+
+_RETRY_S = 0.5
+_PREPARED = ("write", "edit")
+
+
+class Call:
+    """One call: `preparing` (nothing was done yet), `running`, `done`."""
+
+    def __init__(self, call_id: str, request: Message, deadline: float) -> None:
+        self.id = call_id
+        self.request = request
+        self.deadline = deadline
+        self.state = "preparing"
+        self.stop = False
+        self.expect: Message | None = None
+        self.starters: list[tuple[Channel, Any]] = []
+        self.waiters: list[tuple[Channel, Any, int]] = []
+        self.place: Place | None = None
+        self.unsaved: Message | None = None
+
+
+class Refusal(Exception):
+    """A verb that is not served; `kind` tells the client which error to raise."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Supervisor:
+    """The state of one incarnation, and its loop."""
+
+    def __init__(self, launch: Message) -> None:
+        self._launch = launch
+        self._began = time.monotonic()
+        self._idle_since = self._began
+        self._epoch = int(launch["epoch"])
+        self._calls: dict[str, Call] = {}
+        self._clients: dict[int, Channel] = {}
+        self._complaints = b""
+        self._ending = ""
+        self._life_end = self._began + launch["life_s"]
+        self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._retire)
+        kernel.become_subreaper()
+        os.umask(0o077)
+        folder = launch["folder"]
+        self._lock = kernel.hold_lock(os.path.join(folder, "lock"))
+        self._journal = Journal(os.path.join(folder, "journal"))
+        self._journal.write({"t": "open", **launch["opening"], "pid": os.getpid()})
+        self._journal.write({"t": "epoch", "epoch": self._epoch})
+        self._held = [kernel.hold_folder(path) for path in launch["opening"]["placeholders"]]
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._listener.bind(launch["socket"])
+        self._listener.listen(64)
+        self._sandbox = spawn.start(launch)
+        self._agent = Channel(self._sandbox.control)
+        self._agent.send({"op": "setup", **launch["setup"]})
+
+    def _retire(self, number: int, frame: object) -> None:
+        """Asked to end: take no new call, and go when the running ones have ended."""
+        self._life_end = self._began
+
+    # --- the sandbox ---
+
+    def meet(self) -> str:
+        """Wait for the agent's first word. Returns why there is none, empty when all is well."""
+        end = time.monotonic() + self._launch["hello_s"]
+        poll = select.poll()
+        poll.register(self._agent.fd, select.POLLIN)
+        while time.monotonic() < end and not self._agent.closed:
+            poll.poll(max(0.0, end - time.monotonic()) * 1000 + 1)
+            self._agent.flush()
+            for message in self._agent.receive():
+                if message.get("ev") == "hello":
+                    return ""
+        self._end_sandbox()
+        self._listen_to_errors()
+        said = self._complaints.decode("utf-8", "replace").strip()
+        return said or "the sandbox said nothing and did not start in time"
+
+    def _listen_to_errors(self) -> bool:
+        try:
+            data = os.read(self._sandbox.errors, 65536)
+        except BlockingIOError:
+            return True
+        self._complaints = (self._complaints + data)[-4096:]
+        return bool(data)
+
+    def _end_sandbox(self) -> None:
+        """End everything inside. What we started is a descendant of ours, wherever it fled."""
+        tree.sweep(_reap, limit_s=20.0)
+
+    def clean(self) -> None:
+        """Take away what only a living supervisor needs."""
+        try:
+            os.unlink(self._launch["socket"])
+        except OSError:
+            pass
+        for fd in self._held:
+            os.close(fd)
+        for path in self._launch["opening"]["placeholders"]:
+            kernel.drop_folder(path)
+
+    # --- the loop ---
+
+    def serve(self) -> None:
+        """Until there is a reason to end."""
+        poll = select.poll()
+        errors = self._sandbox.errors
+        poll.register(self._listener.fileno(), select.POLLIN)
+        poll.register(errors, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while not self._ending:
+            for channel in [self._agent, *self._clients.values()]:
+                poll.register(channel.fd, select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+            for fd, _ in poll.poll(max(0.0, self._next_look() - time.monotonic()) * 1000 + 1):
+                if fd == self._listener.fileno():
+                    self._accept()
+                elif fd == self._wake:
+                    os.read(self._wake, 4096)
+                elif fd == errors:
+                    if not self._listen_to_errors():
+                        poll.unregister(errors)
+                elif fd == self._agent.fd:
+                    self._hear_agent()
+                elif fd in self._clients:
+                    self._hear_client(self._clients[fd])
+                    if self._clients[fd].closed:
+                        poll.unregister(fd)
+                        self._clients.pop(fd).close()
+            self._look(time.monotonic())
+
+    def _busy(self) -> bool:
+        return any(call.state != "done" for call in self._calls.values())
+
+    def _next_look(self) -> float:
+        """When something is due although nobody speaks."""
+        due = [call.deadline for call in self._calls.values() if call.state != "done"]
+        if not due:
+            due.append(max(self._life_end, time.monotonic() + _RETRY_S))
+            if not self._clients:
+                due.append(self._idle_since + self._launch["grace_s"])
+        if any(call.unsaved for call in self._calls.values()):
+            due.append(time.monotonic() + _RETRY_S)
+        return min(due)
+
+    def _look(self, now: float) -> None:
+        """Deadlines, and the reasons to end."""
+        for call in self._calls.values():
+            if call.unsaved is not None:
+                self._save(call, call.unsaved)
+        overdue = [call for call in self._calls.values() if call.state != "done" and now >= call.deadline]
+        if overdue:
+            self._lost("a call passed its time limit and the sandbox did not end it")
+        elif self._busy() or self._clients:
+            self._idle_since = now
+            if not self._busy() and now >= self._life_end:
+                self._ending = "it reached its longest life"
+        elif now >= self._idle_since + self._launch["grace_s"]:
+            self._ending = "nobody needed it"
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        _, uid, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid not in (0, os.getuid()):
+            client.close()
+            return
+        channel = Channel(client.detach())
+        self._clients[channel.fd] = channel
+
+    def _hear_agent(self) -> None:
+        self._agent.flush()
+        try:
+            messages = self._agent.receive()
+        except WireError:
+            self._lost("the sandbox's agent spoke nonsense")
+            return
+        for message in messages:
+            call = self._calls[message["call"]]
+            if message["ev"] == "prepared":
+                self._prepared(call, message)
+            elif call.state == "running":
+                self._finish(call, message["result"])
+        if self._agent.closed and not self._ending:
+            self._lost("the sandbox ended")
+
+    def _hear_client(self, client: Channel) -> None:
+        client.flush()
+        try:
+            messages = client.receive()
+        except WireError:
+            client.closed = True
+            return
+        for message in messages:
+            try:
+                self._serve(client, message)
+            except Refusal as refusal:
+                error = {"kind": refusal.kind, "message": str(refusal), "current": self._epoch}
+                client.send({"id": message.get("id"), "error": error})
+            except (KeyError, TypeError, ValueError) as error:
+                client.send({"id": message.get("id"), "error": {"kind": "bad", "message": repr(error)}})
+
+    # --- the verbs ---
+
+    def _serve(self, client: Channel, message: Message) -> None:
+        self._check(int(message["epoch"]))
+        reply: Callable[[Message], None] = lambda body: client.send({"id": message["id"], "ok": body})  # noqa: E731
+        match message["verb"]:
+            case "hello" | "fence":
+                reply({"hands_id": self._launch["opening"]["hands_id"], "pid": os.getpid(), "epoch": self._epoch})
+            case "start":
+                self._start(client, message)
+            case "wait":
+                self._wait(client, message)
+            case "kill":
+                self._kill(message["call"])
+                reply({})
+            case "status":
+                reply(self._status(message["call"]))
+            case "release":
+                self._ending = "released"
+                self._end_sandbox()
+                reply({})
+            case verb:
+                raise Refusal("bad", f"there is no verb {verb!r}")
+
+    def _check(self, epoch: int) -> None:
+        """Refuse a lower epoch than was seen (S9); a higher one shuts the lower ones out."""
+        if epoch < self._epoch:
+            raise Refusal("fenced", f"these hands belong to epoch {self._epoch}, this came from epoch {epoch}")
+        if epoch == self._epoch:
+            return
+        self._epoch = epoch
+        try:
+            self._journal.write({"t": "epoch", "epoch": epoch})
+        except JournalFull:
+            pass  # only the dead would need to read it, and they serve no call
+        for call in self._calls.values():
+            for client, ask, theirs in call.waiters:
+                if theirs < epoch:
+                    error = {"kind": "fenced", "message": f"epoch {epoch} owns these hands now", "current": epoch}
+                    client.send({"id": ask, "error": error})
+            call.waiters = [waiter for waiter in call.waiters if waiter[2] >= epoch]
+
+    def _start(self, client: Channel, message: Message) -> None:
+        call = self._calls.get(message["call"])
+        if call is None:
+            if time.monotonic() >= self._life_end:
+                raise Refusal("lost", "these hands reached their longest life; make new ones")
+            request = message["request"]
+            deadline = time.monotonic() + float(request["timeout_s"]) + OVERDUE_S
+            call = self._calls[message["call"]] = Call(message["call"], request, deadline)
+            call.starters.append((client, message["id"]))
+            if request["tool"] in _PREPARED:
+                self._agent.send({"op": "prepare", "call": call.id, "request": request})
+            else:
+                self._run(call)
+        elif call.state == "preparing":
+            call.starters.append((client, message["id"]))
+        else:
+            client.send({"id": message["id"], "ok": {}})
+
+    def _wait(self, client: Channel, message: Message) -> None:
+        call = self._calls.get(message["call"])
+        if call is None:
+            raise Refusal("bad", f"call {message['call']} was never started here")
+        if call.state == "done":
+            client.send({"id": message["id"], "ok": self._result(call)})
+        else:
+            call.waiters.append((client, message["id"], int(message["epoch"])))
+
+    def _kill(self, call_id: str) -> None:
+        call = self._calls.get(call_id)
+        if call is not None and call.state != "done" and not call.stop:
+            call.stop = True
+            self._agent.send({"op": "kill", "call": call_id})
+
+    def _status(self, call_id: str) -> Message:
+        call = self._calls.get(call_id)
+        if call is None:
+            return {"state": "never_started"}
+        if call.state == "done":
+            return {"state": "finished", "result": self._result(call)}
+        return {"state": "running"}
+
+    # --- the lives of calls ---
+
+    def _prepared(self, call: Call, message: Message) -> None:
+        result = message.get("result")
+        if result is None:
+            call.expect = message["expect"]
+            if call.stop:
+                result = {"ok": False, "output": "[stopped before it was done]", "cancelled": True}
+        if self._run(call, asked=result is None) and result is not None:
+            self._finish(call, result)
+
+    def _run(self, call: Call, *, asked: bool = True) -> bool:
+        """Journal that it starts, and only then ask the agent for it (S8)."""
+        fields = {"call": call.id, "epoch": self._epoch, "tool": call.request["tool"], "expect": call.expect}
+        try:
+            self._journal.write({"t": "started", **fields})
+        except JournalFull as error:
+            del self._calls[call.id]
+            text = f"the disk took no journal line ({error}), so the call was not started; free some space"
+            for client, ask in call.starters:
+                client.send({"id": ask, "error": {"kind": "full", "message": text}})
+            return False
+        call.state = "running"
+        if asked:
+            self._agent.send({"op": "run", "call": call.id, "request": call.request, "expect": call.expect})
+        for client, ask in call.starters:
+            client.send({"id": ask, "ok": {}})
+        call.starters = []
+        call.request = {"tool": call.request["tool"]}
+        return True
+
+    def _finish(self, call: Call, result: Message) -> None:
+        call.state = "done"
+        self._save(call, result)
+        for client, ask, _ in call.waiters:
+            client.send({"id": ask, "ok": result})
+        call.waiters = []
+
+    def _save(self, call: Call, result: Message) -> None:
+        """Journal the end. When the disk is full it is kept here and tried again."""
+        try:
+            call.place = self._journal.write({"t": "exit", "call": call.id, "result": result})
+            call.unsaved = None
+        except JournalFull:
+            call.unsaved = result
+
+    def _result(self, call: Call) -> Message:
+        if call.unsaved is not None:
+            return call.unsaved
+        assert call.place is not None
+        result: Message = self._journal.read(call.place)["result"]
+        return result
+
+    def _lost(self, reason: str) -> None:
+        """The sandbox is gone: what ran in it has no known end."""
+        self._ending = reason
+        self._end_sandbox()
+        try:
+            self._journal.write({"t": "lost", "reason": reason})
+        except JournalFull:
+            pass
+        for call in self._calls.values():
+            for client, ask in [*call.starters, *((client, ask) for client, ask, _ in call.waiters)]:
+                client.send({"id": ask, "error": {"kind": "lost", "message": f"these hands are gone: {reason}"}})
+
+
+def _reap() -> bool:
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
+
+
+def _leave() -> None:
+    """Leave the process session and the parent behind: what ends them does not reach us."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def main() -> None:
+    """Standard input: the launch. Standard output: one line that says whether it went well."""
+    launch = json.loads(sys.stdin.buffer.read())
+    _leave()
+    supervisor = None
+    try:
+        supervisor = Supervisor(launch)
+        problem = supervisor.meet()
+    except (OSError, JournalFull, KeyError, ValueError) as error:
+        problem = f"the supervisor could not start: {error}"
+    try:
+        os.write(1, encode({"ok": not problem, "problem": problem, "pid": os.getpid()}))
+    except OSError:
+        pass  # who asked for these hands is dead: they will be found idle and unclaimed
+    null = os.open("/dev/null", os.O_RDWR)
+    log = os.open(os.path.join(launch["folder"], "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for fd, to in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(fd, to, inheritable=False)
+    try:
+        if supervisor is not None and not problem:
+            supervisor.serve()
+    finally:
+        if supervisor is not None:
+            supervisor.clean()

@@ -1,0 +1,233 @@
+"""The default on Linux: a sandbox by bubblewrap, with every wall that needs no daemon and no root.
+
+Inside there are the system's programs (read-only), the workspace at `/workspace`, an output folder,
+small scratch folders in memory, and nothing else: no network, no other process, no other file. The
+workspace's own `.git` is read-only and exists always (empty when there was none), since git on the
+host would run what its hooks, config or `commondir` name; commits are made outside.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+import anyio
+
+from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
+from holdfast.facts.base import Isolation
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.hands.base import Capabilities, HandsSpec
+from holdfast.hands.launch import PYTHON, Limits, Lives, agent_program, blob
+from holdfast.hands.making import PATH, Maker, Plan
+from holdfast.hands.probe import diagnose, examine, missing_program
+from holdfast.hands.seccomp import assemble_here
+from holdfast.hands.supervised import SupervisedHands
+from holdfast.hands.talk import ANSWER_S
+from holdfast.hands.user import HandsUser, choose, make_ready
+
+ROOT = "/workspace"
+OUTPUT = "/output"
+HOME = "/home/agent"
+
+SCRATCH = 64 << 20
+"""Bytes in each of the folders in memory: /tmp, /dev/shm, the home."""
+
+ISOLATION: dict[str, Isolation] = {
+    "files": "hard",
+    "network": "hard",
+    "processes": "hard",
+    "syscalls": "hard",
+    "users": "hard",
+    "memory": "soft",
+    "disk": "soft",
+    "cpu": "none",
+}
+"""Memory and disk are limited per process and per file only; processor time not at all."""
+
+_ETC = (
+    "ld.so.cache ld.so.conf ld.so.conf.d alternatives ssl/certs ssl/openssl.cnf ca-certificates pki/tls/certs "
+    "pki/ca-trust localtime mime.types services protocols"
+).split()
+_TOP = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_RESERVED = ("/proc", "/dev", "/tmp", "/run", ROOT, OUTPUT, HOME)
+
+
+class BubblewrapProvider:
+    """Makes sandboxed hands. Keeps nothing in memory: any process can attach to what another made."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        sockets: Path | None = None,
+        limits: Limits | None = None,
+        lives: Lives | None = None,
+        answer_s: float = ANSWER_S,
+        program: str = "/usr/bin/bwrap",
+    ) -> None:
+        self._maker = Maker(home, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
+        self._program = program
+
+    async def probe(self) -> Capabilities:
+        """Run the real profile once around a tiny program, and say what came of it."""
+        return await anyio.to_thread.run_sync(examine, self._program, _trial(self._program), ISOLATION)
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> SupervisedHands:
+        """Make a sandbox with its agent. Raises `SandboxUnavailable` with the cause and its fix."""
+        user, plan = await anyio.to_thread.run_sync(self._plan, spec)
+        return await self._maker.make(spec, epoch, user, plan, _refuse)
+
+    async def attach(self, identity: HandsProvisioned) -> SupervisedHands:
+        """The incarnation of that event, dead or alive."""
+        return self._maker.attach(identity)
+
+    def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
+        absent = missing_program(self._program)
+        if absent is not None:
+            raise SandboxUnavailable(f"{absent.message}: {absent.fix}")
+        user = choose(spec.workspace)
+        make_ready(spec.workspace, user)
+        git, placeholders = _git(Path(spec.workspace.path))
+        output = self._maker.folder(spec.hands_id) / "output"
+        argv = [
+            *_profile(self._program, user),
+            *("--bind", spec.workspace.path, ROOT, *git),
+            *("--bind", str(output), OUTPUT),
+            *_extras(spec.read_only),
+            *("--ro-bind-data", "{fd:agent}", "/run/agent.py"),
+            *_closing(),
+            *("--chdir", ROOT, "--as-pid-1", "--", PYTHON, "-I", "-S", "/run/agent.py"),
+        ]
+        blobs = {name: blob(content) for name, content in {**_fixtures(user), "agent": _agent()}.items()}
+        plan = Plan("bubblewrap", argv, _environment(), blobs, ROOT, OUTPUT, ISOLATION, placeholders)
+        return user, plan
+
+
+@cache
+def _agent() -> bytes:
+    return agent_program()
+
+
+def _refuse(problem: str) -> Exception:
+    finding = diagnose(problem)
+    return SandboxUnavailable(f"{finding.message}. {finding.fix}")
+
+
+def _profile(program: str, user: HandsUser) -> list[str]:
+    """Everything up to the workspace: namespaces, system folders, scratch folders."""
+    scratch = []
+    for path in ("/tmp", "/dev/shm", HOME):
+        scratch += ["--size", str(SCRATCH), "--perms", "0700" if path == HOME else "1777", "--tmpfs", path]
+    return [
+        program,
+        *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
+        *("--uid", str(user.uid), "--gid", str(user.gid), "--hostname", "hands"),
+        *("--ro-bind", "/usr", "/usr"),
+        *_top(),
+        *("--dir", "/etc"),
+        *(part for name in _ETC for part in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")),
+        *(part for path in _python_etc() for part in ("--ro-bind-try", path, path)),
+        *(
+            part
+            for name in ("passwd", "group", "hosts", "nsswitch.conf")
+            for part in ("--perms", "0644", "--ro-bind-data", f"{{fd:{name}}}", f"/etc/{name}")
+        ),
+        *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"),
+        *scratch,
+        *("--dir", "/run", "--dir", "/var/tmp"),
+    ]
+
+
+def _closing() -> list[str]:
+    """What comes after the last mount."""
+    return ["--remount-ro", "/", "--cap-drop", "ALL", "--seccomp", "{fd:filter}"]
+
+
+def _top() -> list[str]:
+    """/bin and its like: links into /usr on most systems, folders on some."""
+    out = []
+    for name in _TOP:
+        path = f"/{name}"
+        if os.path.islink(path):
+            out += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            out += ["--ro-bind", path, path]
+    return out
+
+
+def _python_etc() -> list[str]:
+    """Some systems keep part of their Python's library under /etc."""
+    with os.scandir("/etc") as found:
+        return sorted(entry.path for entry in found if entry.name.startswith("python3"))
+
+
+def _fixtures(user: HandsUser) -> dict[str, bytes]:
+    """The files that are made up, and the system call filter."""
+    program = assemble_here()
+    if program is None:
+        raise SandboxUnavailable(
+            f"there is no system call filter for {os.uname().machine}; Holdfast's sandbox needs x86_64 or aarch64. "
+            "--no-sandbox runs without any isolation"
+        )
+    return {
+        "passwd": f"agent:x:{user.uid}:{user.gid}::{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n".encode(),
+        "group": f"agent:x:{user.gid}:\nnogroup:x:65534:\n".encode(),
+        "hosts": b"127.0.0.1 localhost hands\n::1 localhost hands\n",
+        "nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
+        "filter": program,
+    }
+
+
+def _environment() -> dict[str, str]:
+    """The whole environment of bwrap itself, which is the first process that can be seen inside."""
+    return {
+        "PATH": PATH,
+        "HOME": HOME,
+        "USER": "agent",
+        "LOGNAME": "agent",
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "TMPDIR": "/tmp",
+        "GIT_OPTIONAL_LOCKS": "0",
+    }
+
+
+def _git(workspace: Path) -> tuple[list[str], tuple[str, ...]]:
+    """The workspace's `.git` over itself, read-only; the folders that must be made for that."""
+    path = workspace / ".git"
+    if path.is_symlink():
+        raise CannotRunSafely(
+            f"{path} is a symbolic link, which tool calls could replace by a repository of their own; nothing was "
+            "started: use a real .git folder or a `gitdir:` file"
+        )
+    absent = not path.exists()
+    if not absent and path.is_dir() and not any(path.iterdir()):
+        absent = True
+    return ["--ro-bind", str(path), f"{ROOT}/.git"], (str(path),) if absent else ()
+
+
+def _extras(read_only: dict[str, str]) -> list[str]:
+    out = []
+    for outside, inside in read_only.items():
+        if os.path.normpath(inside) != inside or not inside.startswith("/") or inside == "/":
+            raise UsageError(f"{inside!r} is not an absolute path for {outside} inside the sandbox")
+        if any(inside == path or inside.startswith(path + "/") for path in _RESERVED):
+            raise UsageError(
+                f"{inside} is taken inside the sandbox; choose another place for {outside}, such as /mnt/…"
+            )
+        if not os.path.exists(outside):
+            raise UsageError(f"{outside}, wanted read-only at {inside}, does not exist")
+        out += ["--ro-bind", outside, inside]
+    return out
+
+
+def _trial(program: str) -> tuple[list[str], dict[str, str], dict[str, bytes], HandsUser]:
+    """The profile around a program that ends at once, for whoever would be the hands' user here."""
+    uid = os.getuid() or 60_000
+    user = HandsUser(uid, os.getgid() or uid, "", "")
+    check = "import ctypes, hashlib, json, sys; print(*sys.version_info[:2])"
+    argv = [*_profile(program, user), *_closing(), "--", PYTHON, "-I", "-S", "-c", check]
+    blobs = _fixtures(user) if assemble_here() is not None else {}
+    return argv, _environment(), blobs, user

@@ -1,0 +1,57 @@
+"""Which machine this is, which boot of it, and where short-lived sockets go."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+from holdfast.errors import CannotRunSafely
+
+_MACHINE_ID = Path("/etc/machine-id")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def host_id() -> str:
+    """16 hexadecimal characters that stay the same on one machine and reveal nothing of it."""
+    try:
+        name = _MACHINE_ID.read_text().strip()
+    except OSError:
+        name = ""
+    name = name or os.uname().nodename
+    return hashlib.sha256(b"holdfast host " + name.encode()).hexdigest()[:16]
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot: what was not synced before another one does not count (S8)."""
+    return _BOOT_ID.read_text().strip()
+
+
+def run_directory(uid: int) -> Path:
+    """A folder for sockets with a path short enough for them, ours alone. Makes it when it is not there.
+
+    `/run/holdfast` as root, else under `/run/user/UID`, else `/tmp/holdfast-UID`. Raises
+    `CannotRunSafely` when someone else made a folder of that name.
+    """
+    path = _run_path(uid)
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError as error:
+        raise CannotRunSafely(f"{path} for the sockets of the hands cannot be made: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != uid or found.st_mode & 0o077:
+        raise CannotRunSafely(
+            f"{path} is for the sockets of the hands, and it is not a folder that only uid {uid} can use; "
+            f"nothing was started: remove it (`rm -rf {path}`) and try again"
+        )
+    return path
+
+
+def _run_path(uid: int) -> Path:
+    if uid == 0:
+        return Path("/run/holdfast")
+    user = Path(f"/run/user/{uid}")
+    if user.is_dir() and user.stat().st_uid == uid:
+        return user / "holdfast"
+    return Path(f"/tmp/holdfast-{uid}")

@@ -1,0 +1,194 @@
+"""Starting a supervisor: what it is told, and the program that runs inside the sandbox."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import importlib.util
+import marshal
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from holdfast.errors import HandsError
+
+PYTHON = "/usr/bin/python3"
+"""What runs the agent: the system's own, which every user can reach."""
+
+READY_S = 30.0
+"""How long a supervisor may take to say that it is ready."""
+
+_ROOT = Path(__file__).resolve().parent.parent
+_PARTS = ("wire", "kernel", "tree", "text", "files", "search", "capture", "runner", "agent")
+
+_PACKAGES = """\
+import sys
+for name, path in PACKAGES:
+    module = type(sys)(name)
+    module.__path__ = [path]
+    sys.modules[name] = module
+"""
+"""Stands up the packages of the box without running their `__init__`: only the box's own files load."""
+
+_UNPACK = """\
+import marshal
+from _frozen_importlib_external import MAGIC_NUMBER
+for name, source, code in PARTS:
+    module = type(sys)(name)
+    sys.modules[name] = module
+    exec(marshal.loads(code) if MAGIC_NUMBER == MAGIC else compile(source, name, "exec"), module.__dict__)
+    setattr(sys.modules["holdfast.hands.box"], name.rpartition(".")[2], module)
+sys.modules["holdfast.hands.box.agent"].main()
+"""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Resource limits of every command, in bytes and counts. Per process, except `processes`.
+
+    `processes` None leaves the number as it is: outside a sandbox it counts all that the user runs.
+    """
+
+    processes: int | None = 300
+    address_space: int = 6 << 30
+    file_size: int = 256 << 20
+    open_files: int = 1024
+    core: int = 0
+
+
+class Lives(msgspec.Struct, frozen=True):
+    """How long a supervisor stays, in seconds.
+
+    `grace_s` without a call and without a client, `longest_s` altogether; a running call is never cut
+    short by either. `hello_s` is how long the sandbox may take to start.
+    """
+
+    grace_s: float = 120.0
+    longest_s: float = 24 * 3600.0
+    hello_s: float = 15.0
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """The first line of a journal: whose it is. `placeholders` are empty folders made for mounts."""
+
+    hands_id: str
+    host_id: str
+    boot_id: str
+    placeholders: tuple[str, ...] = ()
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What the agent is told: paths as they are inside."""
+
+    root: str
+    output: str
+    limits: dict[str, int]
+    env: dict[str, str]
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it."""
+
+    epoch: int
+    folder: str
+    socket: str
+    opening: Opening
+    argv: list[str]
+    env: dict[str, str]
+    blobs: dict[str, str]
+    uid: int
+    gid: int
+    setup: Setup
+    grace_s: float
+    life_s: float
+    hello_s: float
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    ok: bool
+    problem: str
+    pid: int
+
+
+def blob(content: bytes) -> str:
+    """Bytes as they are put into a launch."""
+    return base64.b64encode(content).decode()
+
+
+def limits_of(limits: Limits) -> dict[str, int]:
+    """The limits that are set."""
+    return {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
+
+
+def agent_program() -> bytes:
+    """The agent and its parts as one Python file that needs nothing of ours where it runs.
+
+    It carries compiled code too, which is taken when the Python there has the same format.
+    """
+    parts = []
+    for part in _PARTS:
+        source = (_ROOT / "hands" / "box" / f"{part}.py").read_text()
+        name = f"holdfast.hands.box.{part}"
+        parts.append((name, source, marshal.dumps(compile(source, name, "exec"))))
+    packages = [(name, "") for name in ("holdfast", "holdfast.hands", "holdfast.hands.box")]
+    head = f"PACKAGES = {packages!r}\nMAGIC = {importlib.util.MAGIC_NUMBER!r}\nPARTS = {parts!r}\n"
+    return (head + _PACKAGES + _UNPACK).encode()
+
+
+def _supervisor_program() -> str:
+    packages = [("holdfast", str(_ROOT)), ("holdfast.hands", str(_ROOT / "hands"))]
+    return f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.supervisor import main\nmain()\n"
+
+
+def _run(launch: Launch) -> _Ready:
+    """Start the supervisor and hear whether it is ready. Blocks; it outlives us."""
+    command = [sys.executable or PYTHON, "-I", "-S", "-c", _supervisor_program()]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"},
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        said, complaint = child.communicate(msgspec.json.encode(launch), timeout=READY_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise HandsError(f"the supervisor of the hands did not start within {READY_S:.0f} s; try again") from None
+    try:
+        return msgspec.json.decode(said, type=_Ready)
+    except msgspec.DecodeError:
+        text = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+        return _Ready(False, f"the supervisor did not start: {text[0]}", 0)
+
+
+async def start_supervisor(launch: Launch) -> str:
+    """Start it. Returns why it could not, in its own words; empty when it runs. Leaves nothing then."""
+    ready = await anyio.to_thread.run_sync(_run, launch)
+    if not ready.ok:
+        with contextlib.suppress(OSError):
+            Path(launch.socket).unlink()
+        await anyio.to_thread.run_sync(remove_folder, Path(launch.folder))
+    return ready.problem
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove the folder of an incarnation, also when a command took its own permissions away.
+
+    Nothing may be running in it any more. Links are removed, never followed.
+    """
+    if os.getuid() != 0:
+        for path, folders, _ in os.walk(folder):
+            for name in folders:
+                inner = os.path.join(path, name)
+                if not os.path.islink(inner):
+                    os.chmod(inner, 0o700)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)

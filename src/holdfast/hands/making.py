@@ -1,0 +1,134 @@
+"""What the real providers share: the folder of an incarnation, its launch, its identity."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+
+from holdfast.errors import CannotRunSafely, HandsError, UsageError
+from holdfast.facts.base import Isolation
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.hands.base import HandsSpec
+from holdfast.hands.host import boot_id, host_id, run_directory
+from holdfast.hands.launch import Launch, Limits, Lives, Opening, Setup, limits_of, start_supervisor
+from holdfast.hands.supervised import SupervisedHands
+from holdfast.hands.talk import ANSWER_S
+from holdfast.hands.user import HandsUser, writable
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+"""Where commands are looked for."""
+
+
+class Plan(NamedTuple):
+    """How one provider starts its hands. Paths in `root` and `output` are as they are inside."""
+
+    provider: str
+    argv: list[str]
+    env: dict[str, str]
+    blobs: dict[str, str]
+    root: str
+    output: str
+    isolation: dict[str, Isolation]
+    placeholders: tuple[str, ...] = ()
+
+
+class Maker:
+    """Makes incarnations under one home and finds them again.
+
+    `home` holds their journals. `sockets` is a folder of our own with a short path, the usual one when
+    None. `answer_s` is how long a living supervisor may take to answer.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        sockets: Path | None = None,
+        limits: Limits | None = None,
+        lives: Lives | None = None,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self.home = home
+        self.limits = limits or Limits()
+        self._sockets = sockets
+        self._lives = lives or Lives()
+        self._answer_s = answer_s
+
+    def folder(self, hands_id: str) -> Path:
+        """Where an incarnation keeps its journal."""
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", hands_id) or hands_id.startswith("."):
+            raise UsageError(f"{hands_id!r} cannot be the id of hands")
+        return self.home / "hands" / hands_id
+
+    def attach(self, identity: HandsProvisioned) -> SupervisedHands:
+        """The incarnation of that event, dead or alive."""
+        return SupervisedHands(identity, self.folder(identity.hands_id), answer_s=self._answer_s)
+
+    async def make(
+        self, spec: HandsSpec, epoch: int, user: HandsUser, plan: Plan, refuse: Callable[[str], Exception]
+    ) -> SupervisedHands:
+        """Start a supervisor with that plan. `refuse` makes an error of its last words."""
+        folder = self.folder(spec.hands_id)
+        sockets = self._sockets or run_directory(os.getuid())
+        identity = HandsProvisioned(
+            hands_id=spec.hands_id,
+            provider=plan.provider,
+            host_id=host_id(),
+            boot_id=boot_id(),
+            address=str(sockets / f"{spec.hands_id}.sock"),
+            workspace=spec.workspace.path,
+            root=plan.root,
+            uid=user.uid,
+            isolation=plan.isolation,
+        )
+        if len(identity.address) > 100:
+            raise CannotRunSafely(f"{identity.address} is too long for a socket; choose a shorter folder for sockets")
+        await anyio.to_thread.run_sync(make_folder, folder, user)
+        opening = Opening(spec.hands_id, identity.host_id, identity.boot_id, plan.placeholders)
+        problem = await start_supervisor(
+            Launch(
+                epoch=epoch,
+                folder=str(folder),
+                socket=identity.address,
+                opening=opening,
+                argv=plan.argv,
+                env=plan.env,
+                blobs=plan.blobs,
+                uid=user.uid,
+                gid=user.gid,
+                setup=Setup(plan.root, plan.output, limits_of(self.limits), spec.env),
+                grace_s=self._lives.grace_s,
+                life_s=self._lives.longest_s,
+                hello_s=self._lives.hello_s,
+            )
+        )
+        if problem:
+            raise refuse(problem)
+        hands = self.attach(identity)
+        await hands.claim(epoch)
+        return hands
+
+
+def make_folder(folder: Path, user: HandsUser) -> None:
+    """The folder of an incarnation: ours, with a part for output that the hands' user owns."""
+    others = user.uid != os.getuid()
+    try:
+        for path in (folder.parent.parent, folder.parent):
+            path.mkdir(mode=0o711 if others else 0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o711 if others else 0o700)
+        output = folder / "output"
+        output.mkdir(mode=0o700)
+    except FileExistsError:
+        raise HandsError(f"{folder} is there already: an id of hands is used once") from None
+    except OSError as error:
+        raise CannotRunSafely(f"{folder} for the journal of the hands cannot be made: {error.strerror}") from None
+    if others:
+        folder.chmod(0o711)
+        os.chown(output, user.uid, user.gid)
+        if not writable(output, user):
+            raise CannotRunSafely(f"{user.name} cannot write in {output}, which was made for them")

@@ -1,0 +1,208 @@
+"""Whether this machine can isolate, by trying; and what to type where it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from holdfast.facts.base import Isolation
+from holdfast.hands.base import Capabilities, Finding
+from holdfast.hands.launch import PYTHON
+from holdfast.hands.user import HandsUser
+
+BWRAP_OLDEST = "0.8"
+PYTHON_OLDEST = (3, 9)
+
+Level = Literal["hard", "soft", "absent", "ok", "bad"]
+
+Trial = tuple[list[str], dict[str, str], dict[str, bytes], HandsUser]
+"""argv, environment, contents of the descriptors that argv names, and the user to be."""
+
+_APPARMOR_SYSCTL = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+_USERNS_SYSCTL = Path("/proc/sys/kernel/unprivileged_userns_clone")
+
+_APPARMOR_FIX = """\
+allow it for bubblewrap alone (as root):
+  printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile bwrap /usr/bin/bwrap flags=(unconfined) {\\n  userns,\\n\
+}\\n' > /etc/apparmor.d/bwrap && apparmor_parser -r /etc/apparmor.d/bwrap
+or for every program: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"""
+
+_CONTAINER_FIX = """\
+on the host of the container, start it with a seccomp profile that allows user namespaces \
+(docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …), or run Holdfast outside it"""
+
+_WHAT = {
+    "files": "only the workspace can be written, only system programs and the workspace be read",
+    "network": "no interface but a loopback of its own; no vsock, no raw sockets",
+    "processes": "own process namespace, at most so many processes, none survives its call",
+    "syscalls": "mounts, namespaces, tracing, bpf, io_uring, keyrings and rare socket families are closed",
+    "users": "never root, no capability, no way to regain one",
+    "memory": "limited per process only; many processes together are not",
+    "disk": "limited per file, and scratch folders in memory by size; the workspace as a whole is not",
+    "cpu": "not limited but by each call's time limit",
+}
+
+
+def missing_program(program: str) -> Finding | None:
+    """The finding when bubblewrap or the system's Python is not there."""
+    if not os.access(program, os.X_OK):
+        return Finding(
+            "bubblewrap",
+            "bad",
+            f"bubblewrap is not installed ({program} is not there)",
+            f"type: {_install('bubblewrap')}",
+        )
+    if not os.access(PYTHON, os.X_OK):
+        return Finding(
+            "python", "bad", f"{PYTHON} is not there, and the sandbox runs it", f"type: {_install('python3')}"
+        )
+    return None
+
+
+def _install(package: str) -> str:
+    for manager, command in (
+        ("apt-get", "apt-get install -y"),
+        ("dnf", "dnf install -y"),
+        ("apk", "apk add"),
+        ("pacman", "pacman -S"),
+        ("zypper", "zypper install -y"),
+    ):
+        if os.access(f"/usr/bin/{manager}", os.X_OK) or os.access(f"/sbin/{manager}", os.X_OK):
+            return f"sudo {command} {package}" if os.getuid() else f"{command} {package}"
+    return f"your system's package manager, for the package {package}"
+
+
+def diagnose(said: str) -> Finding:
+    """What bubblewrap's last words mean, and what mends it."""
+    last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+    text = said.lower()
+    if "no space left on device" in text:
+        return _bad(
+            f"the kernel gives no more user namespaces ({last})", "type: sysctl -w user.max_user_namespaces=65536"
+        )
+    if "unknown option" in text:
+        return _bad(
+            f"bubblewrap is too old ({last}); {BWRAP_OLDEST} or later is needed", f"type: {_install('bubblewrap')}"
+        )
+    mapped = "permission denied" in text and "uid map" in text
+    if mapped or "rtm_newaddr" in text or _reads(_APPARMOR_SYSCTL, "1"):
+        return _bad(f"AppArmor keeps ordinary programs from making user namespaces ({last})", _APPARMOR_FIX)
+    if _reads(_USERNS_SYSCTL, "0"):
+        return _bad(f"user namespaces are switched off ({last})", "type: sysctl -w kernel.unprivileged_userns_clone=1")
+    if "namespace" in text or "make / slave" in text or "operation not permitted" in text:
+        fix = _CONTAINER_FIX if in_container() else "type: sysctl -w user.max_user_namespaces=65536"
+        return _bad(f"this kernel or container lets nobody make user namespaces ({last})", fix)
+    if "execvp" in text or "no module named" in text.lower():
+        return _bad(f"the system's Python does not run in the sandbox ({last})", f"type: {_install('python3')}")
+    return _bad(f"the sandbox did not start ({last})", "`holdfast doctor` looks closer; --no-sandbox isolates nothing")
+
+
+def _bad(message: str, fix: str) -> Finding:
+    return Finding("sandbox", "bad", message, fix)
+
+
+def _reads(path: Path, value: str) -> bool:
+    try:
+        return path.read_text().strip() == value
+    except OSError:
+        return False
+
+
+def in_container() -> bool:
+    """True in a container, as far as one can tell from inside."""
+    return any(os.path.exists(path) for path in ("/.dockerenv", "/run/.containerenv"))
+
+
+def examine(program: str, trial: Trial, isolation: Mapping[str, Isolation]) -> Capabilities:
+    """Try, and say what came of it."""
+    absent = missing_program(program)
+    if absent is not None:
+        return Capabilities("bubblewrap", False, findings=(absent, *about_here()))
+    argv, env, blobs, user = trial
+    if not blobs:
+        machine = os.uname().machine
+        finding = _bad(f"there is no system call filter for {machine}", "use a machine with x86_64 or aarch64")
+        return Capabilities("bubblewrap", False, findings=(finding, *about_here()))
+    code, said, complaint = _try(argv, env, blobs, user)
+    if code != 0:
+        return Capabilities("bubblewrap", False, findings=(diagnose(complaint or said), *about_here()))
+    if (version := tuple(int(part) for part in said.split())) < PYTHON_OLDEST:
+        finding = Finding(
+            "python",
+            "bad",
+            f"{PYTHON} is Python {version[0]}.{version[1]}; the sandbox needs 3.9 or later",
+            f"type: {_install('python3')}",
+        )
+        return Capabilities("bubblewrap", False, findings=(finding, *about_here()))
+    walls = tuple(Finding(kind, _LEVEL[level], _WHAT[kind]) for kind, level in isolation.items())
+    works = Finding("sandbox", "ok", f"bubblewrap isolates here, tried as uid {user.uid}")
+    return Capabilities("bubblewrap", True, dict(isolation), (works, *walls, *about_here()))
+
+
+_LEVEL: dict[Isolation, Level] = {"hard": "hard", "soft": "soft", "none": "absent"}
+
+
+def _try(argv: list[str], env: dict[str, str], blobs: dict[str, bytes], user: HandsUser) -> tuple[int, str, str]:
+    handles: list[int] = []
+    try:
+        for name, content in blobs.items():
+            handle = os.memfd_create(name)
+            handles.append(handle)
+            os.write(handle, content)
+            os.lseek(handle, 0, os.SEEK_SET)
+            argv = [part.replace(f"{{fd:{name}}}", str(handle)) for part in argv]
+        drop = {"user": user.uid, "group": user.gid, "extra_groups": []} if os.getuid() == 0 else {}
+        done = subprocess.run(  # type: ignore[call-overload]
+            argv, env=env, pass_fds=handles, capture_output=True, timeout=20, check=False, cwd="/", **drop
+        )
+    except subprocess.TimeoutExpired:
+        return 1, "", "bubblewrap did not come back within 20 s"
+    except OSError as error:
+        return 1, "", str(error)
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def about_here() -> tuple[Finding, ...]:
+    """What else matters to hands on this machine: who runs them, and what outlives a worker."""
+    out = []
+    if os.getuid() == 0:
+        out.append(
+            Finding(
+                "user",
+                "ok",
+                "started as root; tool calls run as the workspace's owner or a user id set apart, never as root",
+            )
+        )
+    else:
+        out.append(Finding("user", "ok", f"tool calls run as uid {os.getuid()}, inside the sandbox"))
+    out.append(_survival())
+    return tuple(out)
+
+
+def _survival() -> Finding:
+    """Whether a supervisor outlives the worker that started it (S10)."""
+    try:
+        unit = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        unit = ""
+    if ".service" in unit and "user@" not in unit.rsplit("/", 1)[-1]:
+        return Finding(
+            "supervisor",
+            "soft",
+            "this runs in a systemd service: a restart of it ends running calls, their outcome is then unknown",
+            "in the unit: KillMode=process, so that only the worker itself is restarted",
+        )
+    if in_container():
+        return Finding(
+            "supervisor",
+            "soft",
+            "a supervisor survives the death of its worker, but not that of the container's first process",
+            "keep the worker from being the container's first process (docker run --init)",
+        )
+    return Finding("supervisor", "ok", "a supervisor, and the call it runs, survives the death of its worker")

@@ -1,0 +1,101 @@
+"""Hands without a sandbox, for a person who asked for it with --no-sandbox.
+
+Same supervisor, same agent, same journal and verbs; but commands see and change whatever their user
+can. As root they still run as another user, by the same rules as in the sandbox; only `--user root`
+together with --no-sandbox makes them root, since a person then asked for it twice.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from functools import cache
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from holdfast.errors import SandboxUnavailable
+from holdfast.facts.base import Isolation
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.hands.base import Capabilities, Finding, HandsSpec
+from holdfast.hands.launch import PYTHON, Limits, Lives, agent_program, blob
+from holdfast.hands.making import PATH, Maker, Plan
+from holdfast.hands.probe import about_here
+from holdfast.hands.supervised import SupervisedHands
+from holdfast.hands.talk import ANSWER_S
+from holdfast.hands.user import HandsUser, choose, make_ready
+
+ISOLATION: dict[str, Isolation] = {
+    kind: "none" for kind in ("files", "network", "processes", "syscalls", "users", "memory", "disk", "cpu")
+}
+
+
+class UnsandboxedProvider:
+    """Makes hands that isolate nothing. `read_only` extras of a spec are where they are on the host."""
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        sockets: Path | None = None,
+        limits: Limits | None = None,
+        lives: Lives | None = None,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        limits = msgspec.structs.replace(limits or Limits(), processes=None)
+        self._maker = Maker(home, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
+
+    async def probe(self) -> Capabilities:
+        """Always usable where there is a Python; nothing is isolated, and that is said."""
+        if not os.access(PYTHON, os.X_OK):
+            finding = Finding("python", "bad", f"{PYTHON} is not there, and tools run under it", "install python3")
+            return Capabilities("unsandboxed", False, ISOLATION, (finding,))
+        finding = Finding(
+            "sandbox", "absent", "no sandbox: commands can do whatever their user can", "leave --no-sandbox out"
+        )
+        return Capabilities("unsandboxed", True, ISOLATION, (finding, *about_here()))
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> SupervisedHands:
+        """Start a supervisor and an agent as the chosen user."""
+        user, plan = await anyio.to_thread.run_sync(self._plan, spec)
+        return await self._maker.make(spec, epoch, user, plan, _refuse)
+
+    async def attach(self, identity: HandsProvisioned) -> SupervisedHands:
+        """The incarnation of that event, dead or alive."""
+        return self._maker.attach(identity)
+
+    def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
+        user = choose(spec.workspace, allow_root=True)
+        make_ready(spec.workspace, user)
+        output = str(self._maker.folder(spec.hands_id) / "output")
+        argv = [PYTHON, "-I", "-S", "/proc/self/fd/{fd:agent}"]
+        root = os.path.realpath(spec.workspace.path)
+        plan = Plan("unsandboxed", argv, _environment(user, root), {"agent": _agent()}, root, output, ISOLATION)
+        return user, plan
+
+
+@cache
+def _agent() -> str:
+    return blob(agent_program())
+
+
+def _refuse(problem: str) -> Exception:
+    return SandboxUnavailable(f"the hands did not start without a sandbox either: {problem}")
+
+
+def _environment(user: HandsUser, root: str) -> dict[str, str]:
+    try:
+        entry = pwd.getpwuid(user.uid)
+        home, name = entry.pw_dir, entry.pw_name
+    except KeyError:
+        home, name = root, str(user.uid)
+    return {
+        "PATH": PATH,
+        "HOME": home if os.path.isdir(home) else root,
+        "USER": name,
+        "LOGNAME": name,
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+    }

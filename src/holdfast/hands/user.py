@@ -1,0 +1,195 @@
+"""Whose hands these are: the user that tool calls run as. Never uid 0 in a sandbox.
+
+Real root stays root towards system settings, limits and other users' files even inside a sandbox, so
+a Holdfast started as root gives its hands to somebody else:
+
+1. an ordinary caller: the caller;
+2. `--user NAME`: that user;
+3. a workspace that an ordinary user owns: its owner;
+4. a user id set apart for this workspace (60000 to 64999), when it may write there; a disposable
+   workspace is made its own;
+5. else refuse: what is the user's is not given away unasked (`--take-over` asks).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import stat
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.facts.session import Workspace
+
+FIRST_UID = 60_000
+UIDS = 5_000
+
+_NEVER = frozenset(
+    Path(path)
+    for path in "/ /bin /boot /dev /etc /home /lib /lib64 /opt /proc /root /run /sbin /srv /sys /tmp /usr /var".split()
+)
+
+
+class HandsUser(NamedTuple):
+    """The ids that hands run with, and why these. `own` when the workspace must be made theirs first."""
+
+    uid: int
+    gid: int
+    name: str
+    why: str
+    own: bool = False
+
+
+def choose(workspace: Workspace, *, allow_root: bool = False) -> HandsUser:
+    """Decide by the rules above. Raises `UsageError` or `CannotRunSafely`, each with what to type.
+
+    `allow_root` (outside a sandbox only) lets a person name root with `--user root`.
+    """
+    path = Path(workspace.path)
+    caller = os.getuid()
+    if caller != 0:
+        return _ordinary(caller, workspace.user)
+    if workspace.user:
+        return _named(workspace.user, path, allow_root)
+    owner = _stat(path)
+    if owner.st_uid != 0:
+        return HandsUser(owner.st_uid, _group(owner.st_uid, owner.st_gid), _login(owner.st_uid), "owns the workspace")
+    uid = set_apart(str(path))
+    user = HandsUser(uid, uid, _login(uid), "set apart for this workspace")
+    if workspace.disposable:
+        return user._replace(own=True)
+    if writable(path, user):
+        return user
+    raise CannotRunSafely(
+        f"{path} belongs to root, and tool calls never run as root; nothing was started or changed. Name a user who "
+        f"may write there (--user NAME), or give the folder to a user id set apart for it (--take-over), or run "
+        "Holdfast as an ordinary user"
+    )
+
+
+def _ordinary(caller: int, wanted: str) -> HandsUser:
+    name = _login(caller)
+    if wanted and wanted not in (name, str(caller)):
+        raise CannotRunSafely(
+            f"--user {wanted}: only root can run tool calls as another user, and this is {name} (uid {caller}); "
+            "leave --user out, or start Holdfast as root"
+        )
+    return HandsUser(caller, os.getgid(), name, "started Holdfast")
+
+
+def _named(name: str, path: Path, allow_root: bool) -> HandsUser:
+    try:
+        entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"--user {name}: there is no such user on this machine; `getent passwd` lists them") from None
+    if entry.pw_uid == 0 and not allow_root:
+        raise CannotRunSafely("--user root: tool calls never run as root; name an ordinary user, or leave --user out")
+    user = HandsUser(entry.pw_uid, entry.pw_gid, entry.pw_name, "was named with --user")
+    if not writable(path, user):
+        raise CannotRunSafely(
+            f"{entry.pw_name} may not write in {path}; nothing was started or changed: name another user, or give the "
+            f"folder to this one (--user {entry.pw_name} --take-over)"
+        )
+    return user
+
+
+def _stat(path: Path) -> os.stat_result:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise UsageError(f"the workspace {path} cannot be used: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"the workspace {path} is not a folder")
+    return found
+
+
+def _login(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _group(uid: int, fallback: int) -> int:
+    """The user's own group; never root's."""
+    try:
+        return pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return fallback or uid
+
+
+def set_apart(path: str) -> int:
+    """A user id that nobody has, always the same one for a path."""
+    first = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
+    for step in range(UIDS):
+        uid = FIRST_UID + (first + step) % UIDS
+        try:
+            pwd.getpwuid(uid)
+        except KeyError:
+            return uid
+    raise CannotRunSafely(f"every user id from {FIRST_UID} to {FIRST_UID + UIDS - 1} is taken; name one with --user")
+
+
+_LOOK = """
+for folder do test -x "$folder" || { printf %s "$folder"; exit 1; }; done
+test -r "$folder" && test -w "$folder" || exit 2
+"""
+
+
+def writable(path: Path, user: HandsUser) -> bool:
+    """True when that user may work in the folder. Raises when they cannot even get there."""
+    path = path.resolve()
+    command = ["/bin/sh", "-c", _LOOK, "sh", *(str(folder) for folder in [*reversed(path.parents), path])]
+    if user.uid == os.getuid():
+        looked = subprocess.run(command, capture_output=True, check=False, env={})
+    else:
+        looked = subprocess.run(
+            command, capture_output=True, check=False, env={}, user=user.uid, group=user.gid, extra_groups=[], cwd="/"
+        )
+    if looked.returncode != 1:
+        return looked.returncode == 0
+    blocked = looked.stdout.decode("utf-8", "surrogateescape")
+    if blocked == str(path):
+        return False
+    raise CannotRunSafely(
+        f"{user.name}, who tool calls would run as, cannot enter {blocked} and so cannot reach {path}; nothing was "
+        f"started: move the workspace elsewhere, or let others pass through (`chmod o+x {blocked}`)"
+    )
+
+
+def take_over(workspace: Path, user: HandsUser) -> int:
+    """Give the folder and all in it to that user; returns how many entries changed hands.
+
+    Only when a person asked (`--take-over`), or for a folder that Holdfast made. Links are changed
+    themselves, never followed; a file with a second name elsewhere is left, since it may be
+    another's. Raises `CannotRunSafely` for a folder of the system.
+    """
+    path = workspace.resolve()
+    if path in _NEVER or len(path.parts) < 3:
+        raise CannotRunSafely(f"{path} is a folder of the system and is not given away; use a folder of its own")
+    changed = 0
+    for folder, _, names, handle in os.fwalk(path, follow_symlinks=False):
+        del folder
+        for name in names:
+            found = os.stat(name, dir_fd=handle, follow_symlinks=False)
+            if found.st_nlink == 1 or stat.S_ISLNK(found.st_mode):
+                os.chown(name, user.uid, user.gid, dir_fd=handle, follow_symlinks=False)
+                changed += 1
+        os.fchown(handle, user.uid, user.gid)
+        changed += 1
+    return changed
+
+
+def make_ready(workspace: Workspace, user: HandsUser) -> None:
+    """Let that user work in the workspace, or refuse: gives a disposable one away, checks any other."""
+    path = Path(workspace.path)
+    if user.own:
+        take_over(path, user)
+    if not writable(path, user):
+        raise CannotRunSafely(
+            f"{user.name}, who tool calls would run as, may not write in the workspace {path}; nothing was started: "
+            "give the user write access, or choose another folder"
+        )
