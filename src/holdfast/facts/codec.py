@@ -56,9 +56,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     fact: Fact
 
 
-class _Body(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False
-):
+class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     v: int
     id: str
     actor: str

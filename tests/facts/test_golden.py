@@ -1,0 +1,96 @@
+"""Logs of every released schema are read today as they were written (S1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.facts.base import Erased
+from holdfast.facts.codec import SCHEMA, Chain, Draft, Event, body_digest, encode_body, genesis, stored_envelope
+from holdfast.facts.union import FACT_TYPES
+from holdfast.log.stored import StoredBlob, StoredEvent, events_of
+from holdfast.log.verify import Rebuilt, StoredSession
+from tests.golden.make import ERASED, HERE, Line, make
+
+FILES = sorted(HERE.glob("v*/*.jsonl"))
+OF_TODAY = [path for path in FILES if path.parent.name == f"v{SCHEMA}"]
+
+
+def lines(path: Path) -> list[Line]:
+    return [msgspec.json.decode(line, type=Line) for line in path.read_bytes().split(b"\n") if line]
+
+
+def stored(path: Path) -> list[StoredEvent]:
+    return [
+        (
+            line.seq,
+            line.epoch,
+            line.at_us,
+            line.type,
+            bytes.fromhex(line.hash),
+            None if line.body is None else line.body.encode(),
+            bytes.fromhex(line.digest) if line.digest else None,
+        )
+        for line in lines(path)
+    ]
+
+
+def tombstones(_: bytes) -> StoredBlob:
+    return StoredBlob(found=True)
+
+
+def events(path: Path) -> list[Event]:
+    session_id = lines(path)[0].session_id
+    return events_of(session_id, stored(path), tombstones, prev=genesis(session_id))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_released_log_verifies_and_decodes(path: Path) -> None:
+    read = events(path)
+    assert [event.type for event in read] == [line.type for line in lines(path)]
+    assert all(type(event.fact) in (FACT_TYPES[event.type], Erased) for event in read)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_rows_of_a_released_log_can_be_made(path: Path) -> None:
+    session_id = lines(path)[0].session_id
+    rebuilt = Rebuilt()
+    rebuilt.session(session_id, StoredSession(stored(path), tombstones))
+    row = rebuilt.rows[session_id]
+    assert (row.status, row.epoch, row.holder, row.head) == ("runnable", 3, "wrk_3", len(lines(path)))
+    assert rebuilt.posts[session_id, "cancel-2"] == row.head
+
+
+@pytest.mark.parametrize("path", OF_TODAY, ids=lambda path: path.stem)
+def test_what_is_decoded_encodes_to_the_same_bytes(path: Path) -> None:
+    for event, (_, _, _, _, _, body, _) in zip(events(path), stored(path), strict=True):
+        if body is not None:
+            _, key = stored_envelope(body)
+            fact = msgspec.convert(msgspec.to_builtins(event.fact), FACT_TYPES[event.type])
+            assert encode_body(Draft(event.id, event.actor, fact), key) == body  # type: ignore[arg-type]
+
+
+def test_every_type_is_there() -> None:
+    assert {line.type for path in FILES for line in lines(path)} == set(FACT_TYPES)
+
+
+def test_a_tombstone_is_there() -> None:
+    (event,) = [event for path in FILES for event in events(path) if isinstance(event.fact, Erased)]
+    assert (event.session_id, event.seq, event.type) == ("ses_full", ERASED, "agent.tool_result")
+
+
+@pytest.mark.parametrize("path", OF_TODAY, ids=lambda path: path.stem)
+async def test_todays_log_would_be_written_the_same_again(path: Path) -> None:
+    assert (await make())[path.name] == lines(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_hashes_follow_from_the_bytes_alone(path: Path) -> None:
+    session_id = lines(path)[0].session_id
+    chain = Chain(session_id, genesis(session_id))
+    for seq, epoch, at_us, type_, hash_, body, digest in stored(path):
+        bound = body_digest(body) if body is not None else digest
+        assert bound is not None
+        assert chain.link(seq, epoch, at_us, type_, bound) == hash_
