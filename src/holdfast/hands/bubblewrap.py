@@ -24,7 +24,7 @@ from holdfast.hands.probe import diagnose, examine, missing_program
 from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
-from holdfast.hands.user import HandsUser, choose, make_ready
+from holdfast.hands.user import HandsUser, choose_user, make_ready
 
 ROOT = "/workspace"
 OUTPUT = "/output"
@@ -58,7 +58,7 @@ class BubblewrapProvider:
 
     def __init__(
         self,
-        home: Path,
+        folder: Path,
         *,
         sockets: Path | None = None,
         limits: Limits | None = None,
@@ -66,7 +66,7 @@ class BubblewrapProvider:
         answer_s: float = ANSWER_S,
         program: str = "/usr/bin/bwrap",
     ) -> None:
-        self._maker = Maker(home, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
+        self._maker = Maker(folder, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
         self._program = program
 
     async def probe(self) -> Capabilities:
@@ -86,10 +86,10 @@ class BubblewrapProvider:
         absent = missing_program(self._program)
         if absent is not None:
             raise SandboxUnavailable(f"{absent.message}: {absent.fix}")
-        user = choose(spec.workspace)
+        user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
         git, placeholders = _git(Path(spec.workspace.path))
-        output = self._maker.folder(spec.hands_id) / "output"
+        output = self._maker.place(spec.hands_id) / "output"
         argv = [
             *_profile(self._program, user),
             *("--bind", spec.workspace.path, ROOT, *git),
@@ -135,7 +135,7 @@ def _profile(program: str, user: HandsUser) -> list[str]:
         ),
         *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"),
         *scratch,
-        *("--dir", "/run", "--dir", "/var/tmp"),
+        *("--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"),
     ]
 
 

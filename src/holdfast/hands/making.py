@@ -38,42 +38,42 @@ class Plan(NamedTuple):
 
 
 class Maker:
-    """Makes incarnations under one home and finds them again.
+    """Makes incarnations under one folder and finds them again.
 
-    `home` holds their journals. `sockets` is a folder of our own with a short path, the usual one when
-    None. `answer_s` is how long a living supervisor may take to answer.
+    `folder` (`<home>/hands`) holds their journals. `sockets` is a folder of our own with a short
+    path, the usual one when None. `answer_s` is how long a living supervisor may take to answer.
     """
 
     def __init__(
         self,
-        home: Path,
+        folder: Path,
         *,
         sockets: Path | None = None,
         limits: Limits | None = None,
         lives: Lives | None = None,
         answer_s: float = ANSWER_S,
     ) -> None:
-        self.home = home
+        self._folder = folder
         self.limits = limits or Limits()
         self._sockets = sockets
         self._lives = lives or Lives()
         self._answer_s = answer_s
 
-    def folder(self, hands_id: str) -> Path:
+    def place(self, hands_id: str) -> Path:
         """Where an incarnation keeps its journal."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", hands_id) or hands_id.startswith("."):
             raise UsageError(f"{hands_id!r} cannot be the id of hands")
-        return self.home / "hands" / hands_id
+        return self._folder / hands_id
 
     def attach(self, identity: HandsProvisioned) -> SupervisedHands:
         """The incarnation of that event, dead or alive."""
-        return SupervisedHands(identity, self.folder(identity.hands_id), answer_s=self._answer_s)
+        return SupervisedHands(identity, self.place(identity.hands_id), answer_s=self._answer_s)
 
     async def make(
         self, spec: HandsSpec, epoch: int, user: HandsUser, plan: Plan, refuse: Callable[[str], Exception]
     ) -> SupervisedHands:
         """Start a supervisor with that plan. `refuse` makes an error of its last words."""
-        folder = self.folder(spec.hands_id)
+        folder = self.place(spec.hands_id)
         sockets = self._sockets or run_directory(os.getuid())
         identity = HandsProvisioned(
             hands_id=spec.hands_id,

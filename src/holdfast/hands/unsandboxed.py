@@ -24,7 +24,7 @@ from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import about_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
-from holdfast.hands.user import HandsUser, choose, make_ready
+from holdfast.hands.user import HandsUser, choose_user, make_ready
 
 ISOLATION: dict[str, Isolation] = {
     kind: "none" for kind in ("files", "network", "processes", "syscalls", "users", "memory", "disk", "cpu")
@@ -36,7 +36,7 @@ class UnsandboxedProvider:
 
     def __init__(
         self,
-        home: Path,
+        folder: Path,
         *,
         sockets: Path | None = None,
         limits: Limits | None = None,
@@ -44,7 +44,7 @@ class UnsandboxedProvider:
         answer_s: float = ANSWER_S,
     ) -> None:
         limits = msgspec.structs.replace(limits or Limits(), processes=None)
-        self._maker = Maker(home, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
+        self._maker = Maker(folder, sockets=sockets, limits=limits, lives=lives, answer_s=answer_s)
 
     async def probe(self) -> Capabilities:
         """Always usable where there is a Python; nothing is isolated, and that is said."""
@@ -66,9 +66,9 @@ class UnsandboxedProvider:
         return self._maker.attach(identity)
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
-        user = choose(spec.workspace, allow_root=True)
+        user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
-        output = str(self._maker.folder(spec.hands_id) / "output")
+        output = str(self._maker.place(spec.hands_id) / "output")
         argv = [PYTHON, "-I", "-S", "/proc/self/fd/{fd:agent}"]
         root = os.path.realpath(spec.workspace.path)
         plan = Plan("unsandboxed", argv, _environment(user, root), {"agent": _agent()}, root, output, ISOLATION)

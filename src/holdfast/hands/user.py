@@ -43,17 +43,17 @@ class HandsUser(NamedTuple):
     own: bool = False
 
 
-def choose(workspace: Workspace, *, allow_root: bool = False) -> HandsUser:
+def choose_user(workspace: Workspace) -> HandsUser:
     """Decide by the rules above. Raises `UsageError` or `CannotRunSafely`, each with what to type.
 
-    `allow_root` (outside a sandbox only) lets a person name root with `--user root`.
+    Without a sandbox a person may name root itself (`--user root`).
     """
     path = Path(workspace.path)
     caller = os.getuid()
     if caller != 0:
         return _ordinary(caller, workspace.user)
     if workspace.user:
-        return _named(workspace.user, path, allow_root)
+        return _named(workspace, path)
     owner = _stat(path)
     if owner.st_uid != 0:
         return HandsUser(owner.st_uid, _group(owner.st_uid, owner.st_gid), _login(owner.st_uid), "owns the workspace")
@@ -80,14 +80,20 @@ def _ordinary(caller: int, wanted: str) -> HandsUser:
     return HandsUser(caller, os.getgid(), name, "started Holdfast")
 
 
-def _named(name: str, path: Path, allow_root: bool) -> HandsUser:
+def _entry(name: str) -> pwd.struct_passwd:
     try:
-        entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+        return pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
     except KeyError:
         raise UsageError(f"--user {name}: there is no such user on this machine; `getent passwd` lists them") from None
-    if entry.pw_uid == 0 and not allow_root:
+
+
+def _named(workspace: Workspace, path: Path) -> HandsUser:
+    entry = _entry(workspace.user)
+    if entry.pw_uid == 0 and workspace.isolation != "none":
         raise CannotRunSafely("--user root: tool calls never run as root; name an ordinary user, or leave --user out")
     user = HandsUser(entry.pw_uid, entry.pw_gid, entry.pw_name, "was named with --user")
+    if workspace.disposable:
+        return user._replace(own=_stat(path).st_uid != user.uid)
     if not writable(path, user):
         raise CannotRunSafely(
             f"{entry.pw_name} may not write in {path}; nothing was started or changed: name another user, or give the "
@@ -160,34 +166,45 @@ def writable(path: Path, user: HandsUser) -> bool:
     )
 
 
-def take_over(workspace: Path, user: HandsUser) -> int:
-    """Give the folder and all in it to that user; returns how many entries changed hands.
+def take_over(path: Path, name: str = "") -> HandsUser:
+    """Give a folder and all in it to the hands' user: the named one, else the id set apart for it.
 
-    Only when a person asked (`--take-over`), or for a folder that Holdfast made. Links are changed
-    themselves, never followed; a file with a second name elsewhere is left, since it may be
-    another's. Raises `CannotRunSafely` for a folder of the system.
+    For `--take-over` only, since what is a user's is not given away unasked. Returns who has it now.
+    """
+    if os.getuid() != 0:
+        raise CannotRunSafely("--take-over: only root can give a folder to another user; leave it out")
+    if name:
+        entry = _entry(name)
+        user = HandsUser(entry.pw_uid, entry.pw_gid, entry.pw_name, "was named with --user")
+    else:
+        uid = set_apart(str(path))
+        user = HandsUser(uid, uid, _login(uid), "set apart for this workspace")
+    _give(path, user)
+    return user
+
+
+def _give(workspace: Path, user: HandsUser) -> None:
+    """Change the owner of a folder and all in it.
+
+    Links are changed themselves, never followed; a file with a second name elsewhere is left, since
+    it may be another's. Raises `CannotRunSafely` for a folder of the system.
     """
     path = workspace.resolve()
     if path in _NEVER or len(path.parts) < 3:
         raise CannotRunSafely(f"{path} is a folder of the system and is not given away; use a folder of its own")
-    changed = 0
-    for folder, _, names, handle in os.fwalk(path, follow_symlinks=False):
-        del folder
+    for _, _, names, handle in os.fwalk(path, follow_symlinks=False):
         for name in names:
             found = os.stat(name, dir_fd=handle, follow_symlinks=False)
             if found.st_nlink == 1 or stat.S_ISLNK(found.st_mode):
                 os.chown(name, user.uid, user.gid, dir_fd=handle, follow_symlinks=False)
-                changed += 1
         os.fchown(handle, user.uid, user.gid)
-        changed += 1
-    return changed
 
 
 def make_ready(workspace: Workspace, user: HandsUser) -> None:
     """Let that user work in the workspace, or refuse: gives a disposable one away, checks any other."""
     path = Path(workspace.path)
     if user.own:
-        take_over(path, user)
+        _give(path, user)
     if not writable(path, user):
         raise CannotRunSafely(
             f"{user.name}, who tool calls would run as, may not write in the workspace {path}; nothing was started: "
