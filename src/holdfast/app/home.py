@@ -48,13 +48,16 @@ class Home:
 
 
 def open_home(path: Path) -> Home:
-    """The home at `path`, made if need be. As root it can be passed through, not listed."""
+    """The home at `path`, made if need be.
+
+    As root, what a dropped user id must reach can be passed through, never listed.
+    """
     home = Home(path.absolute())
     passable = 0o711 if os.geteuid() == 0 else 0o700
     try:
-        for folder in (home.path, home.workspaces, home.cache):
+        for folder in (home.path, home.workspaces, home.cache, home.hands):
             _make(folder, passable)
-        for folder in (home.workers, home.hands, home.logs):
+        for folder in (home.workers, home.logs):
             _make(folder, 0o700)
     except OSError as error:
         raise CannotRunSafely(

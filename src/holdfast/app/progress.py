@@ -9,7 +9,7 @@ from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.codec import Event, export_line
 from holdfast.facts.hands import HandsLost, HandsProvisioned
-from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd
+from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
@@ -98,7 +98,8 @@ class PlainProgress:
             if isinstance(fact, ModelRequestEnd):
                 self._usage = self._usage + (fact.usage or Usage())
                 self._cost_pico += fact.cost_pico or 0
-                self._turns += fact.outcome == "ok"
+            elif isinstance(fact, ModelRequestStart):
+                self._turns += fact.attempt == 1
             line = describe(event)
             if line:
                 self._print(f"{self._gauge()}  {line}")

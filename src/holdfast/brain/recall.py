@@ -18,6 +18,9 @@ from holdfast.log.base import Log, Snapshot, Snapshots
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 
+PAGE = 5_000
+"""Events read at once: a long log is folded without being held in memory."""
+
 _SHOWN = (UserMessage, AgentThinking, AgentMessage, AgentToolUse, ToolResult, ToolOutcomeUnknown)
 
 _FOLD_SOURCES = (
@@ -39,7 +42,7 @@ def fold_digest() -> str:
 
 
 async def recall(session_id: str, log: Log, snapshots: Snapshots) -> tuple[State, dict[int, Fact]]:
-    """The state of a session as its log has it now, and the bodies met on the way.
+    """The state of a session as its log has it now, and the bodies of its last page of events.
 
     Raises `UnknownSession`, `LogDamaged`, `SchemaTooNew`.
     """
@@ -47,10 +50,14 @@ async def recall(session_id: str, log: Log, snapshots: Snapshots) -> tuple[State
     snapshot = await snapshots.load(session_id, fold_digest())
     if snapshot is not None:
         state = msgspec.msgpack.decode(snapshot.state, type=State)
-    events = await log.read(session_id, after=state.seq, prev=state.hash)
-    if not events and state.seq == 0:
+    while True:
+        events = await log.read(session_id, after=state.seq, prev=state.hash, limit=PAGE)
+        state = fold(state, events)
+        if len(events) < PAGE:
+            break
+    if state.seq == 0:
         raise UnknownSession(f"no session {session_id}; `holdfast ps --all` lists them")
-    return fold(state, events), shown(events)
+    return state, shown(events)
 
 
 def shown(events: list[Event]) -> dict[int, Fact]:

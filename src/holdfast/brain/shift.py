@@ -15,6 +15,7 @@ from holdfast.facts.union import AnyFact
 from holdfast.hands.base import Hands
 from holdfast.ids import new_event_id
 from holdfast.log.base import Lease
+from holdfast.model.base import Model
 from holdfast.session.fold import fold
 from holdfast.session.state import State
 from holdfast.session.window import needed
@@ -33,6 +34,7 @@ class Shift:
 
     def __init__(self, doors: Doors, state: State, lease: Lease, bodies: dict[int, Fact]) -> None:
         self.doors = doors
+        self._model: Model | None = None
         self.state = state
         self.lease = lease
         self.decided_at = state.seq
@@ -47,6 +49,14 @@ class Shift:
     def epoch(self) -> int:
         """The epoch of this shift's lease."""
         return self.lease.epoch
+
+    @property
+    def model(self) -> Model:
+        """The agent's model, found once. Raises `UsageError` when its name leads nowhere any more."""
+        if self._model is None:
+            assert self.state.created is not None
+            self._model = self.doors.model(self.state.created.agent.model)
+        return self._model
 
     async def decision(self, *facts: AnyFact) -> list[Event]:
         """Append under the epoch and the head that was decided on (S2).

@@ -10,16 +10,14 @@ from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
 from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.doors import Doors
-from holdfast.brain.recall import recall, remember, shown
+from holdfast.brain.recall import recall, remember
 from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced, HandsError, HandsLost, HeadMoved, SandboxUnavailable, UnknownSession
-from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.ids import new_event_id
-from holdfast.log.base import Lease
 from holdfast.session.actions import (
     Action,
     AskModel,
@@ -32,7 +30,6 @@ from holdfast.session.actions import (
     WaitUntil,
 )
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.fold import fold
 from holdfast.session.state import State
 
 
@@ -62,7 +59,7 @@ async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome
         return Outcome(state, state.ended, idle=True)
     lease = await doors.leases.acquire(session_id, _shift_started(doors), steal=steal)
     try:
-        return await _hold(doors, state, bodies, lease)
+        return await _hold(Shift(doors, state, lease, bodies))
     finally:
         with anyio.CancelScope(shield=True):
             await doors.leases.release(lease)
@@ -81,14 +78,10 @@ def _shift_started(doors: Doors) -> Draft:
     return Draft(new_event_id(doors.clock.now_us(), doors.entropy), "brain", fact)
 
 
-async def _hold(doors: Doors, state: State, bodies: dict[int, Fact], lease: Lease) -> Outcome:
+async def _hold(shift: Shift) -> Outcome:
     """Hold the lease: what was posted before it is folded with it, then the shift runs."""
-    tail = await doors.log.read(state.session_id, after=state.seq, prev=state.hash)
-    state = fold(state, tail)
-    bodies.update(shown(tail))
-    doors.observer.on_events(tail)
-    shift = Shift(doors, state, lease, bodies)
     try:
+        await shift.refresh()
         async with anyio.create_task_group() as shift.background:
             await _run(shift)
             shift.background.cancel_scope.cancel()
@@ -97,7 +90,7 @@ async def _hold(doors: Doors, state: State, bodies: dict[int, Fact], lease: Leas
         if not isinstance(error, Fenced):
             raise error from None
         return Outcome(shift.state, shift.state.ended, fenced=True)
-    await remember(shift.state, doors.snapshots)
+    await remember(shift.state, shift.doors.snapshots)
     return Outcome(shift.state, shift.state.ended)
 
 

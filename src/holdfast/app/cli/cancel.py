@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.app.cli.run import workspace_of
 from holdfast.app.cli.start import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.cli.run import workspace_of
 from holdfast.brain.wake import wake
 from holdfast.errors import LeaseHeld
 

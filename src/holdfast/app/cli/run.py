@@ -136,8 +136,8 @@ def _workspace(call: Call, runtime: Runtime, session_id: str) -> Workspace:
         return Workspace(str(path), True, user, isolation)
     path = check_folder(args.workspace)
     if args.take_over:
-        call.note(f"giving {path} and all in it to the tools' user")
-        take_over(path, user)
+        call.note(f"giving {path} and all in it to the tools' user (--take-over) …")
+        call.note(f"it belongs to {take_over(path, user).name} now")
     return Workspace(str(path), False, user, isolation)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from holdfast.app.home import Home
 from holdfast.facts.session import Workspace
+from holdfast.sim.answers import Answers, save_answers
 from holdfast.sim.library import (
     TESTDEPS_INSIDE,
     Library,
@@ -16,7 +17,6 @@ from holdfast.sim.library import (
     suite_command,
 )
 from holdfast.sim.library_strip import Manifest
-from holdfast.sim.answers import Answers, save_answers
 
 EFFECTS = ".demo-effects"
 """A file in the workspace that gets a line for each real run of the tests."""

@@ -84,7 +84,7 @@ class Story:
 
     def lines(self) -> list[str]:
         """The report for people."""
-        counts, material, verdict = self.counts, self.material, self.verdict
+        counts, material = self.counts, self.material
         functions = len(material.manifest.functions())
         library = material.library
         rows = [

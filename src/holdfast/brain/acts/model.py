@@ -79,7 +79,7 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
     state = shift.state
     assert state.created is not None
     agent = state.created.agent
-    model = shift.doors.model(agent.model)
+    model = shift.model
     context = build(state, await shift.bodies(), shift.doors.prompt)
     request = ModelRequest(
         purpose="turn",
