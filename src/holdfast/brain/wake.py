@@ -12,7 +12,17 @@ from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall, remember
 from holdfast.brain.shift import Shift
-from holdfast.errors import Fenced, HandsError, HandsLost, HeadMoved, SandboxUnavailable, UnknownSession
+from holdfast.errors import (
+    Fenced,
+    HandsLost,
+    HeadMoved,
+    HoldfastError,
+    LogDamaged,
+    LogUnavailable,
+    Refused,
+    StorageFull,
+    UnknownSession,
+)
 from holdfast.facts.codec import Draft
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.session import SessionError
@@ -31,6 +41,10 @@ from holdfast.session.actions import (
 )
 from holdfast.session.decide import decide, is_idle
 from holdfast.session.state import State
+
+
+LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)
+"""Errors after which this brain can append nothing: it only stops."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -113,8 +127,9 @@ async def _run(shift: Shift) -> None:
         with anyio.CancelScope(shield=True):
             await _let_go(shift, "the process was asked to stop")
         raise
-    except (HandsError, SandboxUnavailable) as error:
-        await _let_go(shift, str(error), SessionError(kind="hands", message=str(error)))
+    except HoldfastError as error:
+        if not isinstance(error, LOG_TROUBLE):
+            await _let_go(shift, str(error), SessionError(kind=type(error).__name__, message=str(error)))
         raise
 
 

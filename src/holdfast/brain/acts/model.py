@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import anyio
 import msgspec
 
-from holdfast.brain.acts.hands import begin_provisioning
+from holdfast.brain.acts.hands import begin_provisioning, provision
 from holdfast.brain.alongside import alongside
 from holdfast.brain.response import Response
 from holdfast.brain.shift import Shift
@@ -35,6 +35,7 @@ class _Attempt:
         self.model = model
         self.request = request
         self.start_seq = start_seq
+        self.reserved_pico = model.worst_case_pico(request)
         self.response = Response()
         self.stopped = False
         self.began_s = shift.doors.clock.monotonic_s()
@@ -60,11 +61,14 @@ class _Attempt:
     def end(self, outcome: str, error: ModelError | None = None) -> ModelRequestEnd:
         finish = self.response.finish
         usage = finish.usage if finish else self.estimated_usage()
+        cost = self.model.cost_pico(usage)
+        if finish is None and cost is not None and self.reserved_pico is not None:
+            cost = min(cost, self.reserved_pico)  # an estimate never charges more than was held (S15)
         return ModelRequestEnd(
             request_seq=self.start_seq,
             outcome=outcome,  # type: ignore[arg-type]
             usage=usage,
-            cost_pico=self.model.cost_pico(usage),
+            cost_pico=cost,
             stop_reason=finish.stop_reason if finish else None,
             error_kind=error.kind if error else "",
             message=str(error) if error else "",
@@ -92,7 +96,7 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
         input_tokens_estimate=state.window_tokens + sum(item.tokens for item in state.pending),
     )
     if shift.doors.provisioning == "eager":
-        begin_provisioning(shift)
+        await provision(shift)
     started = await _reserve(shift, model, request, action, context.digest)
     if isinstance(started, End):
         return started
