@@ -303,7 +303,6 @@ class FakeHands:
         made = await self._known(epoch)
         if made.gone:
             raise self._lost(made)
-        made.epoch = max(made.epoch, epoch)
         return made
 
     def _lost(self, made: _Incarnation) -> HandsLost:
@@ -316,3 +315,5 @@ class FakeHands:
                 mine=epoch,
                 current=made.epoch,
             )
+        if not made.gone:
+            made.epoch = epoch

@@ -27,7 +27,7 @@ from holdfast.hands.fake_files import Files
 MARK = "printf x >> marks"
 """Leaves one mark: an effect that can be counted."""
 
-COUNT = "cat marks"
+COUNT = "cat marks 2> /dev/null"
 """Prints the marks."""
 
 SAY = "echo hello"
@@ -43,7 +43,7 @@ def effect(command: str, files: Files) -> tuple[int, str]:
         case "printf x >> marks" | "printf x >> marks; sleep 60":
             files[path] = files.get(path, b"") + b"x"
             return 0, ""
-        case "cat marks":
+        case "cat marks 2> /dev/null":
             return 0, files.get(path, b"").decode()
         case "echo hello":
             return 0, "hello\n"

@@ -1,0 +1,126 @@
+"""What the hands' checks run on: hands in memory, and real ones in a folder that any uid can pass."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from holdfast.clock import SystemClock
+from holdfast.facts.session import Workspace
+from holdfast.hands.base import Hands, HandsSpec, Provider
+from holdfast.hands.box.journal import replay
+from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.hands.fake import FakeProvider
+from holdfast.hands.launch import Lives
+from holdfast.hands.unsandboxed import UnsandboxedProvider
+from holdfast.ids import new_hands_id, system_entropy
+from holdfast.testing import hands as kit
+
+Made = Callable[[Path], Provider]
+
+LIVES = Lives(grace_s=20.0)
+
+
+class FakeRig:
+    """Hands in memory, taught the commands of the kit."""
+
+    def __init__(self) -> None:
+        self.fake = FakeProvider(SystemClock(), effect=kit.effect, pace=kit.pace)
+        self.provider: Provider = self.fake
+        self._made = 0
+
+    def spec(self) -> HandsSpec:
+        """A spec with a new hands id on the one workspace."""
+        self._made += 1
+        return HandsSpec("ses_kit", f"hnd_{self._made}", Workspace("/srv/work", disposable=True))
+
+    async def kill(self, hands: Hands) -> None:
+        """It is gone."""
+        self.fake.lose(hands.identity.hands_id)
+
+
+class RealRig:
+    """Real hands under `base`, on a workspace that counts as made by Holdfast."""
+
+    def __init__(self, base: Path, made: Made) -> None:
+        self.folder = base / "hands"
+        self.workspace = base / "work"
+        self.workspace.mkdir()
+        self.provider = _Remembering(made(self.folder))
+
+    def spec(self, **changes: object) -> HandsSpec:
+        """A spec with a new hands id on the one workspace."""
+        hands_id = new_hands_id(SystemClock().now_us(), system_entropy)
+        return HandsSpec("ses_kit", hands_id, Workspace(str(self.workspace), disposable=True), **changes)  # type: ignore[arg-type]
+
+    def journal(self, hands: Hands) -> Path:
+        """The journal of an incarnation."""
+        return self.folder / hands.identity.hands_id / "journal"
+
+    def supervisor(self, hands: Hands) -> int:
+        """The pid of its supervisor."""
+        return int(replay(str(self.journal(hands))).opened["pid"])
+
+    async def kill(self, hands: Hands) -> None:
+        """SIGKILL to the supervisor; gone when this returns."""
+        await kill_and_wait(self.supervisor(hands))
+
+    async def close(self) -> None:
+        """Release all that was made."""
+        for hands in self.provider.made:
+            await hands.release(1 << 40)
+
+
+class _Remembering:
+    """A provider that knows what it made."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self.made: list[Hands] = []
+        self.probe = provider.probe
+        self.attach = provider.attach
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
+        """Make, and remember."""
+        hands = await self._provider.provision(spec, epoch)
+        self.made.append(hands)
+        return hands
+
+
+async def kill_and_wait(pid: int) -> None:
+    """SIGKILL, and return when the process has ended."""
+    handle = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        await anyio.wait_readable(handle)
+    finally:
+        os.close(handle)
+
+
+def bubblewrap(folder: Path) -> Provider:
+    """The default provider."""
+    return BubblewrapProvider(folder, lives=LIVES)
+
+
+def unsandboxed(folder: Path) -> Provider:
+    """The one of --no-sandbox."""
+    return UnsandboxedProvider(folder, lives=LIVES)
+
+
+REAL: dict[str, Made] = {"bubblewrap": bubblewrap, "unsandboxed": unsandboxed}
+
+
+@asynccontextmanager
+async def real(base: Path, made: Made) -> AsyncIterator[RealRig]:
+    """A rig whose hands are given back at the end."""
+    rig = RealRig(base, made)
+    try:
+        yield rig
+    finally:
+        with anyio.CancelScope(shield=True):
+            await rig.close()
