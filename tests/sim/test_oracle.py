@@ -323,6 +323,20 @@ def test_work_that_was_undone_is_done_again(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_text() == MODULE
 
 
+def test_work_that_was_undone_before_the_last_suite_is_found_by_looking(tmp_path: Path) -> None:
+    session = session_in(tmp_path)
+    stripped = (tmp_path / FILE).read_text()
+
+    def somebody(number: int, name: str, value: dict[str, Any]) -> None:
+        if value.get("command") == RUN_SUITE and session.names.count("bash") == 1:
+            (tmp_path / FILE).write_text(stripped)
+
+    session.before = somebody
+    assert anyio.run(session.to_the_end).startswith("Done:")
+    assert (tmp_path / FILE).read_text() == MODULE
+    assert "read" in session.names[session.names.index("bash") + 1 :]
+
+
 def test_a_person_is_answered_and_the_work_goes_on(tmp_path: Path) -> None:
     session = session_in(tmp_path)
     session.says = {5: "Mind the\n commas, please."}
@@ -360,16 +374,22 @@ def test_when_the_suite_does_not_pass_it_does_not_claim_so(tmp_path: Path) -> No
     assert (tmp_path / FILE).read_text() == MODULE
 
 
-def test_a_long_module_is_read_in_pieces_that_fit(tmp_path: Path) -> None:
-    functions = "\n\n".join(
+LONG = (
+    MODULE
+    + "\n\n\n"
+    + "\n\n".join(
         f"def function_{number}(value):\n    # {'x' * 60}\n"
-        + "".join(f"    value += {step}\n" for step in range(12))
+        + "".join(f"    value += {step}  # {'y' * 50}\n" for step in range(12))
         + "    return value"
-        for number in range(150)
+        for number in range(80)
     )
-    session = session_in(tmp_path, module=MODULE + "\n\n\n" + functions + "\n")
+    + "\n"
+)
+
+
+def test_a_long_module_is_read_in_pieces_that_fit(tmp_path: Path) -> None:
+    session = session_in(tmp_path, module=LONG)
     sizes: list[int] = []
-    hits = {30, 70, 120}
     plain = session.tools.run
 
     def run(name: str, value: dict[str, Any]) -> tuple[bool, str]:
@@ -381,12 +401,40 @@ def test_a_long_module_is_read_in_pieces_that_fit(tmp_path: Path) -> None:
 
     session.tools.run = run  # type: ignore[method-assign]
     session.before = lambda number, name, value: (
-        TROUBLES["unknown, it ran"] if name == "edit" and number in hits else None
+        TROUBLES["unknown, it ran"] if name == "edit" and number in (20, 50, 80) else None
     )
     assert anyio.run(session.to_the_end).startswith("Done:")
-    assert (tmp_path / FILE).read_text() == MODULE + "\n\n\n" + functions + "\n"
+    assert (tmp_path / FILE).read_text() == LONG
     assert len(sizes) > 4
     assert max(sizes) < OUTPUT_CAP
+
+
+def test_every_piece_of_work_is_whole_in_one_piece_of_reading(tmp_path: Path) -> None:
+    session = session_in(tmp_path, module=LONG)
+    text = (tmp_path / FILE).read_text().split("\n")
+    anyio.run(session.one_response)
+    for done in (False, True):
+        if done:
+            text = LONG.split("\n")
+            session.messages += _all_edited(session.manifest)
+        calls = _calls(anyio.run(session.parts), 0)
+        ranges = [call.input["view_range"] for call in calls]
+        assert len(ranges) > 2 or not done
+        assert (ranges[0][0], ranges[-1][1]) == (1, -1)
+        pieces = ["\n".join(text[first - 1 : last if last > 0 else None]) for first, last in ranges]
+        for block in session.manifest.blocks:
+            assert any((block.true if done else block.stub) in piece for piece in pieces), block.functions
+
+
+def _all_edited(manifest: Manifest) -> list[Message]:
+    """A conversation in which everything was restored and then something went wrong with the suite."""
+    calls: list[tuple[str, dict[str, Any], bool]] = []
+    for block in manifest.blocks:
+        calls.append(("edit", {"file_path": FILE, "old_string": block.stub, "new_string": block.true}, True))
+    calls.append(("bash", {"command": RUN_SUITE}, False))
+    asked = tuple(ToolCallPart(f"9.{number}", name, value) for number, (name, value, _) in enumerate(calls))
+    ended = tuple(ToolResultPart(f"9.{number}", name, "", not ok) for number, (name, _, ok) in enumerate(calls))
+    return [Message("assistant", asked), Message("user", ended)]
 
 
 # --- purity, streaming, money ---

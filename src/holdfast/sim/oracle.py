@@ -78,7 +78,7 @@ class _Progress:
     done: set[int] = field(default_factory=set)
     failures: Counter[str] = field(default_factory=Counter)
     edits_since_tests: int = 0
-    suite: bool | None = None
+    passed: bool = False
     last_said: str = ""
 
 
@@ -180,7 +180,6 @@ class OracleModel:
         index = self._index_of(outcome.input)
         if index is None:
             return
-        progress.suite = None
         key = f"edit {index}"
         if outcome.ok:
             progress.done.add(index)
@@ -194,7 +193,7 @@ class OracleModel:
     def _take_bash(self, progress: _Progress, outcome: _Outcome) -> None:
         command = outcome.input.get("command")
         if command == self._suite_command:
-            progress.suite = outcome.ok
+            progress.passed = outcome.ok
             progress.edits_since_tests = 0
             if not outcome.ok:
                 progress.failures["suite"] += 1
@@ -212,7 +211,7 @@ class OracleModel:
 
     def _step(self, progress: _Progress) -> _Turn:
         worst, failures = max(progress.failures.items(), key=lambda item: item[1], default=("", 0))
-        if progress.suite:
+        if progress.passed:
             return self._summary(progress)
         if failures >= TRIES_MAX:
             return self._stuck(progress, worst)
@@ -262,8 +261,6 @@ class OracleModel:
 
     def _edit(self, progress: _Progress, missing: list[int]) -> _Turn:
         count = EDITS_PER_TURN[len(progress.done) % len(EDITS_PER_TURN)]
-        if any(progress.failures[f"edit {index}"] for index in missing):
-            count = 1
         chosen = [self._manifest.blocks[index] for index in missing[:count]]
         names = ", ".join(name for block in chosen for name in block.functions)
         calls = tuple(
