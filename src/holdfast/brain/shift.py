@@ -26,7 +26,8 @@ SNAPSHOT_EVERY = 500
 
 class Shift:
     """What the acts share. `state` is always the fold of a prefix of the log, and never behind an
-    append of this shift. `decided_at` is the head that the running action was decided on.
+    append of this shift. `provisioned` is there while hands are being made, and after that failed.
+    `decided_at` is the head that the running action was decided on.
     """
 
     background: TaskGroup

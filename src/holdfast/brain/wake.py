@@ -42,7 +42,6 @@ from holdfast.session.actions import (
 from holdfast.session.decide import decide, is_idle
 from holdfast.session.state import State
 
-
 LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)
 """Errors after which this brain can append nothing: it only stops."""
 

@@ -16,19 +16,18 @@ def begin_provisioning(shift: Shift) -> None:
     """Start making hands beside whatever else goes on, unless there are some or they are being made."""
     if shift.state.hands is None and shift.provisioned is None:
         shift.provisioned = anyio.Event()
-        shift.provision_error = None
         shift.background.start_soon(_provision, shift)
 
 
 async def provision(shift: Shift) -> None:
     """Have hands when this returns. Raises `SandboxUnavailable` or `HandsError`."""
     begin_provisioning(shift)
-    if shift.provisioned is None:
-        return
-    await shift.provisioned.wait()
-    shift.provisioned = None
-    if shift.provision_error is not None:
-        raise shift.provision_error
+    if shift.provisioned is not None:
+        await shift.provisioned.wait()
+    error, shift.provision_error = shift.provision_error, None
+    if error is not None:
+        shift.provisioned = None
+        raise error
 
 
 async def _provision(shift: Shift) -> None:
@@ -48,6 +47,7 @@ async def _provision(shift: Shift) -> None:
         hands = await shift.doors.hands.provision(spec, shift.epoch)
         await shift.fact(hands.identity)
         shift.hands = hands
+        shift.provisioned = None
     except Exception as error:  # handed to whoever waits for the hands
         shift.provision_error = error
         if hands is not None:
@@ -90,7 +90,7 @@ async def give_back(shift: Shift) -> None:
     """Release the hands, if there are any: a parked or finished session holds no process."""
     if shift.provisioned is not None:
         await shift.provisioned.wait()
-        shift.provisioned = None
+        shift.provisioned = shift.provision_error = None
     identity = shift.state.hands
     if identity is None:
         return
