@@ -1,7 +1,7 @@
 """What a hostile command tries: runs inside the hands, prints one JSON object, name → verdict.
 
 `blocked…` when the wall held, `LEAK…` when it did not; what the attempt saw stands behind it. Run by
-the system's Python with the standard library only. Argument 1: JSON with canaries of the host.
+the system's Python with the standard library only. `host.json` beside it names canaries of the host.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import os
 import resource
 import signal
 import socket
-import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-HOST: dict[str, Any] = json.loads(sys.argv[1])
+HOST: dict[str, Any] = json.loads(open("/workspace/host.json").read())
 NUMBERS = {
     "x86_64": {"ptrace": 101, "mount": 165, "umount2": 166, "chroot": 161, "unshare": 272, "setns": 308, "bpf": 321,
                "open_by_handle_at": 304, "io_uring_setup": 425, "userfaultfd": 323, "perf_event_open": 298,
@@ -47,6 +45,8 @@ def attempt(name: str) -> Callable[[Attempt], Attempt]:
             FOUND[name] = f"LEAK {seen}" if seen else "blocked"
         except OSError as error:
             FOUND[name] = f"blocked {errno.errorcode.get(error.errno or 0, error)}"
+        except ValueError as error:
+            FOUND[name] = f"blocked {error}"
         except Exception as error:
             FOUND[name] = f"broken {type(error).__name__}: {error}"
         return step
@@ -97,6 +97,14 @@ def other_pids() -> list[int]:
     """Processes other than ourselves and the first."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid())]
 
+
+def inherited() -> list[str]:
+    """Descriptors beyond the usual three; this script itself is read through one."""
+    fds = [fd for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and os.path.lexists(f"/proc/self/fd/{fd}")]
+    return [where for where in (os.readlink(f"/proc/self/fd/{fd}") for fd in fds) if "attacks.py" not in where]
+
+
+attempt("41 inherited descriptors")(inherited)
 
 # --- files ---
 
@@ -153,7 +161,7 @@ attempt("04 a secret in the environment")(lambda: HOST["canary"] in str(os.envir
 attempt("05 a secret in another environment")(
     lambda: each(
         [f"/proc/{name}/{part}" for name in os.listdir("/proc") if name.isdigit() for part in ("environ", "cmdline")],
-        lambda path: HOST["canary"].encode() in read(path) and path != "/proc/self/cmdline" and str(os.getpid()) not in path,
+        lambda path: HOST["canary"].encode() in read(path),
     )
 )
 attempt("53 the launcher's environment")(lambda: HOST["canary"].encode() in read("/proc/1/environ"))
@@ -176,11 +184,6 @@ def runner_files() -> list[str]:
 
 
 attempt("61 the runner's descriptors")(runner_files)
-attempt("41 inherited descriptors")(
-    lambda: [fd for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and os.path.exists(f"/proc/self/fd/{fd}")]
-)
-
-
 def forge() -> list[int]:
     """Write a forged end of this call to every descriptor there may be, but our own output."""
     done = []
@@ -314,5 +317,4 @@ subprocess.Popen(
     start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
 )  # fmt: skip
 FOUND["__uid"] = str(os.getuid())
-FOUND["__struct"] = str(len(struct.pack("i", 0)))
 print(json.dumps(FOUND))

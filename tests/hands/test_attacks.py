@@ -1,0 +1,32 @@
+"""A hostile command gets nowhere: the same attempts as root's hands and as an ordinary user's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.hands.attack_driver import CANARY, attack
+from tests.support.as_user import UID, run_as_user
+
+
+def held(found: dict[str, str]) -> dict[str, str]:
+    """The attempts whose wall did not hold, or which did not try at all."""
+    return {name: verdict for name, verdict in found.items() if not name.startswith("__") and verdict[:7] != "blocked"}
+
+
+async def test_nothing_gets_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_TEST_SECRET", CANARY)
+    found = await attack(tmp_path)
+    assert held(found) == {}
+    assert len(found) >= 70
+    assert found["__uid"] != "0"
+
+
+def test_nothing_gets_out_as_an_ordinary_user(tmp_path: Path) -> None:
+    found = run_as_user(tmp_path, "tests.hands.attack_driver")
+    assert held(found) == {}
+    assert len(found) >= 70
+    assert found["__uid"] == str(UID)
+    assert os.getuid() == 0
