@@ -381,7 +381,8 @@ def test_a_pin_is_name_and_version(pin: str, tmp_path: Path) -> None:
 
 def test_what_is_not_there_is_said(index: Path, tmp_path: Path) -> None:
     write_sdist(index)
-    with pytest.raises(UsageError, match=r"no source distribution \(\.tar\.gz\) of made 9; the newest are 1\.2\.3"):
+    write_sdist(index, version="1.10.0")
+    with pytest.raises(UsageError, match=r"distribution \(\.tar\.gz\) of made 9; the newest are 1\.10\.0, 1\.2\.3"):
         open_library("made==9", tmp_path / "cache", python=PYTHON)
     with pytest.raises(UsageError, match="named 'absent'"):
         open_library("absent==1", tmp_path / "cache", python=PYTHON)
@@ -526,11 +527,14 @@ def test_a_dependency_without_a_wheel_is_refused_and_never_built(library: Librar
     marker = tmp_path / "executed"
     trap = TRAP.format(marker=marker)
     info = "Metadata-Version: 2.1\nName: sourceonly\nVersion: 1\n"
-    write_sdist(index, {"PKG-INFO": info, "setup.py": trap, "backend.py": trap}, "sourceonly", "1")
+    write_sdist(
+        index, {"PKG-INFO": info, "pyproject.toml": FILES["pyproject.toml"], "backend.py": trap}, "sourceonly", "1"
+    )
     needs = msgspec.structs.replace(library, requirements=("sourceonly",))
     with pytest.raises(CannotRunSafely, match="sourceonly"):
         install_test_dependencies(needs, tmp_path / "cache", python=PYTHON)
     assert not marker.exists()
+    assert list((tmp_path / "cache" / "testdeps").iterdir()) == []
 
 
 # --- running the suite ---

@@ -33,8 +33,8 @@ TRIES_MAX = 3
 QUICK_TESTS_EVERY = 8
 """A part of the suite is run after so many restored blocks."""
 
-EDITS_PER_TURN = (1, 1, 2, 1, 3)
-"""How many edits one response asks for, by the number of blocks that are done."""
+SEVERAL_EDITS = {4: 3, 8: 2}
+"""One response asks for one edit, but for several at these last digits of the number of blocks done."""
 
 READ_BYTES = 24_000
 """A longer file is read in pieces, so that no result is cut."""
@@ -260,7 +260,7 @@ class OracleModel:
                 return
 
     def _edit(self, progress: _Progress, missing: list[int]) -> _Turn:
-        count = EDITS_PER_TURN[len(progress.done) % len(EDITS_PER_TURN)]
+        count = SEVERAL_EDITS.get(len(progress.done) % 10, 1)
         chosen = [self._manifest.blocks[index] for index in missing[:count]]
         names = ", ".join(name for block in chosen for name in block.functions)
         calls = tuple(
