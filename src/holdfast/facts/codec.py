@@ -56,7 +56,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     fact: Fact
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """A body of today's schema, as stored."""
+
     v: int
     id: str
     actor: str
@@ -75,7 +77,8 @@ class _AnyBody(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Body).decode
+decode_today = msgspec.json.Decoder(Body).decode
+"""Bytes → `Body`, when they are of today's schema; `decode_body` knows the others too."""
 _decode_any = msgspec.json.Decoder(_AnyBody).decode
 
 
@@ -86,8 +89,8 @@ def prepare(draft: Draft, key: str = "") -> tuple[bytes, Fact]:
     finite, text that is not Unicode, a mapping with keys that are not text.
     """
     try:
-        body = _encode(_Body(v=SCHEMA, id=draft.id, actor=draft.actor, key=key, fact=draft.fact))
-        fact: Fact = _decode(body).fact
+        body = _encode(Body(v=SCHEMA, id=draft.id, actor=draft.actor, key=key, fact=draft.fact))
+        fact: Fact = decode_today(body).fact
     except UnicodeEncodeError as error:
         raise UsageError(
             f"a {type_of(draft.fact)} holds text that is not valid Unicode ({error.reason}); nothing was written: "
@@ -115,7 +118,7 @@ def decode_body(body: bytes, type_: str) -> tuple[str, str, Fact]:
     bytes that are no body at all, or of another type.
     """
     try:
-        whole = _decode(body)
+        whole = decode_today(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return _decode_other(body, type_, error)
     if whole.v != SCHEMA or type(whole.fact) is not FACT_TYPES.get(type_):

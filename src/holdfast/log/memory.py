@@ -77,6 +77,10 @@ class MemoryStore:
         self._moved: dict[str, anyio.Event] = {}
         self._rewritten: set[str] = set()
 
+    def worker_lives(self, worker_id: str) -> None:
+        """That worker's process runs; acquiring says so too."""
+        self._live.add(worker_id)
+
     def worker_died(self, worker_id: str) -> None:
         """End that worker's leases, as the kernel does when a process is gone."""
         self._live.discard(worker_id)

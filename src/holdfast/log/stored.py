@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from holdfast.errors import LogDamaged
-from holdfast.facts.codec import Chain, Event, decode_body, erased
+from holdfast.facts.codec import SCHEMA, Chain, Event, decode_body, decode_today, erased
+from holdfast.facts.union import FACT_TYPES
 from holdfast.session.rows import SessionRow
 
 StoredEvent = tuple[int, int, int, str, bytes, bytes | None, bytes | None]
@@ -69,9 +70,16 @@ def events_of(
                     raise damaged(session_id, seq, "its hash does not follow from what is stored")
             if body is None:
                 keep(Event(session_id, seq, epoch, at_us, hash_, "", "", type_, erased(digest or b"")))
-            else:
-                id_, actor, fact = decode_body(body, type_)
-                keep(Event(session_id, seq, epoch, at_us, hash_, id_, actor, type_, fact))
+                continue
+            try:
+                whole = decode_today(body)
+                if whole.v == SCHEMA and type(whole.fact) is FACT_TYPES.get(type_):
+                    keep(Event(session_id, seq, epoch, at_us, hash_, whole.id, whole.actor, type_, whole.fact))
+                    continue
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                pass  # of another schema, or no body: the careful way says which
+            id_, actor, fact = decode_body(body, type_)
+            keep(Event(session_id, seq, epoch, at_us, hash_, id_, actor, type_, fact))
     except LogDamaged as error:
         if error.seq:
             raise

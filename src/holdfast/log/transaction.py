@@ -119,7 +119,7 @@ class Transaction:
     def release(self, lease: Lease, ended_id: str) -> None:
         """`Leases.release`: the shift ends here unless it has ended, or was taken over."""
         row = self.row(lease.session_id)
-        if row is not None and row.epoch == lease.epoch and row.holder == lease.worker_id:
+        if row is not None and row.holder and (row.epoch, row.holder) == (lease.epoch, lease.worker_id):
             self._stamp(lease.session_id, lease.epoch, Draft(ended_id, "system", ShiftEnded(status="released")))
 
     def row(self, session_id: str) -> SessionRow | None:

@@ -57,7 +57,7 @@ def translated(error: sqlite3.Error, path: Path) -> HoldfastError:
         )
     if code == sqlite3.SQLITE_ERROR or code == sqlite3.SQLITE_CONSTRAINT:
         return damaged_file(path, str(error))
-    return LogUnavailable(f"the database {path} does not work ({error}); nothing was written")
+    return LogUnavailable(f"the database {path} does not work ({error}); what was acknowledged is kept: try again")
 
 
 def damaged_file(path: Path, what: str) -> LogDamaged:

@@ -59,8 +59,12 @@ class Scenario:
 
     def draft(self, fact: AnyFact, actor: str = "brain") -> Draft:
         """A draft with an id of its own."""
+        return Draft(self.next_id(), actor, fact)
+
+    def next_id(self) -> str:
+        """The id of the next draft."""
         self._count += 1
-        return Draft(f"evt_{self._count:026d}", actor, fact)
+        return f"evt_{self._count:026d}"
 
     def created(
         self, goal: str = "mend it", *, key: str = "", accounts: Sequence[str] = (), cap: int | None = None

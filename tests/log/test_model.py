@@ -1,0 +1,329 @@
+"""Random stories on both stores and on a model of a few lines: same answers, same bytes (S1–S5, S15)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.errors import BudgetRefused, Fenced, HeadMoved, HoldfastError, LeaseHeld, UnknownSession
+from holdfast.facts.codec import genesis
+from holdfast.log.base import Lease, Post
+from holdfast.log.memory import MemoryStore
+from holdfast.log.sqlite import SqliteStore
+from holdfast.log.verify import rebuild, verify
+from holdfast.log.workers import Worker
+from holdfast.session.rows import AccountRow
+from holdfast.testing.log import Scenario, Store
+
+NAMES = ("ses_a", "ses_b", "ses_c")
+WORKERS = ("wrk_1", "wrk_2")
+CAP = 100
+
+names = st.sampled_from(NAMES)
+Step = tuple[Any, ...]
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("open"), names, st.sampled_from(["", "key"])),
+        st.tuples(st.just("say"), names, st.sampled_from(["k1", "k2", "k3"])),
+        st.tuples(st.just("take"), names, st.sampled_from(WORKERS), st.booleans()),
+        st.tuples(st.just("release"), names),
+        st.tuples(st.just("kill"), st.sampled_from(WORKERS)),
+        st.tuples(st.just("fact"), names, st.sampled_from([0, 0, 0, -1, 1]), st.integers(1, 3)),
+        st.tuples(st.just("decide"), names, st.sampled_from([0, 0, -1, 1])),
+        st.tuples(st.just("batch"), names, names, st.sampled_from(["k1", "k4"])),
+        st.tuples(st.just("reserve"), names, st.integers(0, 60)),
+        st.tuples(st.just("settle"), names, st.integers(0, 60)),
+    ),
+    min_size=5,
+    max_size=40,
+)
+
+
+class Still:
+    """A clock that the story moves, so that both stores stamp the same."""
+
+    at = 0
+
+    def now_us(self) -> int:
+        return self.at
+
+    def monotonic_s(self) -> float:
+        return self.at / 1e6
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody waits here")
+
+
+class Counting:
+    """Entropy that counts."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, size: int, /) -> bytes:
+        self._count += 1
+        return self._count.to_bytes(size, "big")
+
+
+class Machine:
+    """A store, its workers, and what a story remembers between steps."""
+
+    def __init__(self, store: Store, clock: Still, revive: Callable[[str], None], kill: Callable[[str], None]) -> None:
+        self.store = store
+        self.clock = clock
+        self.revive = revive
+        self.kill = kill
+        self.case = Scenario(self)
+        self.leases: dict[str, Lease] = {}
+        self.open_requests: dict[str, list[int]] = {}
+
+    def worker(self) -> str:
+        raise AssertionError("steps name their workers")
+
+    async def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
+        raise AssertionError("nothing is rewritten here")
+
+    async def do(self, step: Step) -> object:
+        """The answer to a step, comparable among stores: a value, or the name of an error."""
+        self.clock.at += 1_000
+        try:
+            return await getattr(self, step[0])(*step[1:])
+        except HoldfastError as error:
+            return type(error).__name__
+
+    def lease(self, name: str) -> Lease:
+        return self.leases.get(name) or Lease(name, 0, "", ())
+
+    async def open(self, name: str, key: str) -> object:
+        accounts = (name,) if name == NAMES[0] else (name, NAMES[0])
+        return await self.case.open(name, key=key and f"{key}", accounts=accounts, cap=CAP)
+
+    async def say(self, name: str, key: str) -> object:
+        return await self.case.say(name, key)
+
+    async def take(self, name: str, worker: str, steal: bool) -> object:
+        self.revive(worker)
+        self.leases[name] = await self.case.take(name, worker=worker, steal=steal)
+        return self.leases[name]
+
+    async def release(self, name: str) -> object:
+        await self.store.release(self.lease(name))
+        return None
+
+    async def fact(self, name: str, off: int, count: int) -> object:
+        drafts = [self.case.result(str(n)) for n in range(count)]
+        return await self.store.append(name, self.lease(name).epoch + off, drafts)
+
+    async def decide(self, name: str, off: int) -> object:
+        head = (await self.store.find(name)).head + off
+        return await self.case.append(self.lease(name), self.case.parked(), head=head)
+
+    async def batch(self, name: str, other: str, key: str) -> object:
+        post = Post(other, key, self.case.message())
+        return await self.case.append(self.lease(name), self.case.result(), posts=[post])
+
+    async def reserve(self, name: str, amount: int) -> object:
+        (event,) = await self.case.append(self.lease(name), self.case.request(amount))
+        self.open_requests.setdefault(name, []).append(event.seq)
+        return event
+
+    async def settle(self, name: str, cost: int) -> object:
+        if not self.open_requests.get(name):
+            return None
+        (event,) = await self.case.append(self.lease(name), self.case.response(self.open_requests[name][0], cost))
+        self.open_requests[name].pop(0)
+        return event
+
+
+class Model:
+    """What must come of a story, in the plainest words: heads, epochs, holders, keys, money."""
+
+    def __init__(self) -> None:
+        self.head: dict[str, int] = {}
+        self.epoch: dict[str, int] = {}
+        self.mine: dict[str, int] = {}
+        self.holder: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        self.posted: set[tuple[str, str]] = set()
+        self.live: set[str] = set()
+        self.spent: dict[str, int] = {}
+        self.held: dict[str, list[int]] = {}
+
+    def do(self, step: Step) -> type[HoldfastError] | None:
+        """The error that a step must raise, or None."""
+        verb, name, *rest = step
+        if verb == "kill":
+            self.live.discard(name)
+            return None
+        if verb == "open":
+            return self.open(name, rest[0])
+        if verb == "take":
+            self.live.add(rest[0])
+        if verb == "settle" and not self.held.get(name):
+            return None
+        if verb == "release":
+            if name in self.head and self.mine.get(name) == self.epoch[name] and self.holder.get(name):
+                self.head[name] += 1
+                self.holder[name] = ""
+            return None
+        if name not in self.head:
+            return UnknownSession
+        handler: Callable[..., type[HoldfastError] | None] = getattr(self, verb)
+        return handler(name, *rest)
+
+    def open(self, name: str, key: str) -> type[HoldfastError] | None:
+        if name in self.head or self.keys.get(key):
+            return None
+        self.head[name], self.epoch[name] = 1, 0
+        self.posted.add((name, "created"))
+        if key:
+            self.keys[key] = name
+        return None
+
+    def say(self, name: str, key: str) -> None:
+        if (name, key) not in self.posted:
+            self.posted.add((name, key))
+            self.head[name] += 1
+
+    def take(self, name: str, worker: str, steal: bool) -> type[HoldfastError] | None:
+        held = self.holder.get(name, "") in self.live
+        if held and not steal:
+            return LeaseHeld
+        self.epoch[name] += 1
+        self.mine[name] = self.epoch[name]
+        self.holder[name] = worker
+        self.head[name] += 2 if held else 1
+        return None
+
+    def append(self, name: str, count: int, off: int = 0) -> type[HoldfastError] | None:
+        if self.mine.get(name, 0) + off != self.epoch[name]:
+            return Fenced
+        self.head[name] += count
+        return None
+
+    def fact(self, name: str, off: int, count: int) -> type[HoldfastError] | None:
+        return self.append(name, count, off)
+
+    def decide(self, name: str, off: int) -> type[HoldfastError] | None:
+        if self.mine.get(name, 0) != self.epoch[name]:
+            return Fenced
+        if off:
+            return HeadMoved
+        self.head[name] += 1
+        self.holder[name] = ""
+        return None
+
+    def batch(self, name: str, other: str, key: str) -> type[HoldfastError] | None:
+        if self.mine.get(name, 0) != self.epoch[name]:
+            return Fenced
+        if other not in self.head:
+            return UnknownSession
+        self.head[name] += 1
+        self.say(other, key)
+        return None
+
+    def path(self, name: str) -> list[str]:
+        return list(dict.fromkeys((name, NAMES[0])))
+
+    def used(self, account: str) -> int:
+        below = [name for name in self.head if account in self.path(name)]
+        return sum(sum(self.held.get(name, [])) + self.spent.get(name, 0) for name in below)
+
+    def reserve(self, name: str, amount: int) -> type[HoldfastError] | None:
+        if self.mine.get(name, 0) != self.epoch[name]:
+            return Fenced
+        if any(account not in self.head for account in self.path(name)):
+            return HoldfastError
+        if any(self.used(account) + amount > CAP for account in self.path(name)):
+            return BudgetRefused
+        self.held.setdefault(name, []).append(amount)
+        self.head[name] += 1
+        return None
+
+    def settle(self, name: str, cost: int) -> type[HoldfastError] | None:
+        if self.mine.get(name, 0) != self.epoch[name]:
+            return Fenced
+        self.held[name].pop(0)
+        self.spent[name] = self.spent.get(name, 0) + cost
+        self.head[name] += 1
+        return None
+
+
+async def tell(machines: list[Machine], model: Model, story: list[Step]) -> None:
+    for step in story:
+        if step[0] == "kill":
+            for machine in machines:
+                machine.kill(step[1])
+            model.do(step)
+            continue
+        answers = [await machine.do(step) for machine in machines]
+        assert answers[0] == answers[1], step
+        expected = model.do(step)
+        failed = isinstance(answers[0], str)
+        assert failed == (expected is not None), (step, answers[0])
+        if expected is not None and expected is not HoldfastError:
+            assert answers[0] == expected.__name__, step
+
+
+async def compare(machines: list[Machine], model: Model) -> None:
+    for machine in machines:
+        store = machine.store
+        rows = {row.session_id: row for row in await store.sessions()}
+        assert {name: row.head for name, row in rows.items()} == model.head
+        assert {name: row.epoch for name, row in rows.items()} == model.epoch
+        holders = {name: worker for name, worker in model.holder.items() if worker in model.live}
+        assert await store.holders() == holders
+        accounts = {account.account_id: account for account in await store.accounts()}
+        for name in rows:
+            held = sum(sum(model.held.get(each, [])) for each in model.head if name in model.path(each))
+            spent = sum(model.spent.get(each, 0) for each in model.head if name in model.path(each))
+            assert accounts[name] == AccountRow(name, CAP, spent, held)
+        assert (await verify(store)).findings == ()
+        assert await rebuild(store) == await store.beside()
+    one, two = (machine.store for machine in machines)
+    assert await one.beside() == await two.beside()
+    for name in model.head:
+        assert await one.read(name, prev=genesis(name)) == await two.read(name, prev=genesis(name))
+
+
+async def play(story: list[Step], home: Path) -> None:
+    memory_clock, sqlite_clock = Still(), Still()
+    memory = MemoryStore(memory_clock, Counting())
+    workers: dict[str, Worker] = {}
+
+    def revive(worker_id: str) -> None:
+        if worker_id not in workers:
+            workers[worker_id] = Worker.start(home / "workers", worker_id)
+
+    def kill(worker_id: str) -> None:
+        if worker_id in workers:
+            workers.pop(worker_id).close()
+
+    async with await SqliteStore.open(
+        home / "holdfast.db", workers=home / "workers", clock=sqlite_clock, entropy=Counting()
+    ) as sqlite:
+        machines = [
+            Machine(memory, memory_clock, memory.worker_lives, memory.worker_died),
+            Machine(sqlite, sqlite_clock, revive, kill),
+        ]
+        model = Model()
+        try:
+            await tell(machines, model, story)
+            await compare(machines, model)
+        finally:
+            for worker in workers.values():
+                worker.close()
+
+
+@settings(max_examples=60)
+@given(steps)
+def test_both_stores_tell_the_same_true_story(story: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        anyio.run(play, [("open", NAMES[0], ""), *story], Path(home))
