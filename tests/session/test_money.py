@@ -1,0 +1,229 @@
+"""Money is whole pico-dollars, and the ledger moves it as facts say (S15)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import BudgetRefused, UsageError
+from holdfast.facts.base import Fact, Text, Usage
+from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.session import Agent, Limits, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.user import UserMessage
+from holdfast.log.ledger import Ledger
+from holdfast.session.money import (
+    PICO,
+    Move,
+    OpenAccount,
+    Price,
+    Reserve,
+    SetCap,
+    Settle,
+    move,
+    path_of,
+    pico_from_usd,
+    price_per_mtok,
+    usd,
+    usd_float,
+)
+from holdfast.session.rows import AccountRow
+
+amounts = st.integers(0, 10**16)
+
+
+@given(st.integers(-(10**18), 10**18))
+def test_dollars_as_written_are_exact(pico: int) -> None:
+    assert pico_from_usd(format(Decimal(pico) / PICO, "f")) == pico
+
+
+@pytest.mark.parametrize("text", ["", "a lot", "1,5", "nan", "inf", "-inf", "0.0000000000001", "1e-13", "$5", "0x1"])
+def test_what_is_no_amount_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an amount of dollars"):
+        pico_from_usd(text)
+
+
+@pytest.mark.parametrize(
+    ("pico", "text"),
+    [
+        (None, "unpriced"),
+        (0, "$0.0000"),
+        (4_200_000_000, "$0.0042"),
+        (999_999_999_999, "$1.0000"),
+        (PICO, "$1.00"),
+        (2_500 * PICO // 1000, "$2.50"),
+        (-PICO // 2, "$-0.5000"),
+    ],
+)
+def test_money_for_people(pico: int | None, text: str) -> None:
+    assert usd(pico) == text
+
+
+def test_an_unknown_cost_is_null_and_never_zero() -> None:
+    assert usd_float(None) is None
+    assert usd_float(0) == 0.0
+    assert usd_float(PICO // 4) == 0.25
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**9))
+def test_a_price_is_linear(a: int, b: int, c: int, d: int) -> None:
+    price = price_per_mtok(3.0, 15.0, 0.3, 3.75)
+    assert price == Price(3_000_000, 15_000_000, 300_000, 3_750_000)
+    whole = price.cost(Usage(a, b, c, d))
+    parts = [price.cost(Usage(a, 0, 0, 0)), price.cost(Usage(0, b, 0, 0)), price.cost(Usage(0, 0, c, d))]
+    assert whole == sum(parts) == 3_000_000 * a + 15_000_000 * b + 300_000 * c + 3_750_000 * d
+    assert price.cost(Usage(a, b, c, d) + Usage(a, b, c, d)) == 2 * whole
+
+
+def test_cached_tokens_cost_as_input_unless_said_and_fractions_round_up() -> None:
+    assert price_per_mtok(0.1, 0.2) == Price(100_000, 200_000, 100_000, 100_000)
+    assert price_per_mtok(0.0000001, 0) == Price(1, 0, 1, 1)
+
+
+def created(cap: int | None, accounts: tuple[str, ...] = ()) -> SessionCreated:
+    limits = Limits(budget_pico=cap)
+    return SessionCreated(goal="g", agent=Agent("m"), workspace=Workspace("/w"), limits=limits, accounts=accounts)
+
+
+def start(amount: int | None) -> ModelRequestStart:
+    return ModelRequestStart(
+        purpose="turn", model="m", attempt=1, inputs_through=1, max_output_tokens=1, reserved_pico=amount
+    )
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [
+        (created(5), OpenAccount("leaf", 5)),
+        (created(None), OpenAccount("leaf", None)),
+        (SessionUpdated(budget_pico=7), SetCap("leaf", 7)),
+        (SessionUpdated(budget_pico=0), SetCap("leaf", 0)),
+        (SessionUpdated(max_turns=3), None),
+        (start(9), Reserve(("leaf", "root"), 4, 9)),
+        (start(0), Reserve(("leaf", "root"), 4, 0)),
+        (start(None), None),
+        (ModelRequestEnd(request_seq=2, outcome="ok", cost_pico=8), Settle(("leaf", "root"), 2, 8)),
+        (ModelRequestEnd(request_seq=2, outcome="presumed", cost_pico=8), Settle(("leaf", "root"), 2, 8)),
+        (ModelRequestEnd(request_seq=2, outcome="error"), Settle(("leaf", "root"), 2, 0)),
+        (UserMessage(content=(Text("hi"),)), None),
+    ],
+)
+def test_moves_follow_from_facts(fact: Fact, expected: Move | None) -> None:
+    assert move(fact, 4, ("leaf", "root")) == expected
+
+
+def test_the_path_is_the_sessions_own_account_unless_named() -> None:
+    assert path_of(created(1), "ses_1") == ("ses_1",)
+    assert path_of(created(1, ("leaf", "root")), "ses_1") == ("leaf", "root")
+
+
+class Shelf:
+    """Books in two dictionaries."""
+
+    def __init__(self) -> None:
+        self.accounts: dict[str, AccountRow] = {}
+        self.held: dict[tuple[str, int], int] = {}
+
+    def account(self, account_id: str) -> AccountRow | None:
+        return self.accounts.get(account_id)
+
+    def reservation(self, session_id: str, request_seq: int) -> int | None:
+        return self.held.get((session_id, request_seq))
+
+    def keep(self, ledger: Ledger) -> None:
+        self.accounts.update(ledger.accounts)
+        for key, amount in ledger.reservations.items():
+            if amount is None:
+                self.held.pop(key, None)
+            else:
+                self.held[key] = amount
+
+
+PATHS = (("root",), ("mid", "root"), ("leaf", "mid", "root"))
+
+
+@given(
+    st.lists(st.none() | amounts, min_size=3, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.booleans(), amounts, st.booleans()), max_size=40),
+)
+def test_reservations_never_pass_a_cap_and_books_balance(caps: list[int | None], steps: list[Any]) -> None:
+    shelf = Shelf()
+    for path, cap in zip(PATHS, caps, strict=True):
+        ledger = Ledger(shelf)
+        ledger.apply(path[0], OpenAccount(path[0], cap))
+        shelf.keep(ledger)
+    spent = dict.fromkeys(("root", "mid", "leaf"), 0)
+    for seq, (which, reserve, amount, cheaply) in enumerate(steps):
+        path, ledger = PATHS[which], Ledger(shelf)
+        mine = [key for key in shelf.held if key[0] == path[0]]
+        if reserve:
+            room = [
+                a.cap_pico - a.spent_pico - a.reserved_pico
+                for a in map(shelf.accounts.get, path)
+                if a and a.cap_pico is not None
+            ]
+            try:
+                ledger.apply(path[0], Reserve(path, seq, amount))
+            except BudgetRefused as error:
+                refused: BudgetRefused | None = error
+            else:
+                refused = None
+                shelf.keep(ledger)
+            assert (refused is not None) == any(amount > left for left in room)
+            assert refused is None or refused.left_pico in room
+        elif mine:
+            held = shelf.held[mine[0]]
+            cost = min(amount, held) if cheaply else held
+            ledger.apply(path[0], Settle(path, mine[0][1], cost))
+            shelf.keep(ledger)
+            for account in path:
+                spent[account] += cost
+    for name, row in shelf.accounts.items():
+        below = [key for key in shelf.held if name in next(path for path in PATHS if path[0] == key[0])]
+        assert row.reserved_pico == sum(shelf.held[key] for key in below)
+        assert row.spent_pico == spent[name]
+        assert row.cap_pico is None or row.spent_pico + row.reserved_pico <= row.cap_pico
+
+
+def test_a_settlement_without_a_reservation_still_spends() -> None:
+    shelf = Shelf()
+    ledger = Ledger(shelf)
+    ledger.apply("a", OpenAccount("a", 10))
+    ledger.apply("a", Settle(("a",), 5, 3))
+    ledger.apply("a", Settle(("a",), 5, 0))
+    assert ledger.accounts == {"a": AccountRow("a", 10, 3, 0)}
+    assert ledger.reservations == {}
+
+
+def test_a_request_that_ends_in_its_own_batch_holds_nothing() -> None:
+    shelf = Shelf()
+    ledger = Ledger(shelf)
+    ledger.apply("a", OpenAccount("a", 10))
+    ledger.apply("a", Reserve(("a",), 5, 8))
+    ledger.apply("a", Settle(("a",), 5, 2))
+    ledger.apply("a", Reserve(("a",), 7, 8))
+    assert ledger.accounts == {"a": AccountRow("a", 10, 2, 8)}
+    assert ledger.reservations == {("a", 5): None, ("a", 7): 8}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reserve(("a",), 1, -1),
+        Reserve(("a",), 1, 2**62 + 1),
+        Reserve(("a", "nobody"), 1, 1),
+        Settle(("a",), 1, -1),
+        SetCap("nobody", 1),
+        SetCap("a", -1),
+        OpenAccount("a", 1),
+        OpenAccount("b", -1),
+    ],
+)
+def test_moves_that_mean_nothing_are_refused(bad: Move) -> None:
+    ledger = Ledger(Shelf())
+    ledger.apply("a", OpenAccount("a", 10))
+    with pytest.raises(UsageError):
+        ledger.apply("a", bad)
