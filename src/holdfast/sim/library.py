@@ -62,12 +62,44 @@ class Known(msgspec.Struct, frozen=True):
     tests_passed: int
 
 
+_PYTEST = "pytest>=8,<10"
+
 KNOWN: dict[str, Known] = {
     "tinydb==4.9.0": Known(
-        sha256="6928b1fa785186bda7952a0ba05aaeedc883ede565ca9c7d608de44e5e75de70",
-        module="tinydb/queries.py",
-        requirements=("pytest>=8,<10", "pyyaml>=6,<7"),
-        tests_passed=219,
+        "6928b1fa785186bda7952a0ba05aaeedc883ede565ca9c7d608de44e5e75de70",
+        "tinydb/queries.py",
+        (_PYTEST, "pyyaml>=6,<7"),
+        219,
+    ),
+    "cachetools==8.0.0": Known(
+        "5ed01bd676800d51f0025605e4fd8ad0891550513e7b0a4c3da478463764e5c3",
+        "src/cachetools/__init__.py",
+        (_PYTEST,),
+        416,
+    ),
+    "voluptuous==0.16.0": Known(
+        "006535e22fed944aec17bef6e8725472476194743c87bd233e912eb463f8ff05",
+        "voluptuous/validators.py",
+        (_PYTEST,),
+        167,
+    ),
+    "sqlparse==0.6.1": Known(
+        "ca722573f848ff2d30e40ea30f53a104b7dea7635ea9285891263eb2c58fb6e7",
+        "sqlparse/sql.py",
+        (_PYTEST,),
+        537,
+    ),
+    "marshmallow==4.4.0": Known(
+        "9e6ffa8511012ca89732324c1c253efd7b4d35632dcbdf80aa793fe01804af3e",
+        "src/marshmallow/fields.py",
+        (_PYTEST, "simplejson>=3,<5"),
+        1192,
+    ),
+    "jinja2==3.1.6": Known(
+        "0137fb05990d35f1275a587e9aee6d56da821fc83491a0fb838183be43f66d6d",
+        "src/jinja2/runtime.py",
+        (_PYTEST, "markupsafe>=2,<4", "trio>=0.25,<1"),
+        909,
     ),
 }
 """Pinned source distributions. Others are taken as the index announces them, once, and kept."""
