@@ -143,7 +143,7 @@ class Supervisor:
         while not self._ending:
             for channel in [self._agent, *self._clients.values()]:
                 poll.register(channel.fd, select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
-            for fd, _ in poll.poll(max(0.0, self._next_look() - time.monotonic()) * 1000 + 1):
+            for fd, event in poll.poll(max(0.0, self._next_look() - time.monotonic()) * 1000 + 1):
                 if fd == self._listener.fileno():
                     self._accept()
                 elif fd == self._wake:
@@ -154,7 +154,7 @@ class Supervisor:
                 elif fd == self._agent.fd:
                     self._hear_agent()
                 elif fd in self._clients:
-                    self._hear_client(self._clients[fd])
+                    self._hear_client(self._clients[fd], gone=bool(event & select.POLLHUP))
                     if self._clients[fd].closed:
                         poll.unregister(fd)
                         self._clients.pop(fd).close()
@@ -214,11 +214,15 @@ class Supervisor:
         if self._agent.closed and not self._ending:
             self._lost("the sandbox ended")
 
-    def _hear_client(self, client: Channel) -> None:
+    def _hear_client(self, client: Channel, gone: bool) -> None:
+        """Serve what a client asks. One that went away before it was heard wants nothing any more."""
         client.flush()
         try:
             messages = client.receive()
         except WireError:
+            client.closed = True
+            return
+        if gone:
             client.closed = True
             return
         for message in messages:
