@@ -40,7 +40,7 @@ def decide(state: State, now_us: int) -> Action:
         return _next_call(state, opened)
     if state.cancelled:
         return _end("cancelled", detail="cancelled by a person")
-    if state.interrupted:
+    if state.interrupted and not any(message.seq > state.interrupted for message in state.pending):
         return _end("parked", "person", "interrupted; send a message to go on")
     if not state.pending and not state.unseen:
         ended = _after_response(state)

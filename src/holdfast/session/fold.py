@@ -80,7 +80,6 @@ def _user(state: State, fact: UserMessage | UserInterrupt | UserCancel, seq: int
     match fact:
         case UserMessage():
             state.pending.append(UserItem(seq, estimate(text_of(fact.content))))
-            state.interrupted = 0
         case UserInterrupt():
             state.interrupted = seq
         case UserCancel():
@@ -92,7 +91,7 @@ def _shift(state: State, fact: ShiftStarted | LeaseStolen | ShiftEnded) -> None:
         case ShiftStarted():
             state.in_shift, state.ended, state.tries = True, None, 0
         case ShiftEnded():
-            state.in_shift, state.interrupted = False, 0
+            state.in_shift = False
             state.ended = None if fact.status == "released" else fact
         case LeaseStolen():
             pass
@@ -101,6 +100,7 @@ def _shift(state: State, fact: ShiftStarted | LeaseStolen | ShiftEnded) -> None:
 def _request(state: State, fact: ModelRequestStart | ModelRequestEnd, event: Event) -> None:
     if isinstance(fact, ModelRequestStart):
         state.request = OpenRequest(event.seq, event.epoch, fact.attempt, fact.model, fact.reserved_pico)
+        state.interrupted = 0
         taken = [item for item in state.pending if item.seq <= fact.inputs_through]
         state.pending = [item for item in state.pending if item.seq > fact.inputs_through]
         for message in taken:

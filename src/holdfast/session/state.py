@@ -84,6 +84,7 @@ class State(msgspec.Struct):
     `pending` are messages that no request has taken in yet; `unseen` is set while the latest results
     have not been shown to the model. `failure` is of the latest attempt until a response comes; `tries`
     counts the failed attempts of this shift. `interrupted` and `cancelled` are positions, 0 when not asked.
+    An interrupt holds until the next request, which only a later message brings about (S14).
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
     latest end of a shift, until something new arrives.
     """

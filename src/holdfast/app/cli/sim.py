@@ -1,0 +1,73 @@
+"""`holdfast sim`: the crash simulator over many seeds."""
+
+from __future__ import annotations
+
+import argparse
+
+import anyio.to_thread
+
+from holdfast.app.cli.start import Call
+from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
+from holdfast.sim.run import Totals, run_seeds
+
+STRIDE = 50
+"""Seeds between two lines of progress."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("--seeds", metavar="N", type=int, default=200, help="how many seeds (200 unless given)")
+    parser.add_argument("--first", metavar="S", type=int, default=0, help="the first seed (0 unless given)")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+
+
+async def run(call: Call) -> int:
+    """Run the seeds, up to the first that violates an invariant."""
+    seeds, first = call.args.seeds, call.args.first
+    if seeds < 1:
+        raise UsageError(f"--seeds {seeds} has to be at least 1, for example: holdfast sim --seeds 500")
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    totals = Totals()
+    for start in range(first, first + seeds, STRIDE):
+        part = range(start, min(start + STRIDE, first + seeds))
+        # The simulator has an event loop of its own, and a thread has room for one.
+        totals.join(await anyio.to_thread.run_sync(run_seeds, part))
+        call.note(_line(totals, clock.monotonic_s() - began_s))
+        if totals.failing is not None:
+            break
+    _tell(call, totals, clock.monotonic_s() - began_s)
+    return 0 if totals.failing is None else 1
+
+
+def _line(totals: Totals, seconds: float) -> str:
+    return (
+        f"{totals.seeds} seeds, {totals.crashes} crashes, {totals.zombies} zombies, {totals.posts} posts, "
+        f"{totals.effects} effects, {totals.events} events, {totals.violations} violations, {seconds:.1f} s"
+    )
+
+
+def _tell(call: Call, totals: Totals, seconds: float) -> None:
+    failing = totals.failing
+    if call.json:
+        call.emit(
+            {
+                "type": "result",
+                "seeds": totals.seeds,
+                "crashes": totals.crashes,
+                "zombies": totals.zombies,
+                "posts": totals.posts,
+                "effects": totals.effects,
+                "events": totals.events,
+                "violations": totals.violations,
+                "wall_s": round(seconds, 3),
+                "failing_seed": None if failing is None else failing.seed,
+                "replay": None if failing is None else failing.replay,
+                "found": [] if failing is None else [[each.invariant, each.message] for each in failing.violations],
+            }
+        )
+    if failing is not None:
+        call.say(failing.report())
+    elif not call.json:
+        call.say(_line(totals, seconds))

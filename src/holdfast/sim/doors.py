@@ -1,0 +1,330 @@
+"""The doors of a simulated process: to the log, the hands, the model and the clock.
+
+Behind them stand the log in memory, the hands in memory and a scripted model. Every door call passes
+the seams of its process, where the weather strikes, and is observed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from holdfast.brain.doors import Doors
+from holdfast.errors import HandsError, HandsLost, ModelError, SandboxUnavailable, StorageFull
+from holdfast.facts.base import Usage
+from holdfast.facts.codec import Draft, Event
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.union import type_of
+from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Hands, HandsSpec
+from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
+from holdfast.model.base import ModelRequest, StreamPart
+from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.sim.world_model import PRICE
+from holdfast.sim.world_process import Process
+from holdfast.sim.world_record import Asked, Heard, Served
+
+T = TypeVar("T")
+
+_TELLING = ("fence", "start", "kill")
+"""Verbs that show living hands an epoch."""
+
+PROMPT = "You are an agent in a simulated world."
+
+
+def doors_of(process: Process) -> Doors:
+    """What a brain of that process is given."""
+    store = StoreDoor(process)
+    return Doors(
+        log=store,
+        leases=store,
+        snapshots=store,
+        hands=ProviderDoor(process),
+        model=lambda name: ModelDoor(process, name),
+        clock=ClockDoor(process),
+        entropy=process.world.entropy,
+        worker=process.worker,
+        prompt=PROMPT,
+    )
+
+
+class ClockDoor:
+    """The clock, as a process has it."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def now_us(self) -> int:
+        """Wall time."""
+        return self._process.world.clock.now_us()
+
+    def monotonic_s(self) -> float:
+        """Virtual seconds."""
+        return self._process.world.clock.monotonic_s()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await self._process.world.clock.sleep(seconds)
+        await self._process.seam("sleep")
+
+
+class StoreDoor:
+    """Log, Leases, Snapshots and Index of a process. Every commit is observed where it happens."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+        self._store = process.world.store
+
+    async def append(
+        self,
+        session_id: str,
+        epoch: int,
+        drafts: Sequence[Draft],
+        *,
+        head: int | None = None,
+        posts: Sequence[Post] = (),
+    ) -> list[Event]:
+        """See `holdfast.log.base.Log`."""
+        label = "append " + " ".join(type_of(draft.fact) for draft in drafts)
+        await self._process.seam(label)
+        if self._world.happens(self._world.weather.full):
+            self._world.note(self._process.name, f"{label}: disk full")
+            raise StorageFull("the disk of this world is full")
+        events = await self._store.append(session_id, epoch, drafts, head=head, posts=posts)
+        self._world.committed(self._process.name, "append", epoch, head)
+        for event in events:
+            if isinstance(event.fact, ModelRequestStart):
+                self._process.requests[session_id] = event.seq
+        await self._process.seam(f"{label}, done")
+        return events
+
+    async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
+        """See `holdfast.log.base.Log`."""
+        receipt = await self._store.post(post, create=create)
+        self._world.committed(self._process.name, "post", 0, None)
+        return receipt
+
+    async def read(
+        self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
+    ) -> list[Event]:
+        """See `holdfast.log.base.Log`."""
+        return await self._process.through(
+            "read", lambda: self._store.read(session_id, after=after, prev=prev, limit=limit)
+        )
+
+    async def wait(self, session_id: str, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        return await self._process.through("wait", lambda: self._store.wait(session_id, after))
+
+    async def save(self, snapshot: Snapshot) -> None:
+        """See `holdfast.log.base.Snapshots`."""
+        await self._process.through("save", lambda: self._store.save(snapshot))
+
+    async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
+        """See `holdfast.log.base.Snapshots`."""
+        return await self._process.through("load", lambda: self._store.load(session_id, fold_digest))
+
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+        """See `holdfast.log.base.Leases`."""
+        await self._process.seam("acquire")
+        lease = await self._store.acquire(session_id, draft, steal=steal)
+        self._world.committed(self._process.name, "acquire", lease.epoch, None, steal=steal)
+        self._world.live.add(lease.worker_id)
+        await self._process.seam("acquire, done")
+        return lease
+
+    async def renew(self, lease: Lease) -> None:
+        """See `holdfast.log.base.Leases`."""
+        await self._process.through("renew", lambda: self._store.renew(lease))
+
+    async def release(self, lease: Lease) -> None:
+        """See `holdfast.log.base.Leases`."""
+        await self._process.seam("release")
+        await self._store.release(lease)
+        self._world.committed(self._process.name, "release", lease.epoch, None)
+        await self._process.seam("release, done")
+
+    async def holders(self) -> dict[str, str]:
+        """See `holdfast.log.base.Leases`."""
+        return await self._process.through("holders", self._store.holders)
+
+    async def find(self, name: str) -> SessionRow:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("find", lambda: self._store.find(name))
+
+    async def sessions(self) -> list[SessionRow]:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("sessions", self._store.sessions)
+
+    async def due(self, now_us: int) -> list[str]:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("due", lambda: self._store.due(now_us))
+
+    async def accounts(self) -> list[AccountRow]:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("accounts", self._store.accounts)
+
+
+class ProviderDoor:
+    """Makes and finds hands for a process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+
+    async def probe(self) -> Capabilities:
+        """See `holdfast.hands.base.Provider`."""
+        return await self._world.hands.probe()
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
+        """See `holdfast.hands.base.Provider`."""
+        world, process = self._world, self._process
+        await process.seam("provision")
+        if world.happens(world.weather.no_hands):
+            world.note(process.name, "provision fails")
+            raise world.chance.choice((HandsError, SandboxUnavailable))("no hands can be made in this world now")
+        await asyncio.sleep(world.chance.choice((0.0, 0.05, 1.0)))
+        made = await world.hands.provision(spec, epoch)
+        world.provisioned[spec.hands_id] = made.identity
+        world.shown[spec.hands_id] = epoch
+        world.claims[spec.hands_id] = {process.name}
+        world.note(process.name, f"made hands {spec.hands_id[-4:]}")
+        if not process.alive:
+            world.unclaim(process.name)
+        await process.seam("provision, done")
+        return HandsDoor(process, made, spec.session_id)
+
+    async def attach(self, identity: HandsProvisioned) -> Hands:
+        """See `holdfast.hands.base.Provider`."""
+        hands = await self._process.through("attach", lambda: self._world.hands.attach(identity))
+        return HandsDoor(self._process, hands, identity.workspace.strip("/"))
+
+
+class HandsDoor:
+    """One incarnation of hands, as a process reaches it. Every verb that it accepts is observed."""
+
+    def __init__(self, process: Process, hands: Hands, session_id: str) -> None:
+        self.identity = hands.identity
+        self._process = process
+        self._world = process.world
+        self._hands = hands
+        self._session_id = session_id
+
+    async def _ask(
+        self, verb: str, epoch: int, ask: Callable[[], Awaitable[T]], call_id: str = "", **more: ExecRequest
+    ) -> T:
+        world, hands_id = self._world, self.identity.hands_id
+        label = f"{verb} {call_id}"
+        await self._process.seam(label)
+        world.claims.setdefault(hands_id, set()).add(self._process.name)
+        shown = world.shown.get(hands_id, 0)
+        head = world.sessions[self._session_id].head
+        alive = hands_id in world.hands.alive()
+        answer = await ask()
+        record = world.record
+        record.asked.append(
+            Asked(
+                record.tick(),
+                self._process.name,
+                verb,
+                self._session_id,
+                hands_id,
+                epoch,
+                shown,
+                alive,
+                head,
+                call_id,
+                **more,
+            )
+        )
+        if verb in _TELLING:
+            world.shown[hands_id] = max(epoch, world.shown.get(hands_id, 0))
+        world.note(self._process.name, f"{hands_id[-4:]} {label}")
+        return answer
+
+    async def fence(self, epoch: int) -> None:
+        """See `holdfast.hands.base.Hands`."""
+        await self._ask("fence", epoch, lambda: self._hands.fence(epoch))
+        await self._process.seam("fence, done")
+
+    async def start(self, epoch: int, call_id: str, request: ExecRequest) -> None:
+        """See `holdfast.hands.base.Hands`."""
+        world, hands_id = self._world, self.identity.hands_id
+        if world.happens(world.weather.worn):
+            world.worn.add(hands_id)
+        if hands_id in world.worn:
+            await self._process.seam("start, worn")
+            raise HandsLost("these hands reached their longest life; make new ones")
+        await self._ask("start", epoch, lambda: self._hands.start(epoch, call_id, request), call_id, request=request)
+        world.tempt(hands_id)
+        await self._process.seam("start, done")
+
+    async def wait(self, epoch: int, call_id: str) -> ExecResult:
+        """See `holdfast.hands.base.Hands`."""
+        result = await self._ask("wait", epoch, lambda: self._hands.wait(epoch, call_id), call_id)
+        self._heard(call_id, result)
+        await self._process.seam("wait, done")
+        return result
+
+    async def kill(self, epoch: int, call_id: str) -> None:
+        """See `holdfast.hands.base.Hands`."""
+        await self._ask("kill", epoch, lambda: self._hands.kill(epoch, call_id), call_id)
+        await self._process.seam("kill, done")
+
+    async def status(self, epoch: int, call_id: str) -> CallStatus:
+        """See `holdfast.hands.base.Hands`."""
+        status = await self._ask("status", epoch, lambda: self._hands.status(epoch, call_id), call_id)
+        if status.result is not None:
+            self._heard(call_id, status.result)
+        await self._process.seam(f"status {status.state}")
+        return status
+
+    def _heard(self, call_id: str, result: ExecResult) -> None:
+        record = self._world.record
+        record.heard.append(Heard(record.tick(), self._session_id, self.identity.hands_id, call_id, result))
+
+    async def release(self, epoch: int) -> None:
+        """See `holdfast.hands.base.Hands`."""
+        await self._ask("release", epoch, lambda: self._hands.release(epoch))
+        await self._process.seam("release, done")
+
+
+class ModelDoor:
+    """The model of one session, as a process reaches it."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self.name = name
+        self._process = process
+        self._world = process.world
+        self._session = process.world.sessions[name.partition(":")[2]]
+
+    def worst_case_pico(self, request: ModelRequest) -> int | None:
+        """See `holdfast.model.base.Model`."""
+        return self.cost_pico(Usage(request.input_tokens_estimate, request.max_output_tokens))
+
+    def cost_pico(self, usage: Usage) -> int | None:
+        """See `holdfast.model.base.Model`."""
+        return PRICE.cost(usage) if self._session.script.priced else None
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """See `holdfast.model.base.Model`."""
+        process, session, world = self._process, self._session, self._world
+        await process.seam("model")
+        start_seq = process.requests.get(session.session_id, 0)
+        record = world.record
+        record.served.append(Served(record.tick(), process.name, session.session_id, start_seq, session.head, request))
+        world.note(process.name, f"{session.script.name} model {request.responses}/{request.attempt}")
+        await asyncio.sleep(world.chance.choice((0.0, 0.1, 3.0)))
+        turn = session.script.turn(request.responses)
+        parts = turn.parts(f"p{request.responses}")
+        trouble = turn.troubles[request.attempt - 1] if request.attempt <= len(turn.troubles) else None
+        for part in parts if trouble is None else parts[: trouble.after]:
+            await process.seam("part")
+            yield part
+        if trouble is None:
+            await process.seam("finish")
+            yield turn.finish(request.input_tokens_estimate, request.max_output_tokens)
+        elif trouble.kind is not None:
+            raise ModelError(trouble.kind, "trouble in this world", retry_after_s=trouble.retry_after_s)

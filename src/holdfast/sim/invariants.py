@@ -1,0 +1,46 @@
+"""The oracle: every invariant that a finished world is judged by, in one catalogue.
+
+An invariant is a function that yields a sentence for each thing that does not hold. Its docstring names
+the rule that it stands for. They read the stored log and what the simulator observed, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from holdfast.sim import invariants_calls, invariants_context, invariants_log, invariants_money, invariants_rest
+from holdfast.sim.invariants_history import History
+from holdfast.sim.world import World
+
+OfSession = Callable[[History], Iterator[str]]
+OfWorld = Callable[[World], Iterator[str]]
+
+OF_SESSION: tuple[OfSession, ...] = (
+    *invariants_log.ALL,
+    *invariants_calls.ALL,
+    *invariants_context.ALL,
+    *invariants_money.ALL,
+    *invariants_rest.ALL,
+)
+OF_WORLD: tuple[OfWorld, ...] = (*invariants_rest.WORLD, *invariants_money.WORLD)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something that does not hold: the invariant's name and a sentence."""
+
+    invariant: str
+    message: str
+
+
+def judge(world: World) -> list[Violation]:
+    """Everything that does not hold in a world that has come to rest."""
+    found: list[Violation] = []
+    for of_world in OF_WORLD:
+        found += [Violation(of_world.__name__, message) for message in of_world(world)]
+    for session in world.sessions.values():
+        history = History(world, session)
+        for of_session in OF_SESSION:
+            found += [Violation(of_session.__name__, message) for message in of_session(history)]
+    return found

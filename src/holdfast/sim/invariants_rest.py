@@ -1,0 +1,160 @@
+"""Invariants of where a session comes to rest: nothing is forgotten, stops are honoured (S2, S3, S14, S27)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.facts.codec import Event
+from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.tool import ToolDispatched
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
+from holdfast.sim.invariants_history import History
+from holdfast.sim.world import World
+
+LASTING = ("invalid_request",)
+"""Failures of a request that no other attempt mends."""
+
+
+def all_is_at_rest(history: History) -> Iterator[str]:
+    """S27: a session at rest is done, failed, parked or cancelled, by the last word of its log and of its row."""
+    row = history.world.beside.rows[history.session.session_id]
+    cancelled = any(isinstance(event.fact, UserCancel) for event in history.events)
+    ended = _last_end(history)
+    if ended is None:
+        yield "the session never ended a shift"
+        return
+    event, fact = ended
+    after = history.events[event.seq :]
+    if fact.status == "released" or (after and fact.status != "cancelled"):
+        yield f"the session rests at {event.seq} ({fact.status}) with {len(after)} events after it"
+    if (fact.status == "cancelled") != cancelled:
+        yield f"the session rests as {fact.status}, and it was {'' if cancelled else 'not '}cancelled"
+    if (row.status, row.reason, row.holder) != (fact.status, fact.reason or "", ""):
+        yield f"its row says {row.status} {row.reason} held by {row.holder!r}, its log says {fact.status} {fact.reason}"
+    if row.due_us is not None:
+        yield f"its row is still due at {row.due_us}"
+
+
+def _last_end(history: History) -> tuple[Event, ShiftEnded] | None:
+    for event in reversed(history.events):
+        if isinstance(event.fact, ShiftEnded):
+            return event, event.fact
+    return None
+
+
+def no_input_is_forgotten(history: History) -> Iterator[str]:
+    """S2, S3: a session does not call itself done, nor wait for a person, with words that the model has not seen."""
+    seen = max((request.fact.inputs_through for request in history.ok()), default=0)
+    for event in history.events:
+        if not isinstance(event.fact, ShiftEnded):
+            continue
+        waiting = [post.seq for post in history.messages if seen_before(history, event.seq) < post.seq < event.seq]
+        stopped = [e.seq for e in history.events[: event.seq] if isinstance(e.fact, UserInterrupt)]
+        if event.fact.status == "done" and waiting:
+            yield f"the session is done at {event.seq} and has not seen the message at {waiting[0]}"
+        if event.fact.reason == "person" and (not stopped or any(seq > stopped[-1] for seq in waiting)):
+            yield f"the session waits for a person at {event.seq} and nobody stopped it"
+    if (ended := _last_end(history)) and ended[1].status == "done" and not history.ok():
+        yield f"the session is done and the model never answered ({seen})"
+
+
+def seen_before(history: History, seq: int) -> int:
+    """Up to where the model had seen the log when the event at `seq` was appended."""
+    done = [request for request in history.ok() if request.ends[0][0].seq < seq]
+    return done[-1].fact.inputs_through if done else 0
+
+
+def ends_have_reasons(history: History) -> Iterator[str]:
+    """DESIGN 3.8: each end of a shift follows from the log: an answer, a refusal, a cap, a provider, a stop."""
+    for event in history.events:
+        if not isinstance(event.fact, ShiftEnded) or event.fact.status == "released":
+            continue
+        fact = event.fact
+        before = [request for request in history.requests if request.start.seq < event.seq]
+        last = before[-1].end if before else None
+        while last is not None and last.outcome in ("presumed", "cancelled"):
+            before.pop()
+            last = before[-1].end if before else None
+        answers = [request for request in history.ok() if request.start.seq < event.seq]
+        stop = answers[-1].end.stop_reason if answers and answers[-1].end else None
+        turns = _limit(history, event.seq, "max_turns")
+        right = {
+            "done": stop == "end_turn" and last is not None and last.outcome == "ok",
+            "failed": stop == "refusal" or (last is not None and last.error_kind in LASTING),
+            "cancelled": any(isinstance(each.fact, UserCancel) for each in history.events[: event.seq]),
+            "cap": len(answers) >= turns,
+            "budget": not history.session.script.priced
+            or _limit(history, event.seq, "budget_pico") is not None
+            or len(history.world.sessions) > 1,
+            "provider": last is not None and last.outcome == "error" and last.error_kind not in LASTING,
+            "context": _limit(history, event.seq, "context_tokens") < 1000,
+            "person": True,
+        }[fact.reason or fact.status]
+        if not right:
+            yield f"the shift ended at {event.seq} as {fact.status} {fact.reason or ''} for no reason in the log"
+        if fact.reason == "provider" and fact.due_us is None:
+            yield f"the session waits for a provider at {event.seq} and nothing will wake it"
+
+
+def _limit(history: History, seq: int, name: str) -> int:
+    value = getattr(history.created.limits, name)
+    for event in history.events[:seq]:
+        changed = getattr(event.fact, name, None) if event.type == "session.updated" else None
+        value = value if changed is None else changed
+    return value  # type: ignore[no-any-return]
+
+
+def stops_are_honoured(history: History) -> Iterator[str]:
+    """S14: after a cancel, and from an interrupt to the next message, nothing is asked and nothing dispatched."""
+    stopped = 0
+    for event in history.events:
+        match event.fact:
+            case UserCancel():
+                stopped = 2
+            case UserInterrupt():
+                stopped = max(stopped, 1)
+            case UserMessage():
+                stopped = 2 if stopped == 2 else 0
+            case ToolDispatched(call_id=call_id) if _was_interrupted(history, call_id, event.seq):
+                yield f"{call_id} was dispatched at {event.seq} although a person had interrupted its response"
+            case ModelRequestStart() | ToolDispatched():
+                if stopped:
+                    yield f"{event.type} at {event.seq} after a person {'cancelled' if stopped == 2 else 'interrupted'}"
+            case ShiftEnded(status=status, reason=reason):
+                if stopped == 1 and status != "released" and reason != "person":
+                    yield f"the shift ended at {event.seq} as {status} after a person interrupted"
+
+
+def _was_interrupted(history: History, call_id: str, seq: int) -> bool:
+    """Whether a person interrupted between the request that brought the call and that position."""
+    start = history.calls[call_id].fact.request_seq
+    return any(isinstance(event.fact, UserInterrupt) for event in history.events[start : seq - 1])
+
+
+def hands_are_given_back(history: History) -> Iterator[str]:
+    """DESIGN 3, S27: a session at rest holds no hands."""
+    held: set[str] = set()
+    for event in history.events:
+        match event.fact:
+            case HandsProvisioned(hands_id=hands_id):
+                held.add(hands_id)
+            case HandsLost(hands_id=hands_id) | HandsReleased(hands_id=hands_id):
+                held.discard(hands_id)
+            case ShiftEnded(status=status):
+                if held and status != "released":
+                    yield f"the shift that ended at {event.seq} kept hands"
+    if held:
+        yield f"the session rests with {len(held)} hands"
+
+
+def nothing_unexplained(world: World) -> Iterator[str]:
+    """DESIGN 3: a brain raises nothing that the weather does not explain."""
+    for mishap in world.record.mishaps:
+        yield f"{mishap.who} raised {type(mishap.error).__name__}: {mishap.error}"
+
+
+ALL = (all_is_at_rest, no_input_is_forgotten, ends_have_reasons, stops_are_honoured, hands_are_given_back)
+
+WORLD = (nothing_unexplained,)

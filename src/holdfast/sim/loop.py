@@ -1,0 +1,154 @@
+"""An event loop of the simulator: its time is a number, and a seed draws which task goes next.
+
+Nothing here waits, and nothing comes from outside: when no task can go on, time jumps to the next
+timer. Two runs of one seed take the same steps in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections import deque
+from collections.abc import Coroutine, Generator
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASKS", default=None)
+"""Where the tasks that code of this context starts are listed: a simulated process owns its tasks."""
+
+
+SPINS_MAX = 40
+"""Rounds without a pause after which the next timer is due: a task that spins costs time too."""
+
+
+STEPS_TO_END = 10_000
+"""Rounds that tasks left over are given to end."""
+
+
+class Stuck(Exception):
+    """The simulation does not come to an end: no task can ever go on, or too many steps were taken."""
+
+
+class _Drawn(deque[Any]):
+    """The ready queue: whoever is taken next is drawn, not first come first served."""
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__()
+        self._draw = chance.random
+
+    def popleft(self) -> Any:
+        waiting = len(self)
+        if waiting > 1:
+            self.rotate(-int(self._draw() * waiting))
+        return super().popleft()
+
+
+class _Jump:
+    """Stands where a selector would: waiting makes the time jump."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        self._loop.jump(timeout)
+        return []
+
+
+class _Task(asyncio.Task[Any]):
+    """A task with a number: sets of tasks have the same order in every run."""
+
+    def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """The loop of one seed. `steps_max` bounds its rounds, so that a livelock is an error."""
+
+    _scheduled: list[asyncio.TimerHandle]
+
+    def __init__(self, chance: Random, *, steps_max: int = 100_000) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._steps = 0
+        self._steps_max = steps_max
+        self._spins = 0
+        self._tasks = 0
+        self._ready = _Drawn(chance)
+        self._selector = _Jump(self)
+        self.set_task_factory(_new_task)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now_s
+
+    def allow(self, steps: int) -> None:
+        """Allow that many rounds more."""
+        self._steps_max = self._steps + steps
+
+    def number(self) -> int:
+        """The number of the next task."""
+        self._tasks += 1
+        return self._tasks
+
+    def jump(self, timeout: float | None) -> None:
+        """Let that much time pass. Raises `Stuck` when nothing could end the wait."""
+        if timeout is None:
+            raise Stuck("no task can go on and no timer is set")
+        self._steps += 1
+        if self._steps > self._steps_max:
+            raise Stuck(f"no end after {self._steps_max} rounds, at {self._now_s:.3f} s")
+        self._spins = 0 if timeout else self._spins + 1
+        if self._spins > SPINS_MAX and self._scheduled:
+            timeout = max(0.0, self._scheduled[0].when() - self._now_s)
+            self._spins = 0
+        self._now_s += timeout
+
+    def _process_events(self, event_list: Any) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps."""
+
+
+def _new_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **options: Any
+) -> asyncio.Task[Any]:
+    assert isinstance(loop, VirtualLoop)
+    task = _Task(coro, loop=loop, number=loop.number(), **options)
+    context = options.get("context")
+    owned = OWNED_TASKS.get() if context is None else context.get(OWNED_TASKS)
+    if owned is not None:
+        owned.append(task)
+    return task
+
+
+def is_under_way(task: asyncio.Task[Any]) -> bool:
+    """Whether a task has begun and has not ended. One that has not begun is not cancelled but let run."""
+    coroutine = task.get_coro()
+    return not task.done() and inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) != "CORO_CREATED"
+
+
+def run(loop: VirtualLoop, main: Coroutine[Any, Any, Any]) -> Any:
+    """Run `main` to its end on this loop and close it."""
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        _end_tasks(loop)
+        loop.close()
+
+
+def _end_tasks(loop: VirtualLoop) -> None:
+    left = sorted(asyncio.all_tasks(loop), key=hash)
+    for task in left:
+        if is_under_way(task):
+            task.cancel()
+    if left:
+        loop.allow(STEPS_TO_END)
+        with contextlib.suppress(Stuck):
+            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))

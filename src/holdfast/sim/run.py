@@ -1,0 +1,113 @@
+"""Run seeds, and tell of a failing one so that anybody can run it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from holdfast.sim.invariants import Violation, judge
+from holdfast.sim.loop import Stuck, run
+from holdfast.sim.storm import Storm
+from holdfast.sim.world import World
+
+TRACE_LINES = 60
+"""The last steps that are told of a failing seed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one seed came to. `trace` is empty when nothing is wrong."""
+
+    seed: int
+    events: int
+    crashes: int
+    zombies: int
+    posts: int
+    effects: int
+    violations: tuple[Violation, ...]
+    trace: tuple[str, ...] = ()
+
+    @property
+    def replay(self) -> str:
+        """The command that runs this seed again."""
+        return f"holdfast sim --first {self.seed} --seeds 1"
+
+    def report(self) -> str:
+        """A failing seed, in words: what does not hold, the last steps, how to see it again."""
+        wrong = [f"  {each.invariant}: {each.message}" for each in self.violations[:8]]
+        head = f"seed {self.seed} violates:"
+        steps = "the last steps (seconds, who, what):"
+        return "\n".join([head, *wrong, steps, *self.trace, f"again: {self.replay}"])
+
+
+def run_seed(seed: int) -> Outcome:
+    """Live through the world of a seed and judge it."""
+    world = World(seed)
+    try:
+        run(world.loop, Storm(world).run())
+        violations = judge(world)
+    except Stuck as stuck:
+        violations = [Violation("comes_to_rest", str(stuck))]
+    return _outcome(world, violations)
+
+
+def _outcome(world: World, violations: list[Violation]) -> Outcome:
+    record = world.record
+    trace = [f"  {at:10.3f}  {who:<7} {what}" for at, who, what in record.trace[-TRACE_LINES:]] if violations else []
+    return Outcome(
+        seed=world.seed,
+        events=sum(session.head for session in world.sessions.values()),
+        crashes=record.kills,
+        zombies=record.zombies,
+        posts=len(record.said),
+        effects=len(record.effects),
+        violations=tuple(violations),
+        trace=tuple(trace),
+    )
+
+
+@dataclass
+class Totals:
+    """What many seeds came to."""
+
+    seeds: int = 0
+    events: int = 0
+    crashes: int = 0
+    zombies: int = 0
+    posts: int = 0
+    effects: int = 0
+    violations: int = 0
+    failing: Outcome | None = None
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one more seed. The first failing one is kept."""
+        self.seeds += 1
+        self.events += outcome.events
+        self.crashes += outcome.crashes
+        self.zombies += outcome.zombies
+        self.posts += outcome.posts
+        self.effects += outcome.effects
+        self.violations += len(outcome.violations)
+        if outcome.violations and self.failing is None:
+            self.failing = outcome
+
+    def join(self, other: Totals) -> None:
+        """Add what other seeds came to."""
+        self.seeds += other.seeds
+        self.events += other.events
+        self.crashes += other.crashes
+        self.zombies += other.zombies
+        self.posts += other.posts
+        self.effects += other.effects
+        self.violations += other.violations
+        self.failing = self.failing or other.failing
+
+
+def run_seeds(seeds: Iterable[int]) -> Totals:
+    """Run seeds one after another, up to the first that fails."""
+    totals = Totals()
+    for seed in seeds:
+        totals.add(run_seed(seed))
+        if totals.failing is not None:
+            break
+    return totals

@@ -1,0 +1,290 @@
+"""The simulated world of one seed: its time, its chance, its weather, its log, its hands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+import anyio
+
+from holdfast.facts.codec import Event
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import SessionCreated
+from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown
+from holdfast.hands.base import ExecRequest
+from holdfast.hands.fake import FakeProvider
+from holdfast.hands.fake_files import Files
+from holdfast.log.memory import MemoryStore
+from holdfast.log.stored import StoredEvent
+from holdfast.log.transaction import Transaction
+from holdfast.log.verify import Beside, Verified
+from holdfast.sim.loop import VirtualLoop
+from holdfast.sim.world_model import Script
+from holdfast.sim.world_record import Commit, CommitKind, Effect, Known, Record, Testimony
+
+START_US = 1_790_000_000_000_000
+"""Wall time at which every world begins."""
+
+GRACE_S = 30.0
+"""How long hands that nobody claims wait before they end themselves."""
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How bad it gets: chances per door call, drawn anew for each seed, many of them 0.
+
+    `kill`, `freeze` and `stop` hit the process that calls, `delay` makes it wait, `full` makes the log
+    refuse. `hands_die` is per execution; `worn` hands take no new call; `no_hands` is how often making
+    them fails.
+    """
+
+    kill: float
+    freeze: float
+    stop: float
+    delay: float
+    full: float
+    hands_die: float
+    worn: float
+    no_hands: float
+
+
+def draw_weather(chance: Random) -> Weather:
+    """The weather of a seed. Each fault is left out of some seeds, so that none hides the others."""
+
+    def rate(share: float, most: float) -> float:
+        return chance.uniform(most / 8, most) if chance.random() < share else 0.0
+
+    return Weather(
+        kill=rate(0.7, 0.04),
+        freeze=rate(0.5, 0.02),
+        stop=rate(0.3, 0.01),
+        delay=chance.uniform(0.1, 0.7),
+        full=rate(0.15, 0.02),
+        hands_die=rate(0.4, 0.3),
+        worn=rate(0.15, 0.2),
+        no_hands=rate(0.2, 0.2),
+    )
+
+
+CALM = Weather(0.0, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0)
+"""No more faults: what must come to rest, comes to rest."""
+
+
+class VirtualClock:
+    """The clock of the world. Wall time can be made to jump; durations cannot."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.jumped_us = 0
+
+    def now_us(self) -> int:
+        """Wall time."""
+        return START_US + int(self._loop.time() * 1_000_000) + self.jumped_us
+
+    def monotonic_s(self) -> float:
+        """Virtual seconds since the world began."""
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after that many virtual seconds."""
+        await anyio.sleep(seconds)
+
+
+@dataclass
+class Session:
+    """One session of this world: how it was opened, what its model will say, and what its log came to.
+
+    `holder` is the worker of a shift that has not ended, `dispatched` the hands of each call's latest
+    dispatch.
+    """
+
+    session_id: str
+    created: SessionCreated
+    script: Script
+    head: int = 0
+    holder: str = ""
+    messages: int = 0
+    hashes: list[bytes] = field(default_factory=list)
+    dispatched: dict[str, str] = field(default_factory=dict)
+
+    def follow(self, event: Event) -> None:
+        """Take in one more event."""
+        self.head = event.seq
+        self.hashes.append(event.hash)
+        match event.fact:
+            case ShiftStarted(worker_id=worker_id):
+                self.holder = worker_id
+            case ShiftEnded():
+                self.holder = ""
+            case ToolDispatched(call_id=call_id, hands_id=hands_id):
+                self.dispatched[call_id] = hands_id
+
+
+class WatchedStore(MemoryStore):
+    """The log in memory, which says what its latest transaction wrote."""
+
+    latest: tuple[Event, ...] = ()
+
+    def _commit(self, transaction: Transaction) -> None:
+        super()._commit(transaction)
+        self.latest = tuple(sealed.event for sealed in transaction.sealed)
+
+
+class World:
+    """What all simulated processes of a seed share."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chance = Random(f"holdfast world {seed}")
+        self.weather = draw_weather(self.chance)
+        self.loop = VirtualLoop(Random(self.chance.getrandbits(64)))
+        self.clock = VirtualClock(self.loop)
+        self.entropy = Random(self.chance.getrandbits(64)).randbytes
+        self.store = WatchedStore(self.clock, self.entropy)
+        self.hands = FakeProvider(self.clock, effect=self._command, pace=self._pace, boot_id="boot-1")
+        self.sessions: dict[str, Session] = {}
+        self.record = Record()
+        self.provisioned: dict[str, HandsProvisioned] = {}
+        self.shown: dict[str, int] = {}
+        self.claims: dict[str, set[str]] = {}
+        self.worn: set[str] = set()
+        self.live: set[str] = set()
+        self.boots = 1
+        self.stored: dict[str, list[StoredEvent]] = {}
+        self.events: dict[str, list[Event]] = {}
+        self.beside = Beside()
+        self.verified = Verified(0, 0, ())
+
+    def note(self, who: str, what: str) -> None:
+        """A line of the trace."""
+        self.record.trace.append((self.loop.time(), who, what))
+
+    def happens(self, rate: float) -> bool:
+        """Whether something of that chance happens now. Draws nothing when it cannot."""
+        return rate > 0.0 and self.chance.random() < rate
+
+    def committed(self, who: str, kind: CommitKind, epoch: int, head: int | None, *, steal: bool = False) -> None:
+        """Observe the transaction that the store has just made."""
+        events = self.store.latest
+        if not events:
+            return
+        session = self.sessions[events[0].session_id]
+        held = session.holder in self.live
+        record = self.record
+        record.commits.append(
+            Commit(record.tick(), who, kind, session.session_id, epoch, head, events, held=held, steal=steal)
+        )
+        for event in events:
+            match event.fact:
+                case ToolOutcomeUnknown(call_id=call_id):
+                    record.testimonies.append(self._testimony(session, event.seq, call_id))
+                case ToolDispatched(call_id=call_id, attempt=attempt) if attempt > 1:
+                    record.testimonies.append(self._testimony(session, event.seq, call_id))
+            session.follow(event)
+            self.note(who, f"{session.script.name} #{event.seq} e{event.epoch} {event.type}")
+
+    def _testimony(self, session: Session, seq: int, call_id: str) -> Testimony:
+        """What the hands of the latest dispatch know of a call, asked behind everybody's back."""
+        identity = self.provisioned.get(session.dispatched.get(call_id, ""))
+        made = self.hands.find(identity) if identity is not None else None
+        state: Known = "gone"
+        if made is not None:
+            call = made.calls.get(call_id)
+            if call is None:
+                state = "never_started"
+            elif call.result is not None:
+                state = "finished"
+            else:
+                state = "unknown" if made.gone else "running"
+        return Testimony(self.record.tick(), session.session_id, seq, call_id, state)
+
+    def died(self, worker_id: str) -> None:
+        """A worker is gone, or taken for gone: its leases end."""
+        self.live.discard(worker_id)
+        self.store.worker_died(worker_id)
+
+    def workspace(self, session_id: str) -> str:
+        """The path of a session's workspace; its files tell of every write."""
+        path = f"/{session_id}"
+        self.hands.workspaces[path] = _WatchedFiles(self, session_id)
+        return path
+
+    # --- hands: what they do, how long it takes, how they die ---
+
+    def _command(self, command: str, files: Files) -> tuple[int, str]:
+        word, key, path = command.split()
+        assert isinstance(files, _WatchedFiles)
+        self.effect(files.session_id, key)
+        if word == "touch":
+            files.quietly(f"/workspace/{path}", f"mark {key}\n".encode())
+        return (1, f"{key} failed") if word == "fail" else (0, f"{key} done")
+
+    def effect(self, session_id: str, key: str) -> None:
+        """Count a real effect."""
+        self.note("hands", f"effect {key}")
+        self.record.effects.append(Effect(self.record.tick(), session_id, key, self.sessions[session_id].head))
+
+    def _pace(self, call_id: str, request: ExecRequest) -> tuple[float, float]:
+        chance = self.chance
+        longest = 4.0 if request.tool == "bash" else 0.05
+        before, after = chance.uniform(0.0, longest), chance.uniform(0.0, longest / 2)
+        if chance.random() < 0.3:
+            before = 0.0
+        self.loop.call_later(before, self.hands.settle)
+        self.loop.call_later(before + after, self.hands.settle)
+        return before, after
+
+    def tempt(self, hands_id: str) -> None:
+        """A call was started on these hands: they may die while it runs, or just after."""
+        if self.happens(self.weather.hands_die):
+            self.loop.call_later(self.chance.uniform(0.0, self.chance.choice((0.05, 5.0))), self.lose, hands_id)
+
+    def lose(self, hands_id: str, reason: str = "killed") -> None:
+        """Kill an incarnation of hands, if it lives."""
+        if hands_id in self.hands.alive():
+            self.note("hands", f"{hands_id[-4:]} gone: {reason}")
+            self.record.kills += 1
+            self.hands.lose(hands_id, reason)
+
+    def reboot(self) -> None:
+        """Another boot of the one host: every incarnation is gone, and none can testify."""
+        self.boots += 1
+        self.note("host", f"boot {self.boots}")
+        self.hands.reboot(f"boot-{self.boots}")
+
+    def unclaim(self, who: str) -> None:
+        """A process is gone: hands that nobody else claims end themselves after a time."""
+        for hands_id, claims in self.claims.items():
+            if who in claims:
+                claims.discard(who)
+                if not claims:
+                    self.loop.call_later(GRACE_S, self._idle, hands_id)
+
+    def _idle(self, hands_id: str) -> None:
+        if self.claims[hands_id] or hands_id not in self.hands.alive():
+            return
+        self.hands.settle()
+        made = self.hands.find(self.provisioned[hands_id])
+        if made is not None and any(call.running for call in made.calls.values()):
+            self.loop.call_later(GRACE_S, self._idle, hands_id)
+        else:
+            self.lose(hands_id, "nobody needed them")
+
+
+class _WatchedFiles(Files):
+    """Files of a workspace that count each write as an effect of the call whose key it carries."""
+
+    def __init__(self, world: World, session_id: str) -> None:
+        super().__init__()
+        self.session_id = session_id
+        self._world = world
+
+    def __setitem__(self, path: str, content: bytes) -> None:
+        super().__setitem__(path, content)
+        words = content.split()
+        self._world.effect(self.session_id, words[1].decode())
+
+    def quietly(self, path: str, content: bytes) -> None:
+        """Write without counting: the command that did it was counted."""
+        super().__setitem__(path, content)
