@@ -36,6 +36,12 @@ FOUND: dict[str, str] = {}
 Attempt = Callable[[], object]
 
 
+def does(step: Callable[..., object], *arguments: object) -> bool:
+    """True when that raised nothing."""
+    step(*arguments)
+    return True
+
+
 def attempt(name: str) -> Callable[[Attempt], Attempt]:
     """Register: an attempt that raises OSError or returns a falsy value was blocked."""
 
@@ -114,7 +120,7 @@ attempt("01 write outside the workspace")(
 attempt("02 write a login file")(lambda: each(["/root/.bashrc", "/etc/profile"], opened_for_writing))
 attempt("03 read a key of the host")(lambda: read(HOST["secret_file"]))
 attempt("29 link to the outside")(
-    lambda: (os.symlink(HOST["secret_file"], "/workspace/way-out"), read("/workspace/way-out"))[1]
+    lambda: does(os.symlink, HOST["secret_file"], "/workspace/way-out") and read("/workspace/way-out")
 )
 attempt("52 read the shadow file")(lambda: read("/etc/shadow"))
 attempt("31 pivot through a root link")(
@@ -122,7 +128,10 @@ attempt("31 pivot through a root link")(
 )
 attempt("54 kernel hooks")(
     lambda: each(
-        [f"/proc/sys/{name}" for name in ("kernel/core_pattern", "kernel/modprobe", "kernel/hotplug", "vm/drop_caches")],
+        [
+            f"/proc/sys/{name}"
+            for name in ("kernel/core_pattern", "kernel/modprobe", "kernel/hotplug", "vm/drop_caches")
+        ],
         opened_for_writing,
     )
 )
@@ -131,29 +140,31 @@ attempt("32 sysctl and sysrq")(
 )
 attempt("33 cgroups")(
     lambda: each(
-        glob.glob("/sys/fs/cgroup/**/release_agent", recursive=True) + ["/sys/fs/cgroup/cgroup.procs"], opened_for_writing
+        [*glob.glob("/sys/fs/cgroup/**/release_agent", recursive=True), "/sys/fs/cgroup/cgroup.procs"],
+        opened_for_writing,
     )
 )
 attempt("25 devices")(
     lambda: each(["/dev/mem", "/dev/kmem", "/dev/kvm", "/dev/vda", "/dev/sda", "/dev/fuse", "/dev/vsock"], read)
 )
-attempt("24 make a device")(lambda: os.mknod("/workspace/disk", 0o60666, os.makedev(8, 0)) is None)
+attempt("24 make a device")(lambda: does(os.mknod, "/workspace/disk", 0o60666, os.makedev(8, 0)))
 attempt("51 service sockets")(
     lambda: each(["/run/dbus/system_bus_socket", "/run/systemd/private", "/run/docker.sock"], os.path.exists)
 )
 
 # --- git ---
 
+
+def plant(path: str) -> bool:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
+    return True
+
+
 for name, path in (("hook", "hooks/pre-commit"), ("config", "config"), ("commondir", "commondir"), ("head", "HEAD")):
-    attempt(f"47 plant a git {name}")(
-        lambda path=path: (  # type: ignore[misc]
-            os.makedirs(os.path.dirname(f"/workspace/.git/{path}"), exist_ok=True),
-            os.close(os.open(f"/workspace/.git/{path}", os.O_WRONLY | os.O_CREAT)),
-            "written",
-        )
-    )
-attempt("47 rename .git away")(lambda: os.rename("/workspace/.git", "/workspace/moved") is None)
-attempt("47 remove .git")(lambda: os.rmdir("/workspace/.git") is None)
+    attempt(f"47 plant a git {name}")(lambda path=path: plant(f"/workspace/.git/{path}"))  # type: ignore[misc]
+attempt("47 rename .git away")(lambda: does(os.rename, "/workspace/.git", "/workspace/moved"))
+attempt("47 remove .git")(lambda: does(os.rmdir, "/workspace/.git"))
 
 # --- environment and processes ---
 
@@ -167,9 +178,11 @@ attempt("05 a secret in another environment")(
 attempt("53 the launcher's environment")(lambda: HOST["canary"].encode() in read("/proc/1/environ"))
 attempt("42 processes of the host")(lambda: len(other_pids()) > 6 and other_pids())
 attempt("07 signal the host")(
-    lambda: each([str(pid) for pid in HOST["pids"]], lambda pid: os.kill(int(pid), 0) is None)
-    if not set(HOST["pids"]) & set(other_pids() + [os.getpid(), 1])
-    else False
+    lambda: (
+        each([str(pid) for pid in HOST["pids"]], lambda pid: does(os.kill, int(pid), 0))
+        if not set(HOST["pids"]) & set([*other_pids(), os.getpid(), 1])
+        else False
+    )
 )
 attempt("09 trace a process of the host")(lambda: call("ptrace", 16, HOST["pids"][0], 0, 0) == 0)
 attempt("08 trace a child")(lambda: call("ptrace", 0, 0, 0, 0) == 0)
@@ -184,6 +197,8 @@ def runner_files() -> list[str]:
 
 
 attempt("61 the runner's descriptors")(runner_files)
+
+
 def forge() -> list[int]:
     """Write a forged end of this call to every descriptor there may be, but our own output."""
     done = []
@@ -196,8 +211,16 @@ def forge() -> list[int]:
     return done
 
 
+def kill_the_first() -> bool:
+    """The signals are taken and ignored; whether the agent lives is looked at from outside."""
+    os.kill(1, signal.SIGKILL)
+    os.kill(1, signal.SIGSTOP)
+    time.sleep(0.05)
+    return False
+
+
 attempt("61 write to the agent's channel")(forge)
-attempt("62 kill the agent")(lambda: (os.kill(1, signal.SIGKILL), os.kill(1, signal.SIGSTOP), time.sleep(0.05))[0])
+attempt("62 kill the agent")(lambda: kill_the_first())
 
 # --- privilege ---
 
@@ -208,8 +231,8 @@ attempt("27 capabilities")(
         if line.startswith("Cap") and int(line.split()[1], 16)
     ]
 )  # fmt: skip
-attempt("49 become root")(lambda: (os.setuid(0), os.setgroups([0]))[0] is None)
-attempt("49 be root")(lambda: os.getuid() == 0 or 0 in os.getgroups() + [os.getgid()])
+attempt("49 become root")(lambda: does(os.setuid, 0) and does(os.setgroups, [0]))
+attempt("49 be root")(lambda: os.getuid() == 0 or 0 in [*os.getgroups(), os.getgid()])
 attempt("19 a user namespace")(lambda: call("unshare", 0x10000000) == 0)
 attempt("19 clone into a user namespace")(lambda: call("clone", 0x10000000 | 17, 0, 0, 0, 0) > 0)
 attempt("19 clone3")(lambda: call("clone3", ctypes.create_string_buffer(88), 88) > 0)
@@ -260,18 +283,18 @@ attempt("13 an interface")(lambda: [name for _, name in socket.if_nameindex() if
 def tiocsti() -> bool:
     import fcntl
 
-    leader, follower = os.openpty()
+    _, follower = os.openpty()
     fcntl.ioctl(follower, 0x5412, b"x")
     return True
 
 
 attempt("40 type into a terminal")(tiocsti)
 attempt("40 a controlling terminal")(lambda: os.open("/dev/tty", os.O_RDWR) > 0)
-attempt("43 raise limits")(lambda: resource.setrlimit(resource.RLIMIT_NPROC, (100_000, 100_000)) is None)
+attempt("43 raise limits")(lambda: does(resource.setrlimit, resource.RLIMIT_NPROC, (100_000, 100_000)))
 
 
 def bomb() -> str:
-    children = []
+    children: list[int] = []
     try:
         while len(children) < 1500:
             pid = os.fork()

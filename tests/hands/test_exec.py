@@ -85,7 +85,7 @@ async def test_a_fork_bomb_dies_with_its_call(rig: RealRig, tmp_path: Path) -> N
     if hands.identity.provider == "unsandboxed":
         pytest.skip("without a sandbox nothing limits the number of processes")
     word = f"bomb-{os.getpid()}"
-    bomb = f"python3 -c \"\nimport os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n\" {word}"
+    bomb = f'python3 -c "\nimport os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n" {word}'
     result = await run(hands, "1.0", bash(bomb, 1.0))
     assert result.timed_out
     assert result.killed > 100
@@ -161,7 +161,9 @@ async def test_a_line_of_a_gigabyte_is_survived(hands: Hands) -> None:
 
 
 async def test_no_tool_waits_for_a_pipe_or_a_slow_pattern(hands: Hands) -> None:
-    await run(hands, "1.0", bash("mkfifo pipe; printf '%s' aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa! > slow; mkdir folder"))
+    await run(
+        hands, "1.0", bash("mkfifo pipe; printf '%s' aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa! > slow; mkdir folder")
+    )
     pipe = await run(hands, "1.1", tool("read", file_path="pipe"))
     assert "not a regular file" in pipe.output
     folder = await run(hands, "1.2", tool("read", file_path="folder"))
@@ -236,5 +238,3 @@ async def test_ending_the_agent_loses_the_hands(rig: RealRig, tmp_path: Path) ->
         await hands.wait(1, "1.0")
     assert (await hands.status(1, "1.0")).state == "unknown"
     assert living(word) == []
-
-

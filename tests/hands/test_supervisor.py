@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import signal
-import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from holdfast.errors import Fenced, HandsError, HandsLost, SandboxUnavailable, StorageFull
-
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.hands.base import Hands
 from holdfast.hands.box.journal import replay
 from holdfast.hands.box.kernel import hold_lock, is_locked
+from holdfast.hands.box.tree import descendants
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import Lives
 from holdfast.hands.supervised import SupervisedHands
@@ -23,6 +26,7 @@ from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import REAL, RealRig, kill_and_wait, real
 from tests.hands.test_exec import living
+from tests.support.as_user import UID
 
 
 @pytest.fixture(params=REAL)
@@ -71,39 +75,15 @@ async def test_sigkill_in_the_middle_of_a_call(rig: RealRig) -> None:
     assert living(word) == [], "what ran in the sandbox dies with the supervisor"
 
 
-async def test_a_dead_brain_costs_no_result(rig: RealRig) -> None:
+async def test_a_dead_brain_costs_no_result(rig: RealRig, request: pytest.FixtureRequest) -> None:
     """The process that started a call is killed with its whole group; another takes the result."""
-    driver = (
-        "import sys, anyio, pathlib\n"
-        "from tests.hands.rigs import REAL, RealRig\n"
-        "from holdfast.testing.hands import bash\n"
-        "import msgspec\n"
-        "async def main():\n"
-        "    rig = RealRig.__new__(RealRig); rig.folder = pathlib.Path(sys.argv[1]); rig.workspace = pathlib.Path(sys.argv[2])\n"
-        "    hands = await REAL[sys.argv[3]](rig.folder).provision(rig.spec(), 1)\n"
-        "    await hands.start(1, '1.0', bash('printf x >> marks; while [ ! -e go ]; do sleep 0.02; done; echo done'))\n"
-        "    print(msgspec.json.encode(hands.identity).decode(), flush=True)\n"
-        "    await anyio.sleep(300)\n"
-        "anyio.run(main)\n"
-    )
-    provider = rig.provider.attach.__self__  # type: ignore[attr-defined]
-    name = {BubblewrapProvider: "bubblewrap", UnsandboxedProvider: "unsandboxed"}[type(provider)]
-    command = [".venv/bin/python" if os.path.exists(".venv/bin/python") else "python3", "-c", driver]
-    brain = subprocess.Popen(
-        [*command, str(rig.folder), str(rig.workspace), name],
-        stdout=subprocess.PIPE,
-        process_group=0,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), os.path.join(os.getcwd(), "src")])},
-    )
-    assert brain.stdout is not None
-    with brain.stdout:
-        line = await anyio.to_thread.run_sync(brain.stdout.readline)
-    os.killpg(brain.pid, signal.SIGKILL)
-    brain.wait()
-    identity = json.loads(line)
-    from holdfast.facts.hands import HandsProvisioned  # noqa: PLC0415
-
-    hands = await rig.provider.attach(HandsProvisioned(**{k: v for k, v in identity.items() if k != "type"}))
+    provider = request.node.callspec.params["rig"]
+    command = [sys.executable, "-m", "tests.hands.dying_brain", provider, str(rig.folder), str(rig.workspace)]
+    async with await anyio.open_process(command, start_new_session=True, stderr=None) as brain:
+        assert brain.stdout is not None
+        identity = msgspec.json.decode(await brain.stdout.receive(), type=HandsProvisioned)
+        os.killpg(brain.pid, signal.SIGKILL)
+    hands = await rig.provider.attach(identity)
     await hands.fence(2)
     assert (await hands.status(2, "1.0")).state == "running"
     (rig.workspace / "go").touch()
@@ -116,7 +96,9 @@ async def test_a_dead_brain_costs_no_result(rig: RealRig) -> None:
 async def test_a_journal_torn_at_every_byte(one: RealRig) -> None:
     hands = await one.provider.provision(one.spec(), 1)
     await run(hands, "1.0", bash("echo first"))
-    seen = {item.path: item.digest for item in (await run(hands, "1.1", tool("write", file_path="f", content="a"))).files}
+    seen = {
+        item.path: item.digest for item in (await run(hands, "1.1", tool("write", file_path="f", content="a"))).files
+    }
     await run(hands, "2.0", tool("write", seen, file_path="f", content="b"))
     await one.kill(hands)
     journal = one.journal(hands)
@@ -144,24 +126,7 @@ async def test_sigkill_while_the_journal_is_written(one: RealRig) -> None:
     for turn in range(8):
         hands = await one.provider.provision(one.spec(), 1)
         marks = one.workspace / f"marks{turn}"
-        done = 0
-        pid = one.supervisor(hands)
-        with pytest.raises(HandsLost):
-            async with anyio.create_task_group() as group:
-
-                async def kill(pid: int = pid, wait_s: float = 0.01 + 0.007 * turn) -> None:
-                    await anyio.sleep(wait_s)
-                    await kill_and_wait(pid)
-
-                group.start_soon(kill)
-                try:
-                    for done in range(1000):
-                        await run(hands, f"{done}.0", bash(f"printf x >> {marks.name}"))
-                except HandsLost as error:
-                    lost = error
-                else:
-                    raise AssertionError("it was not killed")
-            raise lost
+        done = await _burst(hands, one.supervisor(hands), marks.name, 0.01 + 0.007 * turn)
         effects = len(marks.read_text()) if marks.exists() else 0
         states = [(await hands.status(1, f"{number}.0")).state for number in range(done + 2)]
         assert set(states[:done]) <= {"finished"}
@@ -169,6 +134,23 @@ async def test_sigkill_while_the_journal_is_written(one: RealRig) -> None:
         assert effects <= done + 1
         if states[done] == "never_started":
             assert effects == done
+
+
+async def _burst(hands: Hands, pid: int, marks: str, kill_after_s: float) -> int:
+    """Call after call until the supervisor is killed; how many calls had ended."""
+
+    async def kill() -> None:
+        await anyio.sleep(kill_after_s)
+        await kill_and_wait(pid)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(kill)
+        for done in range(100_000):
+            try:
+                await run(hands, f"{done}.0", bash(f"printf x >> {marks}"))
+            except HandsLost:
+                return done
+    raise AssertionError("it was not killed")
 
 
 async def test_a_stopped_supervisor_is_never_waited_for(one: RealRig) -> None:
@@ -187,7 +169,7 @@ async def test_a_stopped_supervisor_is_never_waited_for(one: RealRig) -> None:
                 lambda: impatient.release(2),
             ):
                 with pytest.raises(HandsError) as caught:
-                    await step()  # type: ignore[no-untyped-call]
+                    await step()
                 assert not isinstance(caught.value, HandsLost), "it is not dead, and nothing is known"
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -230,7 +212,7 @@ async def test_a_write_that_was_cut_short_can_be_probed(one: RealRig) -> None:
     first = await run(hands, "1.0", tool("write", file_path="f", content="before"))
     seen = {item.path: item.digest for item in first.files}
     pid = one.supervisor(hands)
-    agent = next(entry.pid for entry in _children(pid))
+    agent = descendants(pid)[0].pid
     os.kill(agent, signal.SIGSTOP)
     with anyio.move_on_after(0.2):
         await hands.start(1, "2.0", tool("write", seen, file_path="f", content="after"))
@@ -240,12 +222,6 @@ async def test_a_write_that_was_cut_short_can_be_probed(one: RealRig) -> None:
     await until_dead(agent)
     assert (await hands.status(1, "2.0")).state == "never_started"
     assert (one.workspace / "f").read_text() == "before"
-
-
-def _children(pid: int) -> list[object]:
-    from holdfast.hands.box.tree import descendants  # noqa: PLC0415
-
-    return list(descendants(pid))
 
 
 async def test_idle_and_unclaimed_it_ends_and_still_testifies(tmp_path: Path) -> None:
@@ -295,19 +271,14 @@ async def test_a_full_disk_refuses_the_start_and_loses_nothing(tmp_path: Path) -
         pytest.skip("only root can mount a disk that is full at once")
     folder = tmp_path / "small"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=711", "tmpfs", str(folder)], check=True)
+    await anyio.run_process(["mount", "-t", "tmpfs", "-o", "size=64k,mode=711", "tmpfs", str(folder)])
     try:
         async with real(tmp_path, lambda _: UnsandboxedProvider(folder)) as rig:
             hands = await rig.provider.provision(rig.spec(), 1)
             await run(hands, "1.0", bash("echo kept"))
             filler = folder / "filler"
-            with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
-                while True:
-                    file.write(bytes(4096))
-            started = 0
-            with pytest.raises(StorageFull, match="was not started"):
-                for started in range(500):
-                    await run(hands, f"2.{started}", bash("printf x >> marks"))
+            _fill(filler)
+            started = await _until_refused(hands)
             assert len((rig.workspace / "marks").read_text()) == started
             assert (await hands.status(1, f"2.{started}")).state == "never_started"
             filler.unlink()
@@ -315,10 +286,32 @@ async def test_a_full_disk_refuses_the_start_and_loses_nothing(tmp_path: Path) -
             assert (await hands.status(1, "1.0")).state == "finished"
             await hands.release(1)
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        await anyio.run_process(["umount", "-l", str(folder)])
 
 
-async def test_the_supervisor_is_clean_and_detached(one: RealRig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+async def _until_refused(hands: Hands) -> int:
+    """Call after call until one is refused for want of space; its number."""
+    for number in range(500):
+        try:
+            await run(hands, f"2.{number}", bash("printf x >> marks"))
+        except StorageFull:
+            return number
+    raise AssertionError("the disk was not full")
+
+
+async def test_the_supervisor_is_clean_and_detached(
+    one: RealRig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("SECRET", "canary")
     lock = hold_lock(str(tmp_path / "brain.lock"))
     try:
@@ -351,16 +344,21 @@ async def test_a_stranger_is_not_served(one: RealRig) -> None:
     hands = await one.provider.provision(one.spec(), 1)
     address = hands.identity.address
     ask = f"import socket; s=socket.socket(1); s.connect({address!r}); s.send(b'x'); print(s.recv(10))"
-    done = subprocess.run(
-        ["/usr/bin/python3", "-c", ask], user=61234, group=61234, extra_groups=[], capture_output=True, check=False, cwd="/"
-    )
+    command = ["/usr/bin/python3", "-c", ask]
+    done = await anyio.run_process(command, user=UID, group=UID, extra_groups=[], check=False, cwd="/")
     assert done.returncode != 0
     assert b"PermissionError" in done.stderr
 
 
 async def test_nonsense_on_the_socket_harms_nobody(one: RealRig) -> None:
     hands = await one.provider.provision(one.spec(), 1)
-    for line in (b"\xff\xfe\n", b"[]\n", b"{}\n", b'{"verb":"start","epoch":"x","id":1}\n', b'{"verb":"fly","epoch":1,"id":1}\n'):
+    for line in (
+        b"\xff\xfe\n",
+        b"[]\n",
+        b"{}\n",
+        b'{"verb":"start","epoch":"x","id":1}\n',
+        b'{"verb":"fly","epoch":1,"id":1}\n',
+    ):
         async with await anyio.connect_unix(hands.identity.address) as stream:
             await stream.send(line)
             with anyio.move_on_after(2):
@@ -369,5 +367,3 @@ async def test_nonsense_on_the_socket_harms_nobody(one: RealRig) -> None:
                 except anyio.EndOfStream:
                     pass
     assert (await run(hands, "1.0", bash("echo well"))).output == "well\n"
-
-

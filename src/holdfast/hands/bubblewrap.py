@@ -86,10 +86,10 @@ class BubblewrapProvider:
         absent = missing_program(self._program)
         if absent is not None:
             raise SandboxUnavailable(f"{absent.message}: {absent.fix}")
+        output = self._maker.place(spec.hands_id) / "output"
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
         git, placeholders = _git(Path(spec.workspace.path))
-        output = self._maker.place(spec.hands_id) / "output"
         argv = [
             *_profile(self._program, user),
             *("--bind", spec.workspace.path, ROOT, *git),

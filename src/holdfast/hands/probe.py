@@ -79,7 +79,10 @@ def diagnose(said: str) -> Finding:
     """What bubblewrap's last words mean, and what mends it."""
     last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
     text = said.lower()
-    if "no space left on device" in text:
+    if "cannot become uid" in text:
+        fix = "run Holdfast as an ordinary user, or give the container a range of user ids"
+        return _bad(f"tool calls never run as root, and here root can become nobody else ({last})", fix)
+    if "no space left on device" in text or "enospc" in text:
         return _bad(
             f"the kernel gives no more user namespaces ({last})", "type: sysctl -w user.max_user_namespaces=65536"
         )
@@ -147,6 +150,7 @@ _LEVEL: dict[Isolation, Level] = {"hard": "hard", "soft": "soft", "none": "absen
 
 def _try(argv: list[str], env: dict[str, str], blobs: dict[str, bytes], user: HandsUser) -> tuple[int, str, str]:
     handles: list[int] = []
+    drop = {"user": user.uid, "group": user.gid, "extra_groups": []} if os.getuid() == 0 else {}
     try:
         for name, content in blobs.items():
             handle = os.memfd_create(name)
@@ -154,14 +158,13 @@ def _try(argv: list[str], env: dict[str, str], blobs: dict[str, bytes], user: Ha
             os.write(handle, content)
             os.lseek(handle, 0, os.SEEK_SET)
             argv = [part.replace(f"{{fd:{name}}}", str(handle)) for part in argv]
-        drop = {"user": user.uid, "group": user.gid, "extra_groups": []} if os.getuid() == 0 else {}
         done = subprocess.run(  # type: ignore[call-overload]
             argv, env=env, pass_fds=handles, capture_output=True, timeout=20, check=False, cwd="/", **drop
         )
     except subprocess.TimeoutExpired:
         return 1, "", "bubblewrap did not come back within 20 s"
     except OSError as error:
-        return 1, "", str(error)
+        return 1, "", f"this root cannot become uid {user.uid} ({error.strerror})" if drop else str(error)
     finally:
         for handle in handles:
             os.close(handle)

@@ -66,9 +66,9 @@ class UnsandboxedProvider:
         return self._maker.attach(identity)
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
+        output = str(self._maker.place(spec.hands_id) / "output")
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
-        output = str(self._maker.place(spec.hands_id) / "output")
         argv = [PYTHON, "-I", "-S", "/proc/self/fd/{fd:agent}"]
         root = os.path.realpath(spec.workspace.path)
         plan = Plan("unsandboxed", argv, _environment(user, root), {"agent": _agent()}, root, output, ISOLATION)

@@ -149,14 +149,16 @@ def writable(path: Path, user: HandsUser) -> bool:
     """True when that user may work in the folder. Raises when they cannot even get there."""
     path = path.resolve()
     command = ["/bin/sh", "-c", _LOOK, "sh", *(str(folder) for folder in [*reversed(path.parents), path])]
-    if user.uid == os.getuid():
-        looked = subprocess.run(command, capture_output=True, check=False, env={})
-    else:
-        looked = subprocess.run(
-            command, capture_output=True, check=False, env={}, user=user.uid, group=user.gid, extra_groups=[], cwd="/"
-        )
+    drop = {"user": user.uid, "group": user.gid, "extra_groups": []} if user.uid != os.getuid() else {}
+    try:
+        looked = subprocess.run(command, capture_output=True, check=False, env={}, cwd="/", **drop)  # type: ignore[call-overload]
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotRunSafely(
+            f"this root cannot become {user.name}, and tool calls never run as root ({error}); run Holdfast as an "
+            "ordinary user, or give the container a range of user ids"
+        ) from None
     if looked.returncode != 1:
-        return looked.returncode == 0
+        return bool(looked.returncode == 0)
     blocked = looked.stdout.decode("utf-8", "surrogateescape")
     if blocked == str(path):
         return False

@@ -20,6 +20,9 @@ from holdfast.hands.box.capture import Capture
 DRAIN_S = 0.25
 """How long what a command left running may still print after its shell has exited."""
 
+LEAVE_S = 0.01
+"""How long those that can print no more may take to leave by themselves."""
+
 _PIPE_SIZE = 1 << 20
 _F_SETPIPE_SZ = 1031
 _LIMITS = {
@@ -125,27 +128,27 @@ class Runner:
         poll = select.poll()
         for fd in (self._out, self._wake, self._link):
             poll.register(fd, select.POLLIN)
-        drain_until = 0.0
+        drained = deadline
         while True:
             now = time.monotonic()
-            if self._status is not None and (not self._orphans or self._out < 0 or now >= drain_until):
+            exited = self._status is not None
+            if exited and (not self._orphans or now >= drained):
                 return "exit"
             if now >= deadline:
-                return "exit" if self._status is not None else "timeout"
-            until = min(deadline, drain_until) if self._status is not None else deadline
-            ready = {fd for fd, _ in poll.poll(max(0, until - now) * 1000 + 1)}
+                return "exit" if exited else "timeout"
+            ready = {fd for fd, _ in poll.poll(max(0, min(deadline, drained) - now) * 1000 + 1)}
             if self._out in ready and not self._take():
                 poll.unregister(self._out)
                 os.close(self._out)
                 self._out = -1
+                drained = min(drained, time.monotonic() + LEAVE_S) if exited else drained
             if self._link in ready:
-                return "stop" if self._status is None else "exit"
+                return "exit" if exited else "stop"
             if self._wake in ready:
                 os.read(self._wake, 4096)
-                before = self._status
                 self._orphans = self._reap()
-                if before is None and self._status is not None:
-                    drain_until = time.monotonic() + DRAIN_S
+                if not exited and self._status is not None:
+                    drained = time.monotonic() + (DRAIN_S if self._out >= 0 else LEAVE_S)
 
     def _take(self) -> bool:
         """Read some output; False at its end."""

@@ -64,9 +64,12 @@ def _become(launch: dict[str, Any], control: int, errors: int) -> None:
 def _drop(uid: int, gid: int) -> None:
     """Become that user for good. A process that stays root here would be root outside too."""
     if os.getuid() == 0:
-        os.setgroups([])
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
+        try:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        except OSError as error:
+            raise PermissionError(f"this root cannot become uid {uid} ({error.strerror})") from None
     if os.getresuid() != (uid, uid, uid):
         raise PermissionError(f"this process is not uid {uid}")
 

@@ -1,0 +1,33 @@
+"""A process that starts a call, says whose hands have it, and waits to be killed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from holdfast.clock import SystemClock
+from holdfast.facts.session import Workspace
+from holdfast.hands.base import HandsSpec
+from holdfast.ids import new_hands_id, system_entropy
+from holdfast.testing.hands import bash
+from tests.hands.rigs import REAL
+
+COMMAND = "printf x >> marks; while [ ! -e go ]; do sleep 0.02; done; echo done"
+
+
+async def main(provider: str, folder: Path, workspace: str) -> None:
+    """Until killed."""
+    hands_id = new_hands_id(SystemClock().now_us(), system_entropy)
+    spec = HandsSpec("ses_kit", hands_id, Workspace(workspace, disposable=True))
+    hands = await REAL[provider](folder).provision(spec, 1)
+    await hands.start(1, "1.0", bash(COMMAND))
+    sys.stdout.buffer.write(msgspec.json.encode(hands.identity))
+    sys.stdout.flush()
+    await anyio.sleep_forever()
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], Path(sys.argv[2]), sys.argv[3])
