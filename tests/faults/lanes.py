@@ -1,0 +1,27 @@
+"""Many deaths of one kind, two at a time, and one verdict on all of them."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LANES = 2
+
+
+def verdict(run: Callable[[T], list[str]], cases: Iterable[T]) -> dict[str, list[str]]:
+    """Case → broken promises, for every case that broke one. A run that raises has broken one."""
+
+    def safely(case: T) -> list[str]:
+        try:
+            return run(case)
+        except Exception:
+            return [traceback.format_exc()]
+
+    listed = list(cases)
+    with ThreadPoolExecutor(LANES) as lanes:
+        results = list(lanes.map(safely, listed))
+    return {str(case): result for case, result in zip(listed, results, strict=True) if result}
