@@ -104,8 +104,8 @@ class Transaction:
         held = bool(row.holder) and live(row.holder)
         if held and not steal:
             raise LeaseHeld(
-                f"session {session_id} is running under {row.holder}; follow it with `holdfast logs {session_id} -f`, or "
-                "take it over with `holdfast wake --steal`",
+                f"session {session_id} is running under {row.holder}; follow it with `holdfast logs {session_id} -f`, "
+                "or take it over with `holdfast wake --steal`",
                 worker_id=row.holder,
             )
         epoch = row.epoch + 1
