@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from holdfast.facts.session import Workspace
 from holdfast.hands import host
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.bubblewrap import BubblewrapProvider
-from holdfast.hands.launch import agent_program
+from holdfast.hands.launch import agent_command, agent_parts
 from holdfast.hands.probe import diagnose
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
@@ -100,14 +101,15 @@ def test_closed_user_namespaces_are_refused_with_the_way_out(tmp_path: Path) -> 
 
 def test_a_root_that_can_become_nobody_is_refused(tmp_path: Path) -> None:
     """Root of a user namespace with one user id, as in some rootless containers."""
+    (tmp_path / "work").mkdir()
     code = (
         "import anyio, sys, pathlib\n"
         "from holdfast.hands.base import HandsSpec\n"
         "from holdfast.facts.session import Workspace\n"
         "from holdfast.hands.bubblewrap import BubblewrapProvider\n"
-        "provider = BubblewrapProvider(pathlib.Path(sys.argv[1]) / 'hands')\n"
+        "provider = BubblewrapProvider(pathlib.Path(sys.argv[1]) / 'home' / 'hands')\n"
         "print(anyio.run(provider.probe).findings[0].message)\n"
-        "anyio.run(provider.provision, HandsSpec('s', 'hnd_a', Workspace(sys.argv[1])), 1)\n"
+        "anyio.run(provider.provision, HandsSpec('s', 'hnd_a', Workspace(sys.argv[1] + '/work')), 1)\n"
     )
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, check=False, text=True)
@@ -165,6 +167,29 @@ async def test_extras_are_read_only_and_env_is_added(tmp_path: Path) -> None:
                 await rig.provider.provision(rig.spec(read_only={outside: inside}), 1)
 
 
+async def test_extras_are_found_without_a_sandbox_too(tmp_path: Path) -> None:
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    (extra / "module.py").write_text("VALUE = 7\n")
+    async with real(tmp_path, REAL["unsandboxed"]) as rig:
+        hands = await rig.provider.provision(
+            rig.spec(read_only={str(extra): "/opt/extra"}, env={"PYTHONPATH": "/opt/extra"}), 1
+        )
+        assert (await run(hands, "1.0", bash("python3 -B -c 'import module; print(module.VALUE)'"))).output == "7\n"
+
+
+@pytest.mark.parametrize("provider", REAL)
+async def test_a_workspace_that_holds_our_own_records_is_refused(provider: str, tmp_path: Path) -> None:
+    home = tmp_path / "project" / ".local" / "holdfast"
+    home.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "project")
+    for workspace in (tmp_path / "project", tmp_path / "link", home):
+        spec = HandsSpec("s", "hnd_a", Workspace(str(workspace), disposable=True))
+        with pytest.raises(CannotRunSafely, match="keeps its own records"):
+            await REAL[provider](home / "hands").provision(spec, 1)
+    assert list(home.iterdir()) == []
+
+
 async def test_a_bad_hands_id_is_no_path(tmp_path: Path) -> None:
     for hands_id in ("../x", "a/b", "", ".hidden", "x" * 65):
         with pytest.raises(UsageError):
@@ -218,11 +243,11 @@ def test_a_run_directory_of_someone_else_is_not_used(tmp_path: Path, monkeypatch
         host.run_directory(os.getuid())
 
 
-def test_the_agent_runs_under_older_pythons(tmp_path: Path) -> None:
-    """It starts, and ends when nobody speaks to it. (Its parts use nothing newer than 3.9.)"""
-    program = tmp_path / "agent.py"
-    program.write_bytes(agent_program())
-    done = subprocess.run(
-        ["/usr/bin/python3", "-I", "-S", str(program)], stdin=subprocess.DEVNULL, check=False, timeout=20
-    )
+def test_the_agent_starts_from_source_too(tmp_path: Path) -> None:
+    """Where the system's Python has another format of compiled code, the sources are taken."""
+    magic, parts = marshal.loads(agent_parts())
+    path = tmp_path / "agent"
+    path.write_bytes(marshal.dumps((b"other", [(name, source, b"") for name, source, _ in parts])))
+    done = subprocess.run(agent_command(str(path)), stdin=subprocess.DEVNULL, check=False, timeout=20)
     assert done.returncode == 0
+    assert len(magic) == 4

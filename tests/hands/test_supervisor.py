@@ -242,6 +242,25 @@ async def test_idle_and_unclaimed_it_ends_and_still_testifies(tmp_path: Path) ->
         assert (await hands.status(1, "3.0")).state == "never_started"
 
 
+async def test_never_claimed_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for hands died before it could record them: they end, and their folder goes."""
+    lives = Lives(grace_s=0.1)
+    folder = tmp_path / "hands"
+    async with real(tmp_path, lambda _: BubblewrapProvider(folder, lives=lives)) as rig:
+        pids: list[int] = []
+
+        async def die(hands: SupervisedHands, epoch: int) -> None:
+            pids.append(rig.supervisor(hands))
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(SupervisedHands, "claim", die)
+        with pytest.raises(KeyboardInterrupt):
+            await rig.provider.provision(rig.spec(), 1)
+        await until_dead(pids[0])
+        assert list(folder.iterdir()) == []
+        assert list(rig.workspace.iterdir()) == []
+
+
 async def test_at_its_longest_life_it_takes_no_new_call(tmp_path: Path) -> None:
     lives = Lives(longest_s=0.5)
     async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:

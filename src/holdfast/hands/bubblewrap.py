@@ -9,7 +9,6 @@ host would run what its hooks, config or `commondir` name; commits are made outs
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 
 import anyio
@@ -18,7 +17,7 @@ from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Capabilities, HandsSpec
-from holdfast.hands.launch import PYTHON, Limits, Lives, agent_program, blob
+from holdfast.hands.launch import PYTHON, Limits, Lives, agent_command, agent_parts, blob
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import diagnose, examine, missing_program
 from holdfast.hands.seccomp import assemble_here
@@ -29,6 +28,7 @@ from holdfast.hands.user import HandsUser, choose_user, make_ready
 ROOT = "/workspace"
 OUTPUT = "/output"
 HOME = "/home/agent"
+PARTS = "/run/agent"
 
 SCRATCH = 64 << 20
 """Bytes in each of the folders in memory: /tmp, /dev/shm, the home."""
@@ -87,26 +87,22 @@ class BubblewrapProvider:
         if absent is not None:
             raise SandboxUnavailable(f"{absent.message}: {absent.fix}")
         output = self._maker.place(spec.hands_id) / "output"
+        workspace = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
-        git, placeholders = _git(Path(spec.workspace.path))
+        git, placeholders = _git(Path(workspace))
         argv = [
             *_profile(self._program, user),
-            *("--bind", spec.workspace.path, ROOT, *git),
+            *("--bind", workspace, ROOT, *git),
             *("--bind", str(output), OUTPUT),
             *_extras(spec.read_only),
-            *("--ro-bind-data", "{fd:agent}", "/run/agent.py"),
+            *("--ro-bind-data", "{fd:agent}", PARTS),
             *_closing(),
-            *("--chdir", ROOT, "--as-pid-1", "--", PYTHON, "-I", "-S", "/run/agent.py"),
+            *("--chdir", ROOT, "--as-pid-1", "--", *agent_command(PARTS)),
         ]
-        blobs = {name: blob(content) for name, content in {**_fixtures(user), "agent": _agent()}.items()}
+        blobs = {name: blob(content) for name, content in {**_fixtures(user), "agent": agent_parts()}.items()}
         plan = Plan("bubblewrap", argv, _environment(), blobs, ROOT, OUTPUT, ISOLATION, placeholders)
         return user, plan
-
-
-@cache
-def _agent() -> bytes:
-    return agent_program()
 
 
 def _refuse(problem: str) -> Exception:

@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import anyio
@@ -38,6 +40,8 @@ for name, path in PACKAGES:
 _UNPACK = """\
 import marshal
 from _frozen_importlib_external import MAGIC_NUMBER
+with open(sys.argv[1], "rb") as file:
+    MAGIC, PARTS = marshal.load(file)
 for name, source, code in PARTS:
     module = type(sys)(name)
     sys.modules[name] = module
@@ -124,24 +128,30 @@ def limits_of(limits: Limits) -> dict[str, int]:
     return {name: value for name, value in msgspec.structs.asdict(limits).items() if value is not None}
 
 
-def agent_program() -> bytes:
-    """The agent and its parts as one Python file that needs nothing of ours where it runs.
+def agent_command(parts: str) -> list[str]:
+    """The command that runs the agent, given the path of its parts as they are seen there."""
+    packages = [(name, "") for name in ("holdfast", "holdfast.hands", "holdfast.hands.box")]
+    return [PYTHON, "-I", "-S", "-c", f"PACKAGES = {packages!r}\n{_PACKAGES}{_UNPACK}", parts]
 
-    It carries compiled code too, which is taken when the Python there has the same format.
+
+@cache
+def agent_parts() -> bytes:
+    """The agent's parts in one file that needs nothing of ours where it is.
+
+    It carries compiled code beside each source: taken when the Python there has the same format.
     """
     parts = []
     for part in _PARTS:
-        source = (_ROOT / "hands" / "box" / f"{part}.py").read_text()
+        path = _ROOT / "hands" / "box" / f"{part}.py"
         name = f"holdfast.hands.box.{part}"
-        parts.append((name, source, marshal.dumps(compile(source, name, "exec"))))
-    packages = [(name, "") for name in ("holdfast", "holdfast.hands", "holdfast.hands.box")]
-    head = f"PACKAGES = {packages!r}\nMAGIC = {importlib.util.MAGIC_NUMBER!r}\nPARTS = {parts!r}\n"
-    return (head + _PACKAGES + _UNPACK).encode()
+        code = SourceFileLoader(name, str(path)).get_code(name)
+        parts.append((name, path.read_text(), marshal.dumps(code)))
+    return marshal.dumps((importlib.util.MAGIC_NUMBER, parts), 4)
 
 
 def _supervisor_program() -> str:
     packages = [("holdfast", str(_ROOT)), ("holdfast.hands", str(_ROOT / "hands"))]
-    return f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.supervisor import main\nmain()\n"
+    return f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.entry import main\nmain()\n"
 
 
 def _run(launch: Launch) -> _Ready:

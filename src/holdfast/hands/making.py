@@ -65,6 +65,17 @@ class Maker:
             raise UsageError(f"{hands_id!r} cannot be the id of hands")
         return self._folder / hands_id
 
+    def separate(self, workspace: str) -> str:
+        """The real path of a workspace. Refuses one that holds Holdfast's own records."""
+        real = Path(os.path.realpath(workspace))
+        home = Path(os.path.realpath(self._folder)).parent
+        if home.is_relative_to(real):
+            raise CannotRunSafely(
+                f"the workspace {real} contains {home}, where Holdfast keeps its own records, and tool calls could "
+                "change them; nothing was started: choose a folder of the project's own, or another --home"
+            )
+        return str(real)
+
     def attach(self, identity: HandsProvisioned) -> SupervisedHands:
         """The incarnation of that event, dead or alive."""
         return SupervisedHands(identity, self.place(identity.hands_id), answer_s=self._answer_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from functools import cache
 from pathlib import Path
 
 import anyio
@@ -19,7 +18,7 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Capabilities, Finding, HandsSpec
-from holdfast.hands.launch import PYTHON, Limits, Lives, agent_program, blob
+from holdfast.hands.launch import PYTHON, Limits, Lives, agent_command, agent_parts, blob
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import about_here
 from holdfast.hands.supervised import SupervisedHands
@@ -32,7 +31,11 @@ ISOLATION: dict[str, Isolation] = {
 
 
 class UnsandboxedProvider:
-    """Makes hands that isolate nothing. `read_only` extras of a spec are where they are on the host."""
+    """Makes hands that isolate nothing.
+
+    `read_only` extras of a spec stay where they are on the host; where the values of its `env` name
+    their places inside, they are made to name those on the host.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class UnsandboxedProvider:
     async def provision(self, spec: HandsSpec, epoch: int) -> SupervisedHands:
         """Start a supervisor and an agent as the chosen user."""
         user, plan = await anyio.to_thread.run_sync(self._plan, spec)
+        spec = msgspec.structs.replace(spec, env={name: _on_host(text, spec) for name, text in spec.env.items()})
         return await self._maker.make(spec, epoch, user, plan, _refuse)
 
     async def attach(self, identity: HandsProvisioned) -> SupervisedHands:
@@ -67,17 +71,20 @@ class UnsandboxedProvider:
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
         output = str(self._maker.place(spec.hands_id) / "output")
+        root = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
-        argv = [PYTHON, "-I", "-S", "/proc/self/fd/{fd:agent}"]
-        root = os.path.realpath(spec.workspace.path)
-        plan = Plan("unsandboxed", argv, _environment(user, root), {"agent": _agent()}, root, output, ISOLATION)
+        argv = agent_command("/proc/self/fd/{fd:agent}")
+        plan = Plan(
+            "unsandboxed", argv, _environment(user, root), {"agent": blob(agent_parts())}, root, output, ISOLATION
+        )
         return user, plan
 
 
-@cache
-def _agent() -> str:
-    return blob(agent_program())
+def _on_host(text: str, spec: HandsSpec) -> str:
+    for outside, inside in spec.read_only.items():
+        text = text.replace(inside, outside)
+    return text
 
 
 def _refuse(problem: str) -> Exception:

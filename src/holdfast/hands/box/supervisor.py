@@ -1,58 +1,31 @@
 """The supervisor: parent of one sandbox, outside it; keeps its journal and serves its verbs (S9, S10).
 
-Started with a launch (one JSON object) on standard input, it leaves the process session of whoever
-started it, locks its lock file for life, starts the sandbox, and says on standard output whether
-that went well. Then it serves a unix socket: hello, fence, start, wait, kill, status, release, each
+Made of a launch (see `entry`), it locks its lock file for life, starts the sandbox and waits for the
+agent's first word. Then it serves a unix socket: hello, fence, start, wait, kill, status, release, each
 with the caller's epoch. It ends when it is idle and unclaimed for a while, at its longest life,
 when its sandbox is gone, or when released; never during a call that still may run.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
 import socket
 import struct
-import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from holdfast.hands.box import kernel, spawn, tree
-from holdfast.hands.box.journal import Journal, JournalFull, Place
-from holdfast.hands.box.wire import Channel, Message, WireError, encode
+from holdfast.hands.box.calls import Call, Refusal
+from holdfast.hands.box.journal import Journal, JournalFull
+from holdfast.hands.box.wire import Channel, Message, WireError
 
 OVERDUE_S = 60.0
 """How long after its time limit a call may have no end before the sandbox is given up."""
 
 _RETRY_S = 0.5
 _PREPARED = ("write", "edit")
-
-
-class Call:
-    """One call: `preparing` (nothing was done yet), `running`, `done`."""
-
-    def __init__(self, call_id: str, request: Message, deadline: float) -> None:
-        self.id = call_id
-        self.request = request
-        self.deadline = deadline
-        self.state = "preparing"
-        self.stop = False
-        self.expect: Message | None = None
-        self.starters: list[tuple[Channel, Any]] = []
-        self.waiters: list[tuple[Channel, Any, int]] = []
-        self.place: Place | None = None
-        self.unsaved: Message | None = None
-
-
-class Refusal(Exception):
-    """A verb that is not served; `kind` tells the client which error to raise."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class Supervisor:
@@ -67,6 +40,7 @@ class Supervisor:
         self._clients: dict[int, Channel] = {}
         self._complaints = b""
         self._ending = ""
+        self._claimed = False
         self._life_end = self._began + launch["life_s"]
         self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -130,6 +104,8 @@ class Supervisor:
             os.close(fd)
         for path in self._launch["opening"]["placeholders"]:
             kernel.drop_folder(path)
+        if not self._claimed:
+            _remove_unclaimed(self._launch["folder"])
 
     # --- the loop ---
 
@@ -195,6 +171,7 @@ class Supervisor:
         if uid not in (0, os.getuid()):
             client.close()
             return
+        self._claimed = True
         channel = Channel(client.detach())
         self._clients[channel.fd] = channel
 
@@ -205,12 +182,15 @@ class Supervisor:
         except WireError:
             self._lost("the sandbox's agent spoke nonsense")
             return
-        for message in messages:
-            call = self._calls[message["call"]]
-            if message["ev"] == "prepared":
-                self._prepared(call, message)
-            elif call.state == "running":
-                self._finish(call, message["result"])
+        try:
+            for message in messages:
+                call = self._calls[message["call"]]
+                if message["ev"] == "prepared":
+                    self._prepared(call, message)
+                elif call.state == "running":
+                    self._finish(call, message["result"])
+        except (KeyError, TypeError):
+            self._lost("the sandbox's agent spoke nonsense")
         if self._agent.closed and not self._ending:
             self._lost("the sandbox ended")
 
@@ -393,39 +373,12 @@ def _reap() -> bool:
             return True
 
 
-def _leave() -> None:
-    """Leave the process session and the parent behind: what ends them does not reach us."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    os.chdir("/")
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def main() -> None:
-    """Standard input: the launch. Standard output: one line that says whether it went well."""
-    launch = json.loads(sys.stdin.buffer.read())
-    _leave()
-    supervisor = None
+def _remove_unclaimed(folder: str) -> None:
+    """Whoever asked for these hands died before it could name them anywhere: nobody will ask for them."""
     try:
-        supervisor = Supervisor(launch)
-        problem = supervisor.meet()
-    except (OSError, JournalFull, KeyError, ValueError) as error:
-        problem = f"the supervisor could not start: {error}"
-    try:
-        os.write(1, encode({"ok": not problem, "problem": problem, "pid": os.getpid()}))
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            (os.rmdir if os.path.isdir(path) else os.unlink)(path)
+        os.rmdir(folder)
     except OSError:
-        pass  # who asked for these hands is dead: they will be found idle and unclaimed
-    null = os.open("/dev/null", os.O_RDWR)
-    log = os.open(os.path.join(launch["folder"], "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for fd, to in ((null, 0), (null, 1), (log, 2)):
-        os.dup2(fd, to, inheritable=False)
-    try:
-        if supervisor is not None and not problem:
-            supervisor.serve()
-    finally:
-        if supervisor is not None:
-            supervisor.clean()
+        pass

@@ -1,0 +1,50 @@
+"""Where a supervisor begins: it leaves whoever started it, makes its sandbox, says how that went."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+from holdfast.hands.box.journal import JournalFull
+from holdfast.hands.box.supervisor import Supervisor
+from holdfast.hands.box.wire import encode
+
+
+def _leave() -> None:
+    """Leave the process session and the parent behind: what ends them does not reach us."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def main() -> None:
+    """Standard input: the launch. Standard output: one line that says whether it went well."""
+    launch = json.loads(sys.stdin.buffer.read())
+    _leave()
+    supervisor = None
+    try:
+        supervisor = Supervisor(launch)
+        problem = supervisor.meet()
+    except (OSError, JournalFull, KeyError, ValueError) as error:
+        problem = f"the supervisor could not start: {error}"
+    try:
+        os.write(1, encode({"ok": not problem, "problem": problem, "pid": os.getpid()}))
+    except OSError:
+        pass  # who asked for these hands is dead: they will be found idle and unclaimed
+    null = os.open("/dev/null", os.O_RDWR)
+    log = os.open(os.path.join(launch["folder"], "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for fd, to in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(fd, to, inheritable=False)
+    try:
+        if supervisor is not None and not problem:
+            supervisor.serve()
+    finally:
+        if supervisor is not None:
+            supervisor.clean()

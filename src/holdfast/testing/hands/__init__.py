@@ -1,0 +1,26 @@
+"""The conformance kit of the hands: what every provider must show (S7 to S10, S12, S18).
+
+`CHECKS` maps a name to an async function of a fresh `Rig`. Run each on your provider:
+
+    @pytest.mark.parametrize("name", CHECKS)
+    async def test_my_hands(name):
+        async with my_rig() as rig:
+            await CHECKS[name](rig)
+
+Nothing here imports a test runner; a check fails with `AssertionError`. The commands that checks run
+are those of `MARK`, `COUNT`, `SAY`, `FAIL` and `LONG`; `effect` and `pace` teach them to hands in memory.
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.hands import lives, tools
+from holdfast.testing.hands.rig import COUNT, FAIL, LONG, MARK, SAY, Check, Rig, bash, effect, pace, run, tool
+
+CHECKS: dict[str, Check] = {
+    f"{module.__name__.rpartition('.')[2]}.{check.__name__}": check
+    for module in (lives, tools)
+    for check in module.CHECKS
+}
+"""Name → check, for example `lives.a_call_id_runs_once`."""
+
+__all__ = ["CHECKS", "COUNT", "FAIL", "LONG", "MARK", "SAY", "Check", "Rig", "bash", "effect", "pace", "run", "tool"]

@@ -1,0 +1,214 @@
+"""Calls, epochs, deaths: what can be known of a call (S7 to S10)."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+
+from holdfast.errors import Fenced, HandsError, HandsLost
+from holdfast.hands.base import Hands
+from holdfast.testing.hands.rig import COUNT, FAIL, LONG, MARK, SAY, Check, Rig, bash, refused, run
+
+
+async def _marks(hands: Hands, call_id: str, epoch: int = 1) -> int:
+    return len((await run(hands, call_id, bash(COUNT), epoch)).output)
+
+
+async def a_result_says_how_a_command_ended(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    good = await run(hands, "1.0", bash(SAY))
+    assert (good.ok, good.output, good.exit_code) == (True, "hello\n", 0), good
+    bad = await run(hands, "1.1", bash(FAIL))
+    assert (bad.ok, bad.output, bad.exit_code) == (False, "no\n", 3), bad
+
+
+async def a_call_id_runs_once(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    for _ in range(3):
+        await run(hands, "1.0", bash(MARK))
+    await hands.start(1, "1.0", bash(FAIL))
+    assert (await hands.wait(1, "1.0")).exit_code == 0
+    assert await _marks(hands, "2.0") == 1
+
+
+async def status_tells_the_three_states_of_a_call(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    assert (await hands.status(1, "1.0")).state == "never_started"
+    await hands.start(1, "1.0", bash(LONG))
+    assert (await hands.status(1, "1.0")).state == "running"
+    await hands.kill(1, "1.0")
+    result = await hands.wait(1, "1.0")
+    status = await hands.status(1, "1.0")
+    assert status.state == "finished"
+    assert status.result == result
+
+
+async def who_attaches_finds_what_runs(rig: Rig) -> None:
+    first = await rig.provider.provision(rig.spec(), 1)
+    done = await run(first, "1.0", bash(SAY))
+    await first.start(1, "2.0", bash(LONG))
+    second = await rig.provider.attach(first.identity)
+    await second.fence(2)
+    assert (await second.status(2, "1.0")).result == done
+    assert (await second.status(2, "2.0")).state == "running"
+    await second.kill(2, "2.0")
+    assert (await second.wait(2, "2.0")).cancelled
+
+
+async def giving_up_waiting_ends_nothing(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await hands.start(1, "1.0", bash(LONG))
+    with anyio.move_on_after(0.05):
+        await hands.wait(1, "1.0")
+        raise AssertionError("a command of a minute was over at once")
+    assert (await hands.status(1, "1.0")).state == "running"
+    await hands.kill(1, "1.0")
+
+
+async def a_kill_ends_a_call_as_cancelled(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await hands.start(1, "1.0", bash(LONG))
+    await hands.kill(1, "1.0")
+    result = await hands.wait(1, "1.0")
+    assert result.cancelled
+    assert not result.ok
+    await hands.kill(1, "1.0")
+    assert (await hands.wait(1, "1.0")) == result
+
+
+async def a_time_limit_ends_a_call(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    result = await run(hands, "1.0", bash(LONG, timeout_s=0.2))
+    assert result.timed_out
+    assert not result.ok
+    assert not result.cancelled
+
+
+async def a_stale_epoch_is_refused_at_every_verb(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 3)
+    await hands.fence(5)
+    await refused(Fenced, lambda: hands.fence(4))
+    await refused(Fenced, lambda: hands.start(4, "1.0", bash(MARK)))
+    await refused(Fenced, lambda: hands.wait(4, "1.0"))
+    await refused(Fenced, lambda: hands.kill(4, "1.0"))
+    await refused(Fenced, lambda: hands.status(4, "1.0"))
+    await refused(Fenced, lambda: hands.release(4))
+    assert (await hands.status(5, "1.0")).state == "never_started"
+    assert await _marks(hands, "2.0", 5) == 0
+
+
+async def any_verb_of_a_higher_epoch_shuts_lower_ones_out(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await hands.status(2, "1.0")
+    await refused(Fenced, lambda: hands.start(1, "1.0", bash(MARK)))
+    assert await _marks(hands, "2.0", 2) == 0
+
+
+async def the_dead_testify(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    done = await run(hands, "1.0", bash(SAY))
+    await hands.start(1, "2.0", bash(LONG))
+    await rig.kill(hands)
+    for witness in (hands, await rig.provider.attach(hands.identity)):
+        kept = await witness.status(2, "1.0")
+        assert kept.state == "finished"
+        assert kept.result == done
+        assert (await witness.status(2, "2.0")).state == "unknown"
+        assert (await witness.status(2, "3.0")).state == "never_started"
+        assert await witness.wait(2, "1.0") == done
+        await refused(HandsLost, lambda witness=witness: witness.fence(2))  # type: ignore[misc]
+        await refused(HandsLost, lambda witness=witness: witness.start(2, "3.0", bash(MARK)))  # type: ignore[misc]
+        await refused(HandsLost, lambda witness=witness: witness.wait(2, "2.0"))  # type: ignore[misc]
+        await refused(HandsLost, lambda witness=witness: witness.kill(2, "2.0"))  # type: ignore[misc]
+
+
+async def a_dead_journal_is_fenced_too(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 2)
+    await hands.fence(5)
+    await rig.kill(hands)
+    await refused(Fenced, lambda: hands.status(4, "1.0"))
+    await refused(Fenced, lambda: hands.release(4))
+    assert (await hands.status(5, "1.0")).state == "never_started"
+
+
+async def who_waits_hears_of_the_death(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await hands.start(1, "1.0", bash(LONG))
+    heard: list[str] = []
+
+    async def wait() -> None:
+        await refused(HandsLost, lambda: hands.wait(1, "1.0"))
+        heard.append("lost")
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.lowlevel.checkpoint()
+            await rig.kill(hands)
+    assert heard == ["lost"]
+
+
+async def another_boot_or_host_testifies_to_nothing(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await run(hands, "1.0", bash(SAY))
+    for change in ({"boot_id": "another"}, {"host_id": "another"}):
+        foreign = await rig.provider.attach(msgspec.structs.replace(hands.identity, **change))
+        assert (await foreign.status(1, "1.0")).state == "unknown"
+        assert (await foreign.status(1, "9.0")).state == "unknown"
+        await refused(HandsLost, lambda foreign=foreign: foreign.fence(1))  # type: ignore[misc]
+        await foreign.release(1)
+    assert (await hands.status(1, "1.0")).state == "finished"
+
+
+async def another_incarnation_testifies_to_nothing(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await run(hands, "1.0", bash(SAY))
+    other = await rig.provider.provision(rig.spec(), 1)
+    assert (await other.status(1, "1.0")).state == "never_started"
+    nobody = await rig.provider.attach(
+        msgspec.structs.replace(hands.identity, hands_id="hnd_nobody", address="nowhere")
+    )
+    assert (await nobody.status(1, "1.0")).state == "unknown"
+    await nobody.release(1)
+
+
+async def a_hands_id_is_used_once(rig: Rig) -> None:
+    spec = rig.spec()
+    hands = await rig.provider.provision(spec, 1)
+    await refused(HandsError, lambda: rig.provider.provision(spec, 1))
+    assert (await run(hands, "1.0", bash(SAY))).ok
+
+
+async def release_ends_everything_and_repeats(rig: Rig) -> None:
+    hands = await rig.provider.provision(rig.spec(), 1)
+    await hands.start(1, "1.0", bash(LONG))
+    await hands.release(1)
+    await hands.release(1)
+    assert (await hands.status(1, "1.0")).state == "unknown"
+    await refused(HandsLost, lambda: hands.start(1, "2.0", bash(MARK)))
+    dead = await rig.provider.provision(rig.spec(), 1)
+    await rig.kill(dead)
+    await dead.release(1)
+    await dead.release(1)
+    assert (await dead.status(1, "1.0")).state == "unknown"
+
+
+CHECKS: tuple[Check, ...] = (
+    a_result_says_how_a_command_ended,
+    a_call_id_runs_once,
+    status_tells_the_three_states_of_a_call,
+    who_attaches_finds_what_runs,
+    giving_up_waiting_ends_nothing,
+    a_kill_ends_a_call_as_cancelled,
+    a_time_limit_ends_a_call,
+    a_stale_epoch_is_refused_at_every_verb,
+    any_verb_of_a_higher_epoch_shuts_lower_ones_out,
+    the_dead_testify,
+    a_dead_journal_is_fenced_too,
+    who_waits_hears_of_the_death,
+    another_boot_or_host_testifies_to_nothing,
+    another_incarnation_testifies_to_nothing,
+    a_hands_id_is_used_once,
+    release_ends_everything_and_repeats,
+)
+"""All of them, in the order to read them in."""
