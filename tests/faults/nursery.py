@@ -19,8 +19,9 @@ from typing import NoReturn
 
 import msgspec
 
+from holdfast.app.call import Call
 from holdfast.app.cli.run import doors_of, workspace_of
-from holdfast.app.cli.start import Call, start
+from holdfast.app.cli.start import start
 from holdfast.app.compose import open_runtime
 from holdfast.app.drive import drive
 from tests.faults.seams import Seam, Striker, StruckModel, StruckStore

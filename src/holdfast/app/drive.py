@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from holdfast.app import exits
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.progress import JsonProgress, PlainProgress
 from holdfast.brain.doors import Doors, Observer
@@ -18,6 +18,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import LeaseHeld
 from holdfast.facts.base import text_of
 from holdfast.facts.model import AgentMessage
+from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
@@ -32,23 +33,26 @@ def observer_for(call: Call) -> Observer:
 
 
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
-    """Wake the session and stay with it until it stops; attach when another process runs it."""
+    """Wake the session and stay with it until it stops; attach while another process runs it."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    while True:
+    dispatcher = InlineDispatcher(runtime.store, clock, only=session_id)
+
+    async def handle(session_id: str) -> None:
+        nonlocal steal
         try:
             outcome = await wake(session_id, doors, steal=steal)
+            elsewhere = "was taken over by another process" if outcome.fenced else ""
         except LeaseHeld as held:
-            call.note(f"{session_id} is running in another process ({held.worker_id}); watching it")
+            elsewhere = f"is running in another process ({held.worker_id})"
+        steal = False
+        if elsewhere:
+            call.note(f"{session_id} {elsewhere}; watching it")
             await _watch(runtime, session_id, doors.observer)
-            continue
-        finally:
-            steal = False
-        if outcome.fenced:
-            call.note(f"{session_id} was taken over by another process; watching it")
-            await _watch(runtime, session_id, doors.observer)
-            continue
-        break
+            await dispatcher.ring(session_id)
+
+    await dispatcher.ring(session_id)
+    await dispatcher.run(handle)
     row = await runtime.store.find(session_id)
     await _report(call, runtime, row, clock.monotonic_s() - began_s)
     return exits.exit_code(row.status, row.reason)

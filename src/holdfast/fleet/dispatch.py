@@ -31,11 +31,12 @@ class Dispatcher(Protocol):
 
 
 class InlineDispatcher:
-    """Runs due sessions one after another in this very task."""
+    """Runs due sessions one after another in this very task; with `only`, just that one."""
 
-    def __init__(self, index: Index, clock: Clock) -> None:
+    def __init__(self, index: Index, clock: Clock, *, only: str = "") -> None:
         self._index = index
         self._clock = clock
+        self._only = only
         self._rung: list[str] = []
 
     async def ring(self, session_id: str) -> None:
@@ -45,8 +46,7 @@ class InlineDispatcher:
 
     async def run(self, handler: Handler) -> None:
         """Call `handler` for each due session until nothing is due. One that is held is left to its holder."""
-        while True:
-            due = self._rung or await self._index.due(self._clock.now_us())
+        while due := self._rung or await self._due():
             self._rung = []
             woken = 0
             for session_id in due:
@@ -57,3 +57,7 @@ class InlineDispatcher:
                     await anyio.lowlevel.checkpoint()
             if not woken:
                 return
+
+    async def _due(self) -> list[str]:
+        due = await self._index.due(self._clock.now_us())
+        return [session_id for session_id in due if self._only in ("", session_id)]

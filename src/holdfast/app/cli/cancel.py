@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.app.call import Call
 from holdfast.app.cli.run import workspace_of
-from holdfast.app.cli.start import Call
 from holdfast.app.compose import open_runtime
 from holdfast.brain.wake import wake
 from holdfast.errors import LeaseHeld

@@ -6,8 +6,8 @@ import argparse
 import subprocess
 from pathlib import Path
 
+from holdfast.app.call import Call
 from holdfast.app.cli.run import check_hands
-from holdfast.app.cli.start import Call
 from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime
 from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
 from holdfast.app.demo.judge import judge

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.app.call import Call
 from holdfast.app.cli.logs import PAGE
-from holdfast.app.cli.start import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.progress import public
 from holdfast.facts.codec import genesis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 
 

@@ -6,7 +6,7 @@ import argparse
 
 import anyio
 
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import LOOK_S
 from holdfast.app.progress import describe, public

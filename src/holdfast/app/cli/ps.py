@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.progress import one_line
 from holdfast.clock import SystemClock, rfc3339

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime
 from holdfast.app.config import budget_pico, load_agent, load_rules, pinned_rules
 from holdfast.app.drive import drive, observer_for

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app import exits
+from holdfast.app.call import Call
 from holdfast.app.cli.ps import public
-from holdfast.app.cli.start import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.drive import last_message
 from holdfast.app.progress import one_line

@@ -6,7 +6,7 @@ import argparse
 
 import anyio.to_thread
 
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.sim.run import Totals, run_seeds

@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from holdfast.app import exits
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.log.verify import verify
 

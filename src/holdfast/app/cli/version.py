@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from holdfast import __version__
-from holdfast.app.cli.start import Call
+from holdfast.app.call import Call
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.app.call import Call
 from holdfast.app.cli.run import doors_of, workspace_of
-from holdfast.app.cli.start import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.drive import drive
 

@@ -85,7 +85,8 @@ def in_a_command(watch: Watch, workspace: Workspace) -> KillAt:
         identity = next(fact for fact in known if fact.hands_id == call.hands_id)
         hands = await watch.runtime.provider(workspace).attach(identity)
         try:
-            while (status := await hands.status(epoch, call.call_id)).state == "never_started":
+            # Another process is polled: it cannot set an event of ours.
+            while (status := await hands.status(epoch, call.call_id)).state == "never_started":  # noqa: ASYNC110
                 await anyio.sleep(0.002)
         except HandsError:
             return False
