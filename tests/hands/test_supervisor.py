@@ -230,9 +230,11 @@ async def test_idle_and_unclaimed_it_ends_and_still_testifies(tmp_path: Path) ->
         hands = await rig.provider.provision(rig.spec(), 1)
         await run(hands, "1.0", bash("echo kept"))
         pid = rig.supervisor(hands)
-        await anyio.sleep(0.6)
-        assert (await hands.status(1, "1.0")).state == "finished"
-        os.kill(pid, 0)  # claimed by this process: it stays
+        other = await rig.provider.provision(rig.spec(), 1)
+        gone = rig.supervisor(other)
+        other._talk.close()  # type: ignore[attr-defined]
+        await until_dead(gone)
+        os.kill(pid, 0)  # just as idle, and older, but claimed by this process: it stays
         await hands.start(1, "2.0", bash("sleep 0.8; echo done"))
         hands._talk.close()  # type: ignore[attr-defined]
         journal = rig.journal(hands)
@@ -266,7 +268,7 @@ async def test_at_its_longest_life_it_takes_no_new_call(tmp_path: Path) -> None:
     async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
         hands = await rig.provider.provision(rig.spec(), 1)
         await hands.start(1, "1.0", bash("sleep 1; echo done"))
-        await anyio.sleep(0.6)
+        await run(hands, "1.1", bash("sleep 0.6"))
         with pytest.raises(HandsLost, match="longest life"):
             await hands.start(1, "2.0", bash("printf x >> marks"))
         assert (await hands.wait(1, "1.0")).output == "done\n"
