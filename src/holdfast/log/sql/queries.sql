@@ -1,4 +1,5 @@
--- Every statement of the log, by name. Plain enough for SQLite and PostgreSQL.
+-- Every statement of the log, by name. Plain enough for SQLite and PostgreSQL. The two statements of
+-- every append take their values by position, which binds faster; the others by name.
 
 -- name: schema_version
 -- The version of the tables, as text.
@@ -55,9 +56,10 @@ values (:session_id, :key, :goal, :model, :workspace, :accounts, :created_us, :u
 
 -- name: move_session
 -- Most appends move only the head. No row changes when another writer was faster.
-update sessions set head = :head, head_hash = :head_hash, epoch = :epoch, updated_us = :updated_us,
-    vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
-where session_id = :session_id and head = :was;
+-- Head, its hash, epoch, time, vocabulary twice, session, head before.
+update sessions set head = ?, head_hash = ?, epoch = ?, updated_us = ?,
+    vocabulary = case when vocabulary > ? then vocabulary else ? end
+where session_id = ? and head = ?;
 
 -- name: update_session
 -- The whole row; `vocabulary` never goes down.
@@ -70,7 +72,7 @@ where session_id = :session_id and head = :was;
 
 -- name: insert_event
 insert into events (session_id, seq, epoch, at_us, type, hash, body, digest)
-values (:session_id, :seq, :epoch, :at_us, :type, :hash, :body, :digest);
+values (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: events
 -- Events after a position, in order.

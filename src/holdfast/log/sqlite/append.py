@@ -1,12 +1,13 @@
-"""The writing thread's work: one transaction an append, one sync a transaction, no word before it is true."""
+"""The writing thread's work: an append is one transaction with one sync, and no word is said before it is true."""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, LogUnavailable, SchemaTooNew, StorageFull
@@ -17,41 +18,162 @@ from holdfast.log.sqlite.tables import SqliteView, number, write
 from holdfast.log.sqlite.thread import ConnectionThread
 from holdfast.log.sqlite.trouble import code_of, sentences, translated
 from holdfast.log.transaction import Sealed, Transaction
+from holdfast.session.rows import SessionRow
 
 T = TypeVar("T")
+
+_KNOWN_MAX = 1_000
+"""How many sessions' rows a writer keeps in mind."""
+
+_TOGETHER_MAX = 64
+"""How many transactions are committed together."""
+
+
+class Ask(Generic[T]):
+    """One transaction that somebody waits for: its work, then its result or its error.
+
+    `moved` are the sessions whose heads it moved, with their heads.
+    """
+
+    __slots__ = ("_result", "answered", "error", "moved", "work")
+
+    def __init__(self, work: Callable[[Transaction], T]) -> None:
+        self.work = work
+        self.answered = False
+        self.error: Exception | None = None
+        self.moved: list[tuple[str, int]] = []
+        self._result: T | None = None
+
+    def answer(self, result: T, rows: dict[str, SessionRow]) -> None:
+        """It is committed."""
+        self._result = result
+        self.moved = [(session_id, row.head) for session_id, row in rows.items()]
+        self.answered = True
+
+    def refuse(self, error: Exception) -> None:
+        """It is not: nothing of it was written, or nobody can say."""
+        self.error = error
+        self.answered = True
+
+    def result(self) -> T:
+        """What the work returned. Raises what it, or the commit, raised."""
+        if self.error is not None:
+            raise self.error
+        return cast(T, self._result)
 
 
 class Writer:
     """Runs transactions on the writing thread's connection.
 
-    After the disk failed under a commit it writes no more: only a process that opens the file anew can
-    say what is there.
+    Those that wait while another one syncs are committed together, each behind a savepoint of its own:
+    one that is refused takes nothing of the others with it. After the disk failed under a commit nothing
+    more is written: only a process that opens the file anew can say what is there.
     """
 
-    def __init__(self, path: Path, thread: ConnectionThread) -> None:
+    def __init__(self, path: Path, thread: ConnectionThread, clock: Clock) -> None:
         self._path = path
         self._thread = thread
+        self._clock = clock
+        self._waiting: deque[Ask[Any]] = deque()
         self._failed: HoldfastError | None = None
+        self._version = -1
+        self._known: dict[str, SessionRow] = {}
 
-    def run(self, work: Callable[[Transaction], T], clock: Clock) -> tuple[T, list[tuple[str, int]]]:
-        """One transaction: what `work` returns, and `(session, head)` of every session it moved."""
+    def ask(self, work: Callable[[Transaction], T]) -> Ask[T]:
+        """Queue a transaction, from any thread; then let the writing thread `settle` it."""
+        ask = Ask(work)
+        self._waiting.append(ask)
+        return ask
+
+    def settle(self, ask: Ask[T]) -> None:
+        """Answer an ask, and with it whoever else waits. In the writing thread."""
+        if ask.answered:
+            return
+        asks = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TOGETHER_MAX))]
+        if len(asks) > 1 and self._together(asks):
+            return
+        for each in asks:
+            self._alone(each)
+
+    def _alone(self, ask: Ask[T]) -> None:
+        try:
+            with sentences(self._path):
+                connection = self._begin()
+                transaction = self._transaction(connection, self._known)
+                try:
+                    result = ask.work(transaction)
+                    write(connection, transaction)
+                except BaseException:
+                    self._roll_back(connection)
+                    raise
+                self._end(connection, transaction.sealed, transaction.rows)
+            ask.answer(result, transaction.rows)
+        except Exception as error:
+            ask.refuse(error)
+
+    def _together(self, asks: list[Ask[Any]]) -> bool:
+        """One commit for all. False when SQLite stumbled: nothing was written, each is to be tried alone."""
+        sealed: list[Sealed] = []
+        rows: dict[str, SessionRow] = {}
+        done: list[tuple[Ask[Any], object, dict[str, SessionRow]]] = []
+        refused: list[tuple[Ask[Any], Exception]] = []
+        try:
+            connection = self._begin()
+        except (sqlite3.Error, HoldfastError):
+            return False
+        try:
+            for ask in asks:
+                connection.execute("savepoint one")
+                transaction = self._transaction(connection, {**self._known, **rows})
+                try:
+                    result = ask.work(transaction)
+                    write(connection, transaction)
+                except sqlite3.Error:
+                    raise
+                except Exception as error:
+                    connection.execute("rollback to one")
+                    refused.append((ask, error))
+                else:
+                    done.append((ask, result, transaction.rows))
+                    sealed += transaction.sealed
+                    rows.update(transaction.rows)
+                connection.execute("release one")
+        except sqlite3.Error:
+            self._roll_back(connection)
+            return False
+        try:
+            with sentences(self._path):
+                self._end(connection, sealed, rows)
+        except Exception as trouble:
+            refused += [(ask, trouble) for ask, _, _ in done]
+            done = []
+        for ask, result, moved in done:
+            ask.answer(result, moved)
+        for ask, reason in refused:
+            ask.refuse(reason)
+        return True
+
+    def _begin(self) -> sqlite3.Connection:
+        """Begin, and forget what another connection may have changed."""
         if self._failed is not None:
             raise self._failed
-        with sentences(self._path):
-            connection = self._thread.connection()
-            connection.execute("begin immediate")
-            transaction = Transaction(SqliteView(connection), clock.now_us())
-            try:
-                result = work(transaction)
-                write(connection, transaction)
-            except BaseException:
-                self._roll_back(connection)
-                raise
-            if not transaction.sealed:
-                self._roll_back(connection)
-            else:
-                self._commit(connection, transaction.sealed[-1])
-        return result, [(session_id, row.head) for session_id, row in transaction.rows.items()]
+        connection = self._thread.connection()
+        connection.execute("begin immediate")
+        (version,) = connection.execute("pragma data_version").fetchone()
+        if version != self._version or len(self._known) > _KNOWN_MAX:
+            self._known = {}
+            self._version = version
+        return connection
+
+    def _transaction(self, connection: sqlite3.Connection, known: dict[str, SessionRow]) -> Transaction:
+        return Transaction(SqliteView(connection, known), self._clock.now_us())
+
+    def _end(self, connection: sqlite3.Connection, sealed: list[Sealed], rows: dict[str, SessionRow]) -> None:
+        if not sealed:
+            self._roll_back(connection)
+            return
+        self._commit(connection, sealed[-1])
+        self._known.update(rows)
 
     def check_vocabulary(self, session_id: str) -> None:
         """Refuse a session in which a newer program wrote (S19). Inside a transaction."""
@@ -85,7 +207,11 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("rollback")
         except sqlite3.Error:
-            self._thread.reopen()
+            self._reopen()
+
+    def _reopen(self) -> sqlite3.Connection:
+        self._version = -1
+        return self._thread.reopen()
 
     def _commit(self, connection: sqlite3.Connection, last: Sealed) -> None:
         try:
@@ -106,7 +232,7 @@ class Writer:
         failed sync: the checkpoint copies it into the database and syncs that.
         """
         try:
-            connection = self._thread.reopen()
+            connection = self._reopen()
             values = {"session_id": last.event.session_id, "seq": last.event.seq}
             found = connection.execute(SQL["event_hash"], values).fetchone()
             if found is None or found[0] != last.event.hash:

@@ -16,7 +16,7 @@ SQL = queries()
 SCHEMA_VERSION = 1
 """Version of the tables in `sql/schema.sql`."""
 
-PAGE_SIZE = 8192
+PAGE_SIZE = 4096
 """Bytes of a page: three events of 2 KB fit one, so that little of the disk is lost at page ends."""
 
 _BETWEEN_TRIES_S = 0.05

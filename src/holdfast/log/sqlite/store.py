@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+import anyio.lowlevel
 import anyio.to_thread
 
 from holdfast.clock import Clock
@@ -47,7 +48,7 @@ class SqliteStore:
         self._writing = ConnectionThread("holdfast-log-write", opened)
         self._reading = ConnectionThread("holdfast-log-read", opened)
         self._watch = Watch(opened)
-        self._writer = Writer(path, self._writing)
+        self._writer = Writer(path, self._writing, clock)
 
     @classmethod
     async def open(
@@ -193,7 +194,9 @@ class SqliteStore:
         return await self._reading.run(job)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
-        result, heads = await self._writing.run(lambda _: self._writer.run(work, self._clock))
-        for session_id, head in heads:
+        await anyio.lowlevel.checkpoint_if_cancelled()  # what is queued is done, so nobody may leave after it
+        ask = self._writer.ask(work)
+        await self._writing.run(lambda _: self._writer.settle(ask))
+        for session_id, head in ask.moved:
             self._watch.moved(session_id, head)
-        return result
+        return ask.result()

@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.sqlite.connect import SQL
@@ -14,8 +15,7 @@ from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.rows import AccountRow, SessionRow
 
 _FIELDS = SessionRow.__struct_fields__
-_MOVING = ("head", "head_hash", "epoch", "updated_us")
-_RESTING = tuple(name for name in _FIELDS if name not in _MOVING)
+_INSERT_EVENT, _INSERT_BLOB, _MOVE_SESSION = SQL["insert_event"], SQL["insert_blob"], SQL["move_session"]
 
 
 def session_row(values: tuple[Any, ...]) -> SessionRow:
@@ -44,14 +44,18 @@ def number(value: object, session_id: str) -> int:
 
 
 class SqliteView:
-    """The stored state as a transaction reads it."""
+    """The stored state as a transaction reads it. `known` holds rows that are known to be as stored."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_known")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, known: dict[str, SessionRow] | None = None) -> None:
         self._connection = connection
+        self._known = known or {}
 
     def row(self, session_id: str) -> SessionRow | None:
+        known = self._known.get(session_id)
+        if known is not None:
+            return known
         found = self._one("session", {"session_id": session_id})
         return session_row(found) if found else None
 
@@ -89,7 +93,7 @@ def write(connection: sqlite3.Connection, done: Transaction) -> None:
     for (session_id, key), seq in done.posts.items():
         execute(SQL["insert_post"], {"session_id": session_id, "key": key, "seq": seq})
     for account in done.ledger.accounts.values():
-        execute(SQL["save_account"], msgspec.structs.asdict(account))
+        execute(SQL["save_account"], asdict(account))
     for (session_id, request_seq), amount in done.ledger.reservations.items():
         values = {"session_id": session_id, "request_seq": request_seq}
         if amount is None:
@@ -99,36 +103,27 @@ def write(connection: sqlite3.Connection, done: Transaction) -> None:
 
 
 def _write_event(connection: sqlite3.Connection, sealed: Sealed) -> None:
-    event, inline = sealed.event, len(sealed.body) <= BLOB_OVER
-    if not inline:
-        connection.execute(SQL["insert_blob"], {"digest": sealed.digest, "bytes": sealed.body})
-    connection.execute(
-        SQL["insert_event"],
-        {
-            "session_id": event.session_id,
-            "seq": event.seq,
-            "epoch": event.epoch,
-            "at_us": event.at_us,
-            "type": event.type,
-            "hash": event.hash,
-            "body": sealed.body if inline else None,
-            "digest": None if inline else sealed.digest,
-        },
-    )
+    event = sealed.event
+    body: bytes | None = sealed.body
+    digest: bytes | None = None
+    if len(sealed.body) > BLOB_OVER:
+        connection.execute(_INSERT_BLOB, {"digest": sealed.digest, "bytes": body})
+        body, digest = None, sealed.digest
+    place = (event.session_id, event.seq, event.epoch, event.at_us, event.type, event.hash)
+    connection.execute(_INSERT_EVENT, (*place, body, digest))
 
 
 def _write_row(connection: sqlite3.Connection, before: SessionRow | None, row: SessionRow) -> None:
-    if before is not None and all(getattr(before, name) is getattr(row, name) for name in _RESTING):
-        values: dict[str, object] = {name: getattr(row, name) for name in _MOVING}
-        name = "move_session"
+    if before is None:
+        done = connection.execute(SQL["insert_session"], _row_values(row))
+    elif row == replace(before, head=row.head, head_hash=row.head_hash, epoch=row.epoch, updated_us=row.updated_us):
+        moved = (row.head, row.head_hash, row.epoch, row.updated_us, SCHEMA, SCHEMA)
+        done = connection.execute(_MOVE_SESSION, (*moved, row.session_id, before.head))
     else:
-        values = msgspec.structs.asdict(row)
-        values["accounts"] = msgspec.json.encode(row.accounts).decode()
-        name = "update_session" if before is not None else "insert_session"
-    if before is not None:
-        values["was"] = before.head
-    values["session_id"] = row.session_id
-    values["vocabulary"] = SCHEMA
-    changed = connection.execute(SQL[name], values).rowcount
-    if changed != 1:
+        done = connection.execute(SQL["update_session"], {**_row_values(row), "was": before.head})
+    if done.rowcount != 1:
         raise damaged(row.session_id, row.head, "its row moved inside a transaction of another writer")
+
+
+def _row_values(row: SessionRow) -> dict[str, Any]:
+    return {**asdict(row), "accounts": msgspec.json.encode(row.accounts).decode(), "vocabulary": SCHEMA}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, LogDamaged, LogUnavailable, StorageFull
@@ -16,13 +14,19 @@ _NOT_OURS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READON
 _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 
 
-@contextmanager
-def sentences(path: Path) -> Iterator[None]:
-    """Raise what SQLite says inside as one of our errors."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise translated(error, path) from error
+class sentences:
+    """Raises what SQLite says inside its block as one of our errors."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error):
+            raise translated(error, self._path) from error
 
 
 def code_of(error: sqlite3.Error) -> int:
