@@ -6,7 +6,6 @@ It returns None when the moment came after the end: then nothing was killed, and
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import signal
@@ -166,11 +165,11 @@ def count_calls(home: Path, brains: Nursery, *, sandbox: bool) -> dict[str, int]
 def attach(pid: int, trace: Path, *options: str) -> subprocess.Popen[bytes]:
     """strace on that process and its threads, none of its programs; returns when it watches."""
     command = ["strace", "-f", "--detach-on=execve", "-o", str(trace), "-p", str(pid), *options]
-    strace = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert strace.stderr is not None
-    with strace.stderr:
-        said = strace.stderr.readline()
-    assert b"attached" in said, said
+    words = Path(f"{trace}.err")
+    with words.open("wb") as said:
+        strace = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=said)
+    wait_for(lambda: "attached" in words.read_text() or strace.poll() is not None, "strace watches")
+    assert strace.poll() is None, words.read_text()
     return strace
 
 

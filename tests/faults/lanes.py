@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 LANES = 2
@@ -25,3 +27,10 @@ def verdict(run: Callable[[T], list[str]], cases: Iterable[T]) -> dict[str, list
     with ThreadPoolExecutor(LANES) as lanes:
         results = list(lanes.map(safely, listed))
     return {str(case): result for case, result in zip(listed, results, strict=True) if result}
+
+
+def none_broken(broken: dict[str, list[str]], what: str) -> None:
+    """Fail with every broken promise, a line each."""
+    lines = [f"{case}: {each}" for case, promises in broken.items() for each in promises]
+    if lines:
+        pytest.fail(f"{what}: {len(broken)} runs broke {len(lines)} promises\n" + "\n".join(lines), pytrace=False)

@@ -10,8 +10,8 @@ import pytest
 from tests.faults import deaths, oracle
 from tests.faults.brains import Nursery
 from tests.faults.deaths import Death, Undisturbed, Way
-from tests.faults.lanes import verdict
-from tests.faults.story import SHORT, open_session
+from tests.faults.lanes import none_broken, verdict
+from tests.faults.story import SHORT, Session, open_session
 from tests.log.processes import needs_strace
 
 WAYS: dict[str, Way] = {
@@ -40,7 +40,7 @@ def one_death(base: Path, brains: Nursery, way: Way, calm: Undisturbed, seed: st
     return [f"{TRIES} moments in a row came after the end of the run"]
 
 
-def after(death: Death, brains: Nursery, calm: Undisturbed, session: oracle.Session) -> list[str]:
+def after(death: Death, brains: Nursery, calm: Undisturbed, session: Session) -> list[str]:
     """The session goes on, in another brain when its own is dead."""
     status = death.brain.wait()
     acknowledged = death.brain.acknowledged()
@@ -72,7 +72,7 @@ def many_deaths(base: Path, brains: Nursery, way: str, seed: int, times: int, *,
     def run(number: int) -> list[str]:
         return one_death(base, brains, WAYS[way], calm, f"{seed}-{number}", sandbox=sandbox)
 
-    assert verdict(run, range(times)) == {}, f"{way}, seed {seed}"
+    none_broken(verdict(run, range(times)), f"{way}, seed {seed}")
 
 
 @needs_strace

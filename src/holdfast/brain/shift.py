@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import remember, shown
+from holdfast.errors import Fenced
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.union import AnyFact
@@ -96,6 +97,13 @@ class Shift:
     async def _catch_up(self) -> None:
         state = self.state
         self._take(await self.doors.log.read(state.session_id, after=state.seq, prev=state.hash))
+        if self.state.epoch > self.epoch:  # seen here rather than at the next append: a zombie stops at once
+            raise Fenced(
+                f"session {state.session_id} is at epoch {self.state.epoch} and this brain holds {self.epoch}: another "
+                "one took it over",
+                mine=self.epoch,
+                current=self.state.epoch,
+            )
 
     def _take(self, events: list[Event]) -> None:
         self.state = fold(self.state, events)

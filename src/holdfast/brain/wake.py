@@ -94,8 +94,8 @@ def _shift_started(doors: Doors) -> Draft:
 async def _hold(shift: Shift) -> Outcome:
     """Hold the lease: what was posted before it is folded with it, then the shift runs."""
     try:
-        await shift.refresh()
         async with anyio.create_task_group() as shift.background:
+            await shift.refresh()
             await _run(shift)
             shift.background.cancel_scope.cancel()
     except BaseExceptionGroup as group:

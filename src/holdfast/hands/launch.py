@@ -8,6 +8,7 @@ import importlib.util
 import marshal
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -17,7 +18,9 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from holdfast.errors import HandsError
+from holdfast.errors import HandsError, HandsLost
+from holdfast.hands.box.journal import replay
+from holdfast.hands.box.kernel import drop_folder, is_locked
 
 PYTHON = "/usr/bin/python3"
 """What runs the agent: the system's own, which every user can reach."""
@@ -169,24 +172,54 @@ def _run(launch: Launch) -> _Ready:
     try:
         said, complaint = child.communicate(msgspec.json.encode(launch), timeout=READY_S)
     except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
+        _abandon(child, launch)
         raise HandsError(f"the supervisor of the hands did not start within {READY_S:.0f} s; try again") from None
     try:
         return msgspec.json.decode(said, type=_Ready)
     except msgspec.DecodeError:
-        text = complaint.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
-        return _Ready(False, f"the supervisor did not start: {text[0]}", 0)
+        words = complaint.decode("utf-8", "replace").strip().splitlines()
+    if not words:
+        raise HandsLost("the supervisor of the hands was ended while it started")
+    return _Ready(False, f"the supervisor did not start: {words[-1]}", 0)
+
+
+def _abandon(child: subprocess.Popen[bytes], launch: Launch) -> None:
+    """End a start that takes too long. The supervisor has left its parent: its journal knows it."""
+    child.kill()
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    child.wait()
+    pid = replay(os.path.join(launch.folder, "journal")).opened.get("pid")
+    if pid is not None and is_locked(os.path.join(launch.folder, "lock")):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 async def start_supervisor(launch: Launch) -> str:
-    """Start it. Returns why it could not, in its own words; empty when it runs. Leaves nothing then."""
-    ready = await anyio.to_thread.run_sync(_run, launch)
-    if not ready.ok:
-        with contextlib.suppress(OSError):
-            Path(launch.socket).unlink()
-        await anyio.to_thread.run_sync(remove_folder, Path(launch.folder))
-    return ready.problem
+    """Start it. Returns why it could not, in its own words; empty when it runs.
+
+    Raises `HandsLost` when it was ended in the middle, `HandsError` when it takes too long. Leaves
+    nothing but when it runs.
+    """
+    runs = False
+    try:
+        ready = await anyio.to_thread.run_sync(_run, launch)
+        runs = ready.ok
+        return ready.problem
+    finally:
+        if not runs:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(_clear, launch)
+
+
+def _clear(launch: Launch) -> None:
+    with contextlib.suppress(OSError):
+        Path(launch.socket).unlink()
+    for path in launch.opening.placeholders:
+        drop_folder(path)
+    remove_folder(Path(launch.folder))
 
 
 def remove_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable
@@ -121,7 +122,12 @@ class Maker:
         if problem:
             raise refuse(problem)
         hands = self.attach(identity)
-        await hands.claim(epoch)
+        try:
+            await hands.claim(epoch)
+        except BaseException:
+            with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
+                await hands.release(epoch)
+            raise
         return hands
 
 

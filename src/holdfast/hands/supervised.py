@@ -99,6 +99,7 @@ class SupervisedHands:
         self._check(said, epoch)
         for path in said.opened.get("placeholders", ()):
             drop_folder(path)
+        Path(self.identity.address).unlink(missing_ok=True)
         await anyio.to_thread.run_sync(remove_folder, self._folder)
 
     @property

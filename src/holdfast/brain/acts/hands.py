@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
 
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsLost as HandsLostFact
-from holdfast.facts.hands import HandsReleased
+from holdfast.facts.hands import HandsProvisioned, HandsReleased
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
+
+MAKES = 3
+"""Tries to make hands that somebody ends while they start."""
 
 
 def begin_provisioning(shift: Shift) -> None:
@@ -32,28 +37,42 @@ async def provision(shift: Shift) -> None:
 
 async def _provision(shift: Shift) -> None:
     assert shift.provisioned is not None
-    assert shift.state.created is not None
     done = shift.provisioned
     hands: Hands | None = None
     try:
-        workspace = shift.state.created.workspace
-        spec = HandsSpec(
-            session_id=shift.state.session_id,
-            hands_id=new_hands_id(shift.doors.clock.now_us(), shift.doors.entropy),
-            workspace=workspace,
-            read_only=workspace.read_only,
-            env=workspace.env,
-        )
-        hands = await shift.doors.hands.provision(spec, shift.epoch)
+        hands = await _make(shift)
         await shift.fact(hands.identity)
         shift.hands = hands
         shift.provisioned = None
-    except Exception as error:  # handed to whoever waits for the hands
-        shift.provision_error = error
+    except BaseException as error:
         if hands is not None:
-            await hands.release(shift.epoch)
+            with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
+                await hands.release(shift.epoch)
+        if not isinstance(error, Exception):
+            raise
+        shift.provision_error = error  # handed to whoever waits for the hands
     finally:
         done.set()
+
+
+async def _make(shift: Shift) -> Hands:
+    """New hands; others when somebody ended them while they started."""
+    for _ in range(MAKES - 1):
+        with contextlib.suppress(HandsLost):
+            return await shift.doors.hands.provision(_spec(shift), shift.epoch)
+    return await shift.doors.hands.provision(_spec(shift), shift.epoch)
+
+
+def _spec(shift: Shift) -> HandsSpec:
+    assert shift.state.created is not None
+    workspace = shift.state.created.workspace
+    return HandsSpec(
+        session_id=shift.state.session_id,
+        hands_id=new_hands_id(shift.doors.clock.now_us(), shift.doors.entropy),
+        workspace=workspace,
+        read_only=workspace.read_only,
+        env=workspace.env,
+    )
 
 
 async def fence(shift: Shift) -> None:
@@ -65,8 +84,8 @@ async def fence(shift: Shift) -> None:
     try:
         await hands.fence(shift.epoch)
         shift.hands = hands
-    except HandsLost as lost:
-        await shift.fact(HandsLostFact(hands_id=identity.hands_id, reason=str(lost)))
+    except HandsLost as gone:
+        await lost(shift, identity.hands_id, str(gone))
 
 
 async def current(shift: Shift) -> Hands:
@@ -82,8 +101,19 @@ async def current(shift: Shift) -> Hands:
 async def lost(shift: Shift, hands_id: str, reason: str) -> None:
     """Record that hands are gone, once."""
     shift.hands = None
-    if shift.state.hands is not None and shift.state.hands.hands_id == hands_id:
+    identity = shift.state.hands
+    if identity is not None and identity.hands_id == hands_id:
         await shift.fact(HandsLostFact(hands_id=hands_id, reason=reason))
+        await clear(shift, identity)
+
+
+async def clear(shift: Shift, identity: HandsProvisioned) -> None:
+    """Take away what dead hands left behind, once no open call needs their testimony (S10)."""
+    if identity.hands_id in shift.state.hands_known:
+        return
+    hands = await shift.doors.hands.attach(identity)
+    with contextlib.suppress(HandsError):  # what stays harms nobody
+        await hands.release(shift.epoch)
 
 
 async def give_back(shift: Shift) -> None:

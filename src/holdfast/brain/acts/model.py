@@ -95,14 +95,24 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
         attempt=action.attempt,
         input_tokens_estimate=state.window_tokens + sum(item.tokens for item in state.pending),
     )
-    if shift.doors.provisioning == "eager":
-        await provision(shift)
     started = await _reserve(shift, model, request, action, context.digest)
     if isinstance(started, End):
         return started
     attempt = _Attempt(shift, model, started[1], started[0])
+    if shift.doors.provisioning == "eager":
+        await _provision_first(attempt)
     await _run(attempt)
     return None
+
+
+async def _provision_first(attempt: _Attempt) -> None:
+    """Have hands before the wire is touched; without them the request is cancelled, at no cost."""
+    try:
+        await provision(attempt.shift)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await attempt.shift.fact(attempt.end("cancelled"))
+        raise
 
 
 async def _reserve(
