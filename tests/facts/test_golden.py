@@ -11,7 +11,7 @@ from holdfast.facts.base import Erased
 from holdfast.facts.codec import SCHEMA, Chain, Draft, Event, body_digest, encode_body, genesis, stored_envelope
 from holdfast.facts.union import FACT_TYPES
 from holdfast.log.stored import StoredBlob, StoredEvent, events_of
-from holdfast.log.verify import Rebuilt, StoredSession
+from holdfast.log.verify import Rebuilt
 from tests.golden.make import ERASED, HERE, Line, make
 
 FILES = sorted(HERE.glob("v*/*.jsonl"))
@@ -57,7 +57,7 @@ def test_a_released_log_verifies_and_decodes(path: Path) -> None:
 def test_the_rows_of_a_released_log_can_be_made(path: Path) -> None:
     session_id = lines(path)[0].session_id
     rebuilt = Rebuilt()
-    rebuilt.session(session_id, StoredSession(stored(path), tombstones))
+    rebuilt.session(session_id, stored(path), tombstones)
     row = rebuilt.rows[session_id]
     assert (row.status, row.epoch, row.holder, row.head) == ("runnable", 3, "wrk_3", len(lines(path)))
     assert rebuilt.posts[session_id, "cancel-2"] == row.head

@@ -147,12 +147,13 @@ async def story(store: MemoryStore, session_id: str, created: SessionCreated, fa
 
 async def lines(store: MemoryStore, session_id: str) -> list[Line]:
     """The session as it is stored."""
+    stored = await store.look(lambda look: list(look.stored(session_id)))
     return [
         Line(
             session_id, seq, epoch, at_us, type_, hash_.hex(),
             None if body is None else body.decode(), digest.hex() if body is None and digest else None,
         )
-        for seq, epoch, at_us, type_, hash_, body, digest in (await store.stored(session_id)).events
+        for seq, epoch, at_us, type_, hash_, body, digest in stored
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError
+from holdfast.errors import HeadMoved, HoldfastError
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.log.base import Lease
 from holdfast.log.sqlite import SqliteStore
@@ -45,6 +45,20 @@ async def append(child: Child, session_id: str, epoch: str, count: str) -> None:
     for number in range(int(count)):
         (event,) = await child.store.append(session_id, int(epoch), [child.result(f"{os.getpid()}.{number}")])
         say(event.seq, event.id)
+
+
+async def crowd(child: Child, session_id: str, epoch: str, writers: str, count: str) -> None:
+    """Many tasks append at once, and some of them ask for what is refused."""
+
+    async def writer() -> None:
+        for _ in range(int(count)):
+            (event,) = await child.store.append(session_id, int(epoch), [child.result()])
+            say(event.seq, event.id)
+            await child.refused(HeadMoved, child.store.append(session_id, int(epoch), [child.result()], head=1))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(int(writers)):
+            group.start_soon(writer)
 
 
 async def post(child: Child, session_id: str, count: str) -> None:
@@ -103,7 +117,7 @@ async def main(verb: str, home: Path, *rest: str) -> int:
     return 0
 
 
-VERBS = {each.__name__: each for each in (append, post, create, hold, parent, limited)}
+VERBS = {each.__name__: each for each in (append, crowd, post, create, hold, parent, limited)}
 
 if __name__ == "__main__":
     sys.exit(anyio.run(main, sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

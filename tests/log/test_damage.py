@@ -55,7 +55,7 @@ async def use(home: Path, truth: tuple[dict[str, list[Event]], Beside]) -> int:
                 store.find(name),
                 store.load(name, "fold"),
                 store.wait(name, 0),
-                store.stored(name),
+                store.look(lambda look, name=name: list(look.stored(name))),  # type: ignore[misc]
                 verify(store, name),
                 store.post(Post(name, "new", case.message())),
                 store.acquire(name, case.shift("wrk_x"), steal=True),

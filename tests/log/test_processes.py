@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
+import threading
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
 
-from holdfast.errors import LeaseHeld
+from holdfast.errors import LeaseHeld, LogUnavailable
 from holdfast.facts.codec import genesis
 from holdfast.facts.shift import LeaseStolen
 from holdfast.log.verify import verify
@@ -127,6 +129,32 @@ async def test_waiting_sees_another_process_post(holdfast_home: Path) -> None:
             done = await anyio.to_thread.run_sync(lambda: run("post", holdfast_home, "ses_a", 1))
             assert done.returncode == 0, done.stderr
         assert heads == [2]
+
+
+async def test_what_this_process_appends_is_told_without_a_look(holdfast_home: Path) -> None:
+    never = threading.Event()
+
+    def connect() -> sqlite3.Connection:
+        never.wait()
+        raise LogUnavailable("the test is over")
+
+    async with sqlite_rig(holdfast_home) as rig:
+        rig.store._watch._connect = connect
+        lease = await Scenario(rig).started()
+        heads: list[int] = []
+
+        async def wait() -> None:
+            heads.append(await rig.store.wait("ses_a", 2))
+
+        try:
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(wait)
+                    await anyio.wait_all_tasks_blocked()
+                    await Scenario(rig).append(lease, Scenario(rig).result())
+        finally:
+            never.set()
+        assert heads == [3]
 
 
 async def test_two_stores_in_one_process_see_each_other(holdfast_home: Path) -> None:

@@ -55,7 +55,7 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
         (999_999_999_999, "$1.0000"),
         (PICO, "$1.00"),
         (2_500 * PICO // 1000, "$2.50"),
-        (-PICO // 2, "$-0.5000"),
+        (-PICO // 2, "-$0.5000"),
     ],
 )
 def test_money_for_people(pico: int | None, text: str) -> None:

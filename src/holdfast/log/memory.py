@@ -6,7 +6,8 @@ Nothing survives it, so no disk fault can be shown with it. A worker lives from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -17,8 +18,10 @@ from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
 from holdfast.log.transaction import Transaction, fenced, pick, unknown
-from holdfast.log.verify import Beside, StoredSession
+from holdfast.log.verify import Beside, Look
 from holdfast.session.rows import AccountRow, SessionRow
+
+T = TypeVar("T")
 
 
 class _Tables:
@@ -26,7 +29,7 @@ class _Tables:
 
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
-        self.stored: dict[str, list[StoredEvent]] = {}
+        self.lying: dict[str, list[StoredEvent]] = {}
         self.rows: dict[str, SessionRow] = {}
         self.keys: dict[str, str] = {}
         self.posts: dict[tuple[str, str], int] = {}
@@ -48,12 +51,25 @@ class _Tables:
     def reservation(self, session_id: str, request_seq: int) -> int | None:
         return self.reservations.get((session_id, request_seq))
 
+    def session_ids(self) -> list[str]:
+        return sorted(self.events)
+
+    def stored(self, session_id: str) -> Iterator[StoredEvent]:
+        return iter(tuple(self.lying.get(session_id, ())))
+
+    def blob(self, digest: bytes) -> StoredBlob:
+        return _erased(digest)
+
+    def beside(self) -> Beside:
+        versions = dict.fromkeys(self.rows, SCHEMA)
+        return Beside(dict(self.rows), dict(self.posts), dict(self.accounts), dict(self.reservations), versions)
+
     def write(self, done: Transaction) -> None:
         for sealed in done.sealed:
             event = sealed.event
             stored = (event.seq, event.epoch, event.at_us, event.type, event.hash, sealed.body, sealed.digest)
             self.events.setdefault(event.session_id, []).append(event)
-            self.stored.setdefault(event.session_id, []).append(stored)
+            self.lying.setdefault(event.session_id, []).append(stored)
         self.rows.update(done.rows)
         self.keys.update((row.key, row.session_id) for row in done.rows.values() if row.key)
         self.posts.update(done.posts)
@@ -87,7 +103,7 @@ class MemoryStore:
 
     def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
         """Put other bytes where an event's body lies, or erase it with None; hash and digest stay."""
-        stored = self._tables.stored[session_id]
+        stored = self._tables.lying[session_id]
         stored[seq - 1] = (*stored[seq - 1][:5], body, stored[seq - 1][6])
         self._rewritten.add(session_id)
 
@@ -122,7 +138,7 @@ class MemoryStore:
         events = self._tables.events[session_id]
         last = len(events) if limit is None else min(len(events), after + limit)
         if session_id in self._rewritten:
-            stored = self._tables.stored[session_id][after:last]
+            stored = self._tables.lying[session_id][after:last]
             return events_of(session_id, stored, _erased, after=after, prev=prev)
         if prev is not None:
             at = genesis(session_id) if after == 0 else events[min(after, len(events)) - 1].hash
@@ -204,22 +220,15 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         return sorted(self._tables.accounts.values(), key=lambda account: account.account_id)
 
-    async def session_ids(self) -> list[str]:
+    async def look(self, work: Callable[[Look], T]) -> T:
         """See `holdfast.log.verify.Source`."""
         await anyio.lowlevel.checkpoint()
-        return sorted(self._tables.events)
-
-    async def stored(self, session_id: str) -> StoredSession:
-        """See `holdfast.log.verify.Source`."""
-        await anyio.lowlevel.checkpoint()
-        return StoredSession(list(self._tables.stored.get(session_id, ())), _erased)
+        return work(self._tables)
 
     async def beside(self) -> Beside:
-        """See `holdfast.log.verify.Source`."""
+        """The rows beside the events."""
         await anyio.lowlevel.checkpoint()
-        tables = self._tables
-        versions = dict.fromkeys(tables.rows, SCHEMA)
-        return Beside(dict(tables.rows), dict(tables.posts), dict(tables.accounts), dict(tables.reservations), versions)
+        return self._tables.beside()
 
     async def _begin(self) -> Transaction:
         await anyio.lowlevel.checkpoint()

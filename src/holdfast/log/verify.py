@@ -7,8 +7,9 @@ together with the rows that named them: that takes a checkpoint kept elsewhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -16,16 +17,14 @@ from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import Event, genesis, stored_envelope
 from holdfast.facts.session import SessionCreated
-from holdfast.log.stored import Blob, StoredEvent, check_head, damaged, events_of
+from holdfast.log.stored import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.session import money
 from holdfast.session.rows import AccountRow, SessionRow, first_row, next_row
 
+T = TypeVar("T")
 
-class StoredSession(msgspec.Struct, frozen=True):
-    """One session as it lies there."""
-
-    events: Sequence[StoredEvent]
-    blob: Blob
+_PART = 2_000
+"""How many events are in memory at a time."""
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -40,19 +39,31 @@ class Beside(msgspec.Struct, frozen=True):
     vocabularies: dict[str, int] = {}
 
 
-class Source(Protocol):
-    """A store that lets itself be looked at."""
+class Look(Protocol):
+    """One consistent look at a store. It is over when the function that it was given to returns."""
 
-    async def session_ids(self) -> list[str]:
+    def session_ids(self) -> list[str]:
         """Every session that has a row or an event."""
         ...
 
-    async def stored(self, session_id: str) -> StoredSession:
-        """One session as stored."""
+    def stored(self, session_id: str) -> Iterator[StoredEvent]:
+        """One session's events as they lie there, in order."""
         ...
 
-    async def beside(self) -> Beside:
+    def blob(self, digest: bytes) -> StoredBlob:
+        """What lies under a digest."""
+        ...
+
+    def beside(self) -> Beside:
         """All rows beside the events."""
+        ...
+
+
+class Source(Protocol):
+    """A store that lets itself be looked at."""
+
+    async def look(self, work: Callable[[Look], T]) -> T:
+        """What `work` returns, on one consistent look; other verbs go on meanwhile."""
         ...
 
 
@@ -74,14 +85,23 @@ class Verified(msgspec.Struct, frozen=True):
 
 async def verify(source: Source, session_id: str | None = None) -> Verified:
     """Verify one session or all. Accounts are compared when all are walked: sessions share them."""
-    beside = await source.beside()
-    chosen = [session_id] if session_id is not None else await source.session_ids()
+    return await source.look(lambda look: _verify(look, session_id))
+
+
+async def rebuild(source: Source) -> Beside:
+    """The rows beside the events, from the events alone (S20). Raises `LogDamaged`."""
+    return await source.look(_rebuild)
+
+
+def _verify(look: Look, session_id: str | None) -> Verified:
+    beside = look.beside()
+    chosen = [session_id] if session_id is not None else look.session_ids()
     findings: list[Finding] = []
     rebuilt = Rebuilt()
     count = 0
     for each in chosen:
         try:
-            count += rebuilt.session(each, await source.stored(each))
+            count += rebuilt.session(each, look.stored(each), look.blob)
             _check_session(each, beside, rebuilt)
         except LogDamaged as error:
             findings.append(Finding(each, error.seq, str(error)))
@@ -93,11 +113,10 @@ async def verify(source: Source, session_id: str | None = None) -> Verified:
     return Verified(len(chosen), count, tuple(findings))
 
 
-async def rebuild(source: Source) -> Beside:
-    """The rows beside the events, from the events alone (S20). Raises `LogDamaged`."""
+def _rebuild(look: Look) -> Beside:
     rebuilt = Rebuilt()
-    for each in await source.session_ids():
-        rebuilt.session(each, await source.stored(each))
+    for each in look.session_ids():
+        rebuilt.session(each, look.stored(each), look.blob)
     books = rebuilt.books
     return Beside(rebuilt.rows, rebuilt.posts, books.accounts(), dict(books.held), rebuilt.vocabularies)
 
@@ -145,27 +164,36 @@ class Rebuilt:
         self.books = Books()
         self.partly: set[str] = set()
 
-    def session(self, session_id: str, stored: StoredSession) -> int:
+    def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob) -> int:
         """Walk one session; returns how many events it has. Raises `LogDamaged`."""
-        events = events_of(session_id, stored.events, stored.blob, prev=genesis(session_id))
-        row: SessionRow | None = None
-        for event, kept in zip(events, stored.events, strict=True):
-            if isinstance(event.fact, Erased):
-                self.partly.add(session_id)
-            elif row is None and not isinstance(event.fact, SessionCreated) and session_id not in self.partly:
-                raise damaged(session_id, 1, "it does not begin with session.created")
-            else:
-                self._envelope(event, kept, stored.blob)
-            if row is not None:
-                row = next_row(row, event)
-            elif isinstance(event.fact, SessionCreated):
-                row = first_row(event)
-            move = money.move(event.fact, event.seq, row.accounts) if row is not None else None
-            if move is not None:
-                self.books.apply(session_id, move)
+        rows = iter(stored)
+        at, prev = 0, genesis(session_id)
+        while part := list(islice(rows, _PART)):
+            events = events_of(session_id, part, blob, after=at, prev=prev)
+            for event, kept in zip(events, part, strict=True):
+                self._event(event, kept, blob)
+            at, prev = events[-1].seq, events[-1].hash
+        return at
+
+    def _event(self, event: Event, kept: StoredEvent, blob: Blob) -> None:
+        session_id = event.session_id
+        row = self.rows.get(session_id)
+        if isinstance(event.fact, Erased):
+            self.partly.add(session_id)
+        elif row is None and not isinstance(event.fact, SessionCreated) and session_id not in self.partly:
+            raise damaged(session_id, 1, "it does not begin with session.created")
+        else:
+            self._envelope(event, kept, blob)
         if row is not None:
-            self.rows[session_id] = row
-        return len(events)
+            row = next_row(row, event)
+        elif isinstance(event.fact, SessionCreated):
+            row = first_row(event)
+        if row is None:
+            return
+        self.rows[session_id] = row
+        move = money.move(event.fact, event.seq, row.accounts)
+        if move is not None:
+            self.books.apply(session_id, move)
 
     def _envelope(self, event: Event, kept: StoredEvent, blob: Blob) -> None:
         body = kept[5] if kept[5] is not None else blob(kept[6] or b"").body

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -19,7 +20,8 @@ from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.intake import Intake
 from holdfast.ids import new_session_id
 from holdfast.log.base import Snapshot
-from holdfast.log.verify import verify
+from holdfast.log.stored import StoredEvent
+from holdfast.log.verify import Look, verify
 from holdfast.session.fold import empty
 from holdfast.sim.doors import ClockDoor, StoreDoor, doors_of
 from holdfast.sim.loop import Stuck
@@ -65,7 +67,7 @@ class Storm:
         self.world.verified = await verify(store)
         self.world.beside = await store.beside()
         for session_id in self.world.sessions:
-            self.world.stored[session_id] = list((await store.stored(session_id)).events)
+            self.world.stored[session_id] = await store.look(partial(_lying, session_id))
             self.world.events[session_id] = await store.read(session_id)
 
     # --- people ---
@@ -290,3 +292,7 @@ async def _serve_due(process: Process) -> None:
         await wake(session_id, doors)
 
     await dispatcher.run(ring)
+
+
+def _lying(session_id: str, look: Look) -> list[StoredEvent]:
+    return list(look.stored(session_id))

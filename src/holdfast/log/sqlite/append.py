@@ -65,8 +65,8 @@ class Ask(Generic[T]):
 class Writer:
     """Runs transactions on the writing thread's connection.
 
-    Those that wait while another one syncs are committed together, each behind a savepoint of its own:
-    one that is refused takes nothing of the others with it. After the disk failed under a commit nothing
+    Those that wait while another one syncs are committed together; one that is refused has written nothing
+    and takes nothing of the others with it. After the disk failed under a commit nothing
     more is written: only a process that opens the file anew can say what is there.
     """
 
@@ -112,7 +112,7 @@ class Writer:
             ask.refuse(error)
 
     def _together(self, asks: list[Ask[Any]]) -> bool:
-        """One commit for all. False when SQLite stumbled: nothing was written, each is to be tried alone."""
+        """One commit for all. False when one could not be written: then nothing was, and each is tried alone."""
         sealed: list[Sealed] = []
         rows: dict[str, SessionRow] = {}
         done: list[tuple[Ask[Any], object, dict[str, SessionRow]]] = []
@@ -123,22 +123,17 @@ class Writer:
             return False
         try:
             for ask in asks:
-                connection.execute("savepoint one")
                 transaction = self._transaction(connection, {**self._known, **rows})
                 try:
                     result = ask.work(transaction)
-                    write(connection, transaction)
-                except sqlite3.Error:
-                    raise
-                except Exception as error:
-                    connection.execute("rollback to one")
+                except HoldfastError as error:  # nothing of it is written yet
                     refused.append((ask, error))
-                else:
-                    done.append((ask, result, transaction.rows))
-                    sealed += transaction.sealed
-                    rows.update(transaction.rows)
-                connection.execute("release one")
-        except sqlite3.Error:
+                    continue
+                write(connection, transaction)
+                done.append((ask, result, transaction.rows))
+                sealed += transaction.sealed
+                rows.update(transaction.rows)
+        except Exception:
             self._roll_back(connection)
             return False
         try:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.facts.codec import Event
 from holdfast.log.base import Snapshot
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.sqlite.tables import SqliteView, account_row, number, session_row
 from holdfast.log.sqlite.trouble import damaged_file
-from holdfast.log.stored import check_head, events_of
+from holdfast.log.stored import StoredBlob, StoredEvent, check_head, events_of
 from holdfast.log.transaction import pick, unknown
-from holdfast.log.verify import Beside, StoredSession
+from holdfast.log.verify import Beside, Look
 from holdfast.session.rows import AccountRow, SessionRow
+
+T = TypeVar("T")
 
 _ALL = 2**62
 """As many rows as there are: PostgreSQL and SQLite spell "no limit" differently."""
@@ -99,14 +101,18 @@ class Reader:
         """Every session that has a row or an event."""
         return [found for (found,) in self._rows("session_ids")]
 
-    def stored(self, session_id: str) -> StoredSession:
-        """One session as it lies there, blobs included."""
+    def stored(self, session_id: str) -> Iterator[StoredEvent]:
+        """One session's events as they lie there."""
+        return self._rows("events", session_id=session_id, after=0, count=_ALL)
+
+    def blob(self, digest: bytes) -> StoredBlob:
+        """What lies under a digest."""
+        return self._view.blob(digest)
+
+    def look(self, work: Callable[[Look], T]) -> T:
+        """`work` on one consistent look, however long it takes."""
         with self._one_look():
-            rows = self._rows("events", session_id=session_id, after=0, count=_ALL).fetchall()
-            blobs = {
-                digest: self._view.blob(digest) for *_, body, digest in rows if body is None and digest is not None
-            }
-        return StoredSession(rows, blobs.__getitem__)
+            return work(self)
 
     def beside(self) -> Beside:
         """All rows beside the events, in one look."""
@@ -128,6 +134,9 @@ class Reader:
 
     @contextmanager
     def _one_look(self) -> Iterator[None]:
+        if self._connection.in_transaction:
+            yield
+            return
         self._connection.execute("begin")
         try:
             yield

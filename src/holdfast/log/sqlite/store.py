@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -22,7 +23,7 @@ from holdfast.log.sqlite.thread import ConnectionThread
 from holdfast.log.sqlite.trouble import sentences
 from holdfast.log.sqlite.watch import Watch
 from holdfast.log.transaction import Transaction, fenced
-from holdfast.log.verify import Beside, StoredSession
+from holdfast.log.verify import Beside, Look
 from holdfast.log.workers import is_live
 from holdfast.session.rows import AccountRow, SessionRow
 
@@ -41,13 +42,10 @@ class SqliteStore:
         self._workers = workers
         self._clock = clock
         self._entropy = entropy
-
-        def opened() -> sqlite3.Connection:
-            return connect(path, busy_timeout_s)
-
-        self._writing = ConnectionThread("holdfast-log-write", opened)
-        self._reading = ConnectionThread("holdfast-log-read", opened)
-        self._watch = Watch(opened)
+        self._opened = partial(connect, path, busy_timeout_s)
+        self._writing = ConnectionThread("holdfast-log-write", self._opened)
+        self._reading = ConnectionThread("holdfast-log-read", self._opened)
+        self._watch = Watch(self._opened)
         self._writer = Writer(path, self._writing, clock)
 
     @classmethod
@@ -167,16 +165,16 @@ class SqliteStore:
         """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.accounts())
 
-    async def session_ids(self) -> list[str]:
-        """See `holdfast.log.verify.Source`."""
-        return await self._read(lambda reader: reader.session_ids())
-
-    async def stored(self, session_id: str) -> StoredSession:
-        """See `holdfast.log.verify.Source`."""
-        return await self._read(lambda reader: reader.stored(session_id))
+    async def look(self, work: Callable[[Look], T]) -> T:
+        """See `holdfast.log.verify.Source`. On a connection of its own: nobody waits for it."""
+        thread = ConnectionThread("holdfast-log-look", self._opened)
+        try:
+            return await self._read(lambda reader: reader.look(work), thread)
+        finally:
+            await thread.close()
 
     async def beside(self) -> Beside:
-        """See `holdfast.log.verify.Source`."""
+        """The rows beside the events."""
         return await self._read(lambda reader: reader.beside())
 
     async def check_file(self) -> list[str]:
@@ -186,12 +184,12 @@ class SqliteStore:
     def _live(self, worker_id: str) -> bool:
         return is_live(self._workers, worker_id)
 
-    async def _read(self, work: Callable[[Reader], T]) -> T:
+    async def _read(self, work: Callable[[Reader], T], thread: ConnectionThread | None = None) -> T:
         def job(connection: sqlite3.Connection) -> T:
             with sentences(self._path):
                 return work(Reader(connection, self._path))
 
-        return await self._reading.run(job)
+        return await (thread or self._reading).run(job)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         await anyio.lowlevel.checkpoint_if_cancelled()  # what is queued is done, so nobody may leave after it

@@ -36,9 +36,9 @@ async def hashes_bind_the_bytes_as_stored(rig: Rig) -> None:
     await case.append(lease, case.result("x" * 100))
     await case.say("ses_a", "k")
     events = await rig.store.read("ses_a", prev=genesis("ses_a"))
-    stored = await rig.store.stored("ses_a")
+    stored = await rig.store.look(lambda look: list(look.stored("ses_a")))
     prev = genesis("ses_a")
-    for event, (_, _, _, _, _, body, _) in zip(events, stored.events, strict=True):
+    for event, (_, _, _, _, _, body, _) in zip(events, stored, strict=True):
         assert body is not None
         prev = chain(prev, "ses_a", event.seq, event.epoch, event.at_us, event.type, body_digest(body))
         assert event.hash == prev

@@ -15,7 +15,7 @@ from holdfast.facts.tool import ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Index, Lease, Leases, Log, Post, PostReceipt, Snapshots
-from holdfast.log.verify import Source
+from holdfast.log.verify import Beside, Source
 from holdfast.session.rows import SessionRow
 
 E = TypeVar("E", bound=HoldfastError)
@@ -23,6 +23,10 @@ E = TypeVar("E", bound=HoldfastError)
 
 class Store(Log, Snapshots, Leases, Index, Source, Protocol):
     """All doors of the log behind one object."""
+
+    async def beside(self) -> Beside:
+        """The rows beside the events."""
+        ...
 
 
 class Rig(Protocol):
