@@ -123,11 +123,12 @@ async def test_waiting_sees_another_process_post(holdfast_home: Path) -> None:
         async def wait() -> None:
             heads.append(await rig.store.wait("ses_a", 1))
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(wait)
-            await anyio.wait_all_tasks_blocked()
-            done = await anyio.to_thread.run_sync(lambda: run("post", holdfast_home, "ses_a", 1))
-            assert done.returncode == 0, done.stderr
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                done = await anyio.to_thread.run_sync(lambda: run("post", holdfast_home, "ses_a", 1))
+                assert done.returncode == 0, done.stderr
         assert heads == [2]
 
 

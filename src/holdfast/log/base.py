@@ -112,9 +112,10 @@ class Snapshots(Protocol):
 class Leases(Protocol):
     """Who may act. Never stored as a flag: a lease lives while its holder does (S5)."""
 
-    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """Take the session and append `draft`, a `shift.started`, under the next epoch, in one transaction.
 
+        With `head` it is a decision: refused with `HeadMoved` unless that is the session's head (S2).
         Raises `LeaseHeld` while a live process holds it; with `steal` it is taken all the same, and a
         `lease.stolen` stands before the shift.
         """

@@ -167,10 +167,12 @@ class MemoryStore:
             return None
         return kept if events[kept.seq - 1].hash == kept.hash else None
 
-    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """See `holdfast.log.base.Leases`."""
         transaction = await self._begin()
-        lease = transaction.acquire(session_id, draft, self._event_id(), steal=steal, live=self._live.__contains__)
+        lease = transaction.acquire(
+            session_id, draft, self._event_id(), steal=steal, live=self._live.__contains__, head=head
+        )
         self._commit(transaction)
         self._live.add(lease.worker_id)
         return lease

@@ -70,12 +70,7 @@ class Transaction:
         row = self._need(session_id)
         if epoch != row.epoch:
             raise fenced(row, epoch)
-        if head is not None and head != row.head:
-            raise HeadMoved(
-                f"session {session_id} moved from {head} to {row.head} since it was folded: fold again, decide again",
-                folded=head,
-                head=row.head,
-            )
+        _check_head(row, head)
         events = [self._stamp(session_id, epoch, draft) for draft in drafts]
         for post in posts:
             self.post(post, create=isinstance(post.draft.fact, SessionCreated))
@@ -95,7 +90,14 @@ class Transaction:
         return PostReceipt(post.session_id, event.seq, False)
 
     def acquire(
-        self, session_id: str, draft: Draft, stolen_id: str, *, steal: bool, live: Callable[[str], bool]
+        self,
+        session_id: str,
+        draft: Draft,
+        stolen_id: str,
+        *,
+        steal: bool,
+        live: Callable[[str], bool],
+        head: int | None = None,
     ) -> Lease:
         """`Leases.acquire`. `live` is the kernel's word on a worker; `stolen_id` names a `lease.stolen`."""
         if not isinstance(draft.fact, ShiftStarted):
@@ -108,6 +110,7 @@ class Transaction:
                 "or take it over with `holdfast wake --steal`",
                 worker_id=row.holder,
             )
+        _check_head(row, head)
         epoch = row.epoch + 1
         drafts = [draft]
         if held:
@@ -174,6 +177,16 @@ class Transaction:
         if key:
             self.posts[session_id, key] = seq
         return event
+
+
+def _check_head(row: SessionRow, head: int | None) -> None:
+    """A decision holds only under the head that it was made on (S2)."""
+    if head is not None and head != row.head:
+        raise HeadMoved(
+            f"session {row.session_id} moved from {head} to {row.head} since it was folded: fold again, decide again",
+            folded=head,
+            head=row.head,
+        )
 
 
 def fenced(row: SessionRow, epoch: int) -> Fenced:

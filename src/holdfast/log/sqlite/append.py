@@ -66,8 +66,8 @@ class Writer:
     """Runs transactions on the writing thread's connection.
 
     Those that wait while another one syncs are committed together; one that is refused has written nothing
-    and takes nothing of the others with it. After the disk failed under a commit nothing
-    more is written: only a process that opens the file anew can say what is there.
+    and takes nothing of the others with it. After the disk failed under a commit nothing more is written:
+    only a process that opens the file anew can say what is there.
     """
 
     def __init__(self, path: Path, thread: ConnectionThread, clock: Clock) -> None:
@@ -87,26 +87,26 @@ class Writer:
 
     def settle(self, ask: Ask[T]) -> None:
         """Answer an ask, and with it whoever else waits. In the writing thread."""
-        if ask.answered:
-            return
-        asks = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TOGETHER_MAX))]
-        if len(asks) > 1 and self._together(asks):
-            return
-        for each in asks:
-            self._alone(each)
+        while not ask.answered:
+            asks = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TOGETHER_MAX))]
+            if len(asks) > 1 and self._together(asks):
+                continue
+            for each in asks:
+                self._alone(each)
 
     def _alone(self, ask: Ask[T]) -> None:
         try:
             with sentences(self._path):
                 connection = self._begin()
-                transaction = self._transaction(connection, self._known)
+                transaction = self._transaction(connection)
                 try:
                     result = ask.work(transaction)
                     write(connection, transaction)
                 except BaseException:
                     self._roll_back(connection)
                     raise
-                self._end(connection, transaction.sealed, transaction.rows)
+                self._known.update(transaction.rows)
+                self._end(connection, transaction.sealed)
             ask.answer(result, transaction.rows)
         except Exception as error:
             ask.refuse(error)
@@ -114,16 +114,18 @@ class Writer:
     def _together(self, asks: list[Ask[Any]]) -> bool:
         """One commit for all. False when one could not be written: then nothing was, and each is tried alone."""
         sealed: list[Sealed] = []
-        rows: dict[str, SessionRow] = {}
         done: list[tuple[Ask[Any], object, dict[str, SessionRow]]] = []
         refused: list[tuple[Ask[Any], Exception]] = []
         try:
-            connection = self._begin()
-        except (sqlite3.Error, HoldfastError):
-            return False
+            with sentences(self._path):
+                connection = self._begin()
+        except Exception as trouble:
+            for ask in asks:
+                ask.refuse(trouble)
+            return True
         try:
             for ask in asks:
-                transaction = self._transaction(connection, {**self._known, **rows})
+                transaction = self._transaction(connection)
                 try:
                     result = ask.work(transaction)
                 except HoldfastError as error:  # nothing of it is written yet
@@ -132,13 +134,13 @@ class Writer:
                 write(connection, transaction)
                 done.append((ask, result, transaction.rows))
                 sealed += transaction.sealed
-                rows.update(transaction.rows)
+                self._known.update(transaction.rows)
         except Exception:
             self._roll_back(connection)
             return False
         try:
             with sentences(self._path):
-                self._end(connection, sealed, rows)
+                self._end(connection, sealed)
         except Exception as trouble:
             refused += [(ask, trouble) for ask, _, _ in done]
             done = []
@@ -160,15 +162,14 @@ class Writer:
             self._version = version
         return connection
 
-    def _transaction(self, connection: sqlite3.Connection, known: dict[str, SessionRow]) -> Transaction:
-        return Transaction(SqliteView(connection, known), self._clock.now_us())
+    def _transaction(self, connection: sqlite3.Connection) -> Transaction:
+        return Transaction(SqliteView(connection, self._known), self._clock.now_us())
 
-    def _end(self, connection: sqlite3.Connection, sealed: list[Sealed], rows: dict[str, SessionRow]) -> None:
-        if not sealed:
+    def _end(self, connection: sqlite3.Connection, sealed: list[Sealed]) -> None:
+        if sealed:
+            self._commit(connection, sealed[-1])
+        else:
             self._roll_back(connection)
-            return
-        self._commit(connection, sealed[-1])
-        self._known.update(rows)
 
     def check_vocabulary(self, session_id: str) -> None:
         """Refuse a session in which a newer program wrote (S19). Inside a transaction."""
@@ -198,6 +199,7 @@ class Writer:
             )
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
+        self._known.clear()
         try:
             if connection.in_transaction:
                 connection.execute("rollback")

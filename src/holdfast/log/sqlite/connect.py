@@ -17,12 +17,12 @@ SCHEMA_VERSION = 1
 """Version of the tables in `sql/schema.sql`."""
 
 PAGE_SIZE = 4096
-"""Bytes of a page: three events of 2 KB fit one, so that little of the disk is lost at page ends."""
+"""Bytes of a page. A commit writes whole pages: larger ones waste less of the disk and more of every append."""
 
 _BETWEEN_TRIES_S = 0.05
 
 
-def connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
+def connect(path: Path, busy_timeout_s: float, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection with the log's settings to a file that exists. Raises our errors."""
     with sentences(path):
         connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
@@ -31,6 +31,8 @@ def connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
             connection.execute("pragma cell_size_check = on")
             connection.execute("pragma secure_delete = on")
             connection.execute("pragma trusted_schema = off")
+            if read_only:
+                connection.execute("pragma query_only = on")
         except sqlite3.Error:
             connection.close()
             raise

@@ -33,7 +33,7 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
-        self._view = SqliteView(connection)
+        self._view = SqliteView(connection, {})
 
     def events(self, session_id: str, after: int, prev: bytes | None, limit: int | None) -> list[Event]:
         """Events after `after`; with `prev` verified, and when read to the end, held against the row."""

@@ -42,10 +42,10 @@ class SqliteStore:
         self._workers = workers
         self._clock = clock
         self._entropy = entropy
-        self._opened = partial(connect, path, busy_timeout_s)
-        self._writing = ConnectionThread("holdfast-log-write", self._opened)
-        self._reading = ConnectionThread("holdfast-log-read", self._opened)
-        self._watch = Watch(self._opened)
+        self._to_read = partial(connect, path, busy_timeout_s, read_only=True)
+        self._writing = ConnectionThread("holdfast-log-write", partial(connect, path, busy_timeout_s))
+        self._reading = ConnectionThread("holdfast-log-read", self._to_read)
+        self._watch = Watch(self._to_read)
         self._writer = Writer(path, self._writing, clock)
 
     @classmethod
@@ -120,13 +120,13 @@ class SqliteStore:
         """See `holdfast.log.base.Snapshots`."""
         return await self._read(lambda reader: reader.snapshot(session_id, fold_digest))
 
-    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """See `holdfast.log.base.Leases`."""
         stolen_id = new_event_id(self._clock.now_us(), self._entropy)
 
         def work(now: Transaction) -> Lease:
             self._writer.check_vocabulary(session_id)
-            return now.acquire(session_id, draft, stolen_id, steal=steal, live=self._live)
+            return now.acquire(session_id, draft, stolen_id, steal=steal, live=self._live, head=head)
 
         return await self._write(work)
 
@@ -167,7 +167,7 @@ class SqliteStore:
 
     async def look(self, work: Callable[[Look], T]) -> T:
         """See `holdfast.log.verify.Source`. On a connection of its own: nobody waits for it."""
-        thread = ConnectionThread("holdfast-log-look", self._opened)
+        thread = ConnectionThread("holdfast-log-look", self._to_read)
         try:
             return await self._read(lambda reader: reader.look(work), thread)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -48,9 +49,9 @@ class SqliteView:
 
     __slots__ = ("_connection", "_known")
 
-    def __init__(self, connection: sqlite3.Connection, known: dict[str, SessionRow] | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, known: Mapping[str, SessionRow]) -> None:
         self._connection = connection
-        self._known = known or {}
+        self._known = known
 
     def row(self, session_id: str) -> SessionRow | None:
         known = self._known.get(session_id)
