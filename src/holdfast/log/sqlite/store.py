@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-import anyio.lowlevel
 import anyio.to_thread
 
 from holdfast.clock import Clock
@@ -192,9 +191,9 @@ class SqliteStore:
         return await (thread or self._reading).run(job)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
-        await anyio.lowlevel.checkpoint_if_cancelled()  # what is queued is done, so nobody may leave after it
+        await self._writing.ready()  # what is asked is done, so nobody may leave after it
         ask = self._writer.ask(work)
-        await self._writing.run(lambda _: self._writer.settle(ask))
+        await self._writing.run_now(lambda _: self._writer.settle(ask))
         for session_id, head in ask.moved:
             self._watch.moved(session_id, head)
         return ask.result()

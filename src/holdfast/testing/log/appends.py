@@ -192,6 +192,22 @@ async def waiting_can_be_given_up(rig: Rig) -> None:
     assert await rig.store.wait("ses_a", 2) == 3
 
 
+async def who_was_cancelled_writes_nothing(rig: Rig) -> None:
+    """An append or a post that is called after its caller was cancelled does not happen, then or later."""
+    case = Scenario(rig)
+    lease = await case.started()
+    for _ in range(2):
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await case.append(lease, case.result())
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await case.say("ses_a", "k")
+        assert (await case.row()).head == 2
+    await case.append(lease, case.result("after"))
+    assert [event.seq for event in await rig.store.read("ses_a", after=2)] == [3]
+
+
 CHECKS: tuple[Check, ...] = (
     events_are_stamped,
     hashes_bind_the_bytes_as_stored,
@@ -206,4 +222,5 @@ CHECKS: tuple[Check, ...] = (
     many_writers_leave_no_gap,
     waiting_ends_when_the_head_moves,
     waiting_can_be_given_up,
+    who_was_cancelled_writes_nothing,
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import anyio
 
-from holdfast.errors import Fenced, LeaseHeld, UnknownSession, UsageError
+from holdfast.errors import Fenced, HeadMoved, LeaseHeld, UnknownSession, UsageError
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.log.base import Lease
 from holdfast.testing.log.rig import Check, Rig, Scenario
@@ -33,6 +35,21 @@ async def a_second_holder_is_refused(rig: Rig) -> None:
     await case.refused(LeaseHeld, case.take(worker=lease.worker_id), "ses_a")
     await case.refused(UnknownSession, case.take("ses_none"))
     await case.refused(UsageError, rig.store.acquire("ses_a", case.result(), steal=True), "ses_a")
+
+
+async def a_lease_can_be_a_decision(rig: Rig) -> None:
+    """With a head it is refused once the session has moved, also a theft; nothing is written (S2)."""
+    case = Scenario(rig)
+    await case.open()
+    await case.say("ses_a", "meanwhile")
+
+    def reach(head: int, *, steal: bool = False) -> Awaitable[Lease]:
+        return rig.store.acquire("ses_a", case.shift(rig.worker()), head=head, steal=steal)
+
+    await case.refused(HeadMoved, reach(1), "ses_a")
+    assert (await reach(2)).events[0].seq == 3
+    await case.refused(HeadMoved, reach(2, steal=True), "ses_a")
+    assert (await reach(3, steal=True)).epoch == 2
 
 
 async def one_of_many_gets_it(rig: Rig) -> None:
@@ -141,6 +158,7 @@ async def holders_are_per_session(rig: Rig) -> None:
 CHECKS: tuple[Check, ...] = (
     a_lease_begins_a_shift,
     a_second_holder_is_refused,
+    a_lease_can_be_a_decision,
     one_of_many_gets_it,
     a_dead_holder_is_followed,
     a_lease_can_be_stolen,
