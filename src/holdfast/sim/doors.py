@@ -126,10 +126,10 @@ class StoreDoor:
         """See `holdfast.log.base.Snapshots`."""
         return await self._process.through("load", lambda: self._store.load(session_id, fold_digest))
 
-    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """See `holdfast.log.base.Leases`."""
         await self._process.seam("acquire")
-        lease = await self._store.acquire(session_id, draft, steal=steal)
+        lease = await self._store.acquire(session_id, draft, steal=steal, head=head)
         self._world.committed(self._process.name, "acquire", lease.epoch, None, steal=steal)
         self._world.live.add(lease.worker_id)
         await self._process.seam("acquire, done")
