@@ -16,6 +16,7 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.config import Settings
 from holdfast.app.prompts import load_prompt
 from holdfast.brain.recall import shown
+from holdfast.clock import SystemClock
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
@@ -23,6 +24,7 @@ from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.box.journal import Testimony
 from holdfast.hands.box.kernel import is_locked
+from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
 from holdfast.session.conversation import Message, ToolResultPart
 from holdfast.session.fold import empty, fold
@@ -101,6 +103,17 @@ def _files(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != EFFECTS
     }
+
+
+def events(session: Session) -> list[Event]:
+    """What stands in the log now."""
+
+    async def read() -> list[Event]:
+        path = session.home / "holdfast.db"
+        async with await SqliteStore.open(path, workers=session.home / "workers", clock=SystemClock()) as store:
+            return await store.read(session.session_id)
+
+    return anyio.run(read)
 
 
 def broken(record: Record, story: Story, acknowledged: Sequence[tuple[int, str]] = ()) -> list[str]:

@@ -101,11 +101,11 @@ class StruckStore:
         """Post."""
         return await self._store.post(post, create=create)
 
-    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False) -> Lease:
+    async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """Take the lease, with a seam on each side."""
         types = [type_of(draft.fact)]
         self._striker.before("append", types)
-        lease = await self._store.acquire(session_id, draft, steal=steal)
+        lease = await self._store.acquire(session_id, draft, steal=steal, head=head)
         self._striker.acknowledged(lease.events)
         self._striker.after("append", types)
         return lease

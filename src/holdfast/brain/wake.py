@@ -10,7 +10,7 @@ from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
 from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.doors import Doors
-from holdfast.brain.recall import recall, remember
+from holdfast.brain.recall import recall, remember, shown
 from holdfast.brain.shift import Shift
 from holdfast.errors import (
     Fenced,
@@ -23,11 +23,13 @@ from holdfast.errors import (
     StorageFull,
     UnknownSession,
 )
+from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.ids import new_event_id
+from holdfast.log.base import Lease
 from holdfast.session.actions import (
     Action,
     AskModel,
@@ -40,6 +42,7 @@ from holdfast.session.actions import (
     WaitUntil,
 )
 from holdfast.session.decide import decide, is_idle
+from holdfast.session.fold import fold
 from holdfast.session.state import State
 
 LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)
@@ -68,14 +71,30 @@ async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome
     state, bodies = await recall(session_id, doors.log, doors.snapshots)
     if state.created is None:
         raise UnknownSession(f"session {session_id} has no beginning; `holdfast verify {session_id}` says more")
-    if is_idle(state, doors.clock.now_us()):
+    state, lease = await _acquire(doors, state, bodies, steal=steal)
+    if lease is None:
         return Outcome(state, state.ended, idle=True)
-    lease = await doors.leases.acquire(session_id, _shift_started(doors), steal=steal)
     try:
         return await _hold(Shift(doors, state, lease, bodies))
     finally:
         with anyio.CancelScope(shield=True):
             await doors.leases.release(lease)
+
+
+async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal: bool) -> tuple[State, Lease | None]:
+    """Take the lease under the head that was folded (S2); no lease when there is nothing to do.
+
+    Whoever was here since then may have left nothing to do, so what they wrote is folded first.
+    """
+    while not is_idle(state, doors.clock.now_us()):
+        try:
+            draft = _shift_started(doors)
+            return state, await doors.leases.acquire(state.session_id, draft, steal=steal, head=state.seq)
+        except HeadMoved:
+            events = await doors.log.read(state.session_id, after=state.seq, prev=state.hash)
+            state = fold(state, events)
+            bodies.update(shown(events))
+    return state, None
 
 
 def _shift_started(doors: Doors) -> Draft:

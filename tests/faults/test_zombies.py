@@ -1,0 +1,120 @@
+"""SIGSTOP, `holdfast wake --steal`, SIGCONT: the zombie writes nothing, does nothing, and leaves (S5, S9)."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from holdfast.facts.codec import Event
+from holdfast.facts.shift import LeaseStolen, ShiftStarted
+from tests.faults import deaths, oracle
+from tests.faults.brains import Brain, Nursery, wait_for
+from tests.faults.cli import finished, holdfast
+from tests.faults.lanes import none_broken, verdict
+from tests.faults.seams import Seam
+from tests.faults.story import EFFECTS, SHORT, Session, open_session
+from tests.faults.victims import supervisors
+
+
+@dataclass(frozen=True)
+class Zombie:
+    """Where a brain is stopped, and when it goes on: while the thief works (`early`) or when it is done."""
+
+    place: str
+    early: bool
+
+
+SEAMS: dict[str, Seam] = {
+    "before a request": Seam("append", 3, "before", "stop", "span.model_request_start"),
+    "mid-stream": Seam("part", 30, "before", "stop"),
+    "making hands": Seam("append", 1, "before", "stop", "hands.provisioned"),
+    "between response and dispatch": Seam("append", 3, "before", "stop", "tool.dispatched"),
+    "between dispatch and start": Seam("append", 3, "after", "stop", "tool.dispatched"),
+    "between a write's dispatch and its start": Seam("append", 5, "after", "stop", "tool.dispatched"),
+    "between end and result": Seam("append", 3, "before", "stop", "agent.tool_result"),
+    "giving hands back": Seam("append", 1, "before", "stop", "hands.released"),
+}
+
+IN_A_CALL = "in the middle of a call"
+
+
+def stopped(session: Session, brains: Nursery, place: str) -> Brain:
+    """A brain that is stopped there."""
+    if place != IN_A_CALL:
+        brain = brains.wake(session.home, session.session_id, SEAMS[place])
+    else:
+        brain = brains.wake(session.home, session.session_id)
+        wait_for(lambda: _slow_call_runs(session) or brain.dead.is_set(), "the slow call runs")
+        brain.send(signal.SIGSTOP)
+    assert brain.until_stopped(), brain.errors()
+    return brain
+
+
+def _slow_call_runs(session: Session) -> bool:
+    effects = session.workspace / EFFECTS
+    return effects.exists() and "three" in effects.read_text().splitlines()
+
+
+def robbed(session: Session, brains: Nursery, golden: oracle.Record, zombie: Zombie) -> list[str]:
+    """Stop a brain, take its session over, let it go on; then say what does not hold."""
+    brain = stopped(session, brains, zombie.place)
+    head = len(brain.acknowledged())
+    thief = holdfast(session.home, "wake", session.session_id, "--steal", "--json")
+    if zombie.early:
+        wait_for(lambda: _taken(session) or thief.poll() is not None, "the session is taken over")
+        brain.send(signal.SIGCONT)
+    status, _, said = finished(thief)
+    brain.send(signal.SIGCONT)
+    mine = brain.wait()
+    out = [f"the thief ended with {status}: {said}"] if status != 0 else []
+    out += [] if mine == 0 else [f"the zombie ended with {mine}: {brain.errors()}"]
+    if "taken over by another process" not in brain.errors() or "Traceback" in brain.errors():
+        out.append(f"the zombie says {brain.errors()!r}")
+    if len(brain.acknowledged()) > head:
+        out.append(f"the zombie appended {brain.acknowledged()[head:]}")
+    record = oracle.look(session)
+    (theft,) = (event for event in record.events if isinstance(event.fact, LeaseStolen))
+    out += [f"{event.seq} {event.type} of epoch 1 after the theft" for event in _late(record, theft.seq)]
+    if len(record.facts(ShiftStarted)) != 2:
+        out.append(f"{len(record.facts(ShiftStarted))} shifts")
+    out += [f"{folder.name} still lives" for folder in supervisors(session.home)]
+    return out + oracle.broken(record, SHORT) + oracle.same_as(record, golden)
+
+
+def _late(record: oracle.Record, seq: int) -> list[Event]:
+    return [event for event in record.events if event.seq > seq and event.epoch < 2]
+
+
+def _taken(session: Session) -> bool:
+    return any(isinstance(event.fact, LeaseStolen) for event in oracle.events(session))
+
+
+def each(places: list[str], base: Path, brains: Nursery, *, sandbox: bool) -> None:
+    """Rob a brain at each of these places, and let it go on early and late."""
+    golden = deaths.undisturbed(base / "calm", brains, sandbox=sandbox).record
+
+    def run(zombie: Zombie) -> list[str]:
+        home = base / f"{'early' if zombie.early else 'late'}-{places.index(zombie.place)}"
+        return robbed(open_session(home, SHORT, sandbox=sandbox), brains, golden, zombie)
+
+    none_broken(verdict(run, [Zombie(place, early) for place in places for early in (True, False)]), "zombies")
+
+
+def test_a_robbed_zombie_writes_and_does_nothing(tmp_path: Path, brains: Nursery) -> None:
+    each([*SEAMS, IN_A_CALL], tmp_path, brains, sandbox=True)
+
+
+def test_a_robbed_zombie_writes_and_does_nothing_without_a_sandbox(tmp_path: Path, brains: Nursery) -> None:
+    each(["between dispatch and start", IN_A_CALL], tmp_path, brains, sandbox=False)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("type_", ["span.model_request_start", "span.model_request_end", "tool.dispatched"])
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_brain_robbed_anywhere(tmp_path: Path, brains: Nursery, type_: str, side: str) -> None:
+    places = [f"{side} {type_} {nth}" for nth in range(1, 8)]
+    SEAMS.update({place: Seam("append", int(place[-1]), side, "stop", type_) for place in places})  # type: ignore[arg-type]
+    each(places, tmp_path, brains, sandbox=True)
