@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
+import shlex
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from holdfast.app.config import Settings
+from holdfast.errors import CannotRunSafely, StorageFull
+
+
+class ReaderGone(Exception):
+    """Whoever read our standard output has closed it; there is nobody left to tell."""
 
 
 @dataclass
@@ -25,13 +32,41 @@ class Call:
 
     def say(self, text: str) -> None:
         """A line for people: on standard error when standard output is JSON."""
-        print(text, file=sys.stderr if self.json else sys.stdout, flush=True)
+        if self.json:
+            self.note(text)
+        else:
+            _put(sys.stdout, text)
 
     def note(self, text: str) -> None:
-        """A line about progress, on standard error."""
-        print(text, file=sys.stderr, flush=True)
+        """A line about progress, on standard error. When nobody can read it any more, it is dropped."""
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except OSError:
+            return
 
     def emit(self, value: dict[str, Any]) -> None:
         """One JSON object on a line of standard output."""
-        sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
-        sys.stdout.flush()
+        _put(sys.stdout, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+    def typed(self, *words: str) -> str:
+        """A command that can be typed as it stands, for the same home and log as this one."""
+        for flag in ("home", "db"):
+            if value := getattr(self.args, flag, None):
+                words += (f"--{flag}", value)
+        return shlex.join(("holdfast", *words))
+
+
+def _put(stream: TextIO, line: str) -> None:
+    """Raises `ReaderGone`, or `CannotRunSafely` for an output that cannot be written."""
+    try:
+        stream.write(line + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        kind = StorageFull if full else CannotRunSafely
+        raise kind(
+            f"standard output cannot be written ({error.strerror}); sessions are kept in the log and intact: "
+            "send the output elsewhere and type it again"
+        ) from None

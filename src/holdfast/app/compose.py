@@ -73,6 +73,7 @@ class Runtime:
 @asynccontextmanager
 async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
     """Open the home and its log for this process; closed again on the way out."""
+    database = database_path(settings)
     home = open_home(Path(settings.home))
     clock = SystemClock()
     worker = Worker(
@@ -84,7 +85,7 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
     )
     live = LiveWorker.start(home.workers, worker.worker_id)
     try:
-        async with await SqliteStore.open(database_path(settings), workers=home.workers, clock=clock) as store:
+        async with await SqliteStore.open(database, workers=home.workers, clock=clock) as store:
             intake = Intake(store, store, clock, system_entropy, actor())
             yield Runtime(settings, home, store, worker, intake)
     finally:
@@ -101,4 +102,16 @@ def find_model(name: str) -> Model:
     known = "scripted:FILE"
     if not name:
         raise UsageError(f"no model is named; give one with --model, for example --model {known}")
+    if provider in _OF_FILES:
+        raise UsageError(f"the model {name!r} names no file; an example is --model {known}")
     raise UsageError(f"unknown model {name!r}; this version knows {known} (and the oracle of `holdfast demo`)")
+
+
+_OF_FILES = ("scripted", "oracle")
+"""Providers whose models are files."""
+
+
+def settled_model(name: str) -> str:
+    """The same model by a name that is good in every folder, since any process may wake the session."""
+    provider, _, rest = name.partition(":")
+    return f"{provider}:{Path(rest).absolute()}" if provider in _OF_FILES and rest else name

@@ -6,8 +6,9 @@ import difflib
 import getpass
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,16 @@ def database_path(settings: Settings) -> Path:
     if not settings.db:
         return Path(settings.home).absolute() / "holdfast.db"
     scheme, _, rest = settings.db.partition("://")
-    if scheme == "sqlite" and rest.startswith("/"):
-        return Path(rest[1:]).absolute()
     if scheme in ("postgresql", "postgres"):
         raise CannotRunSafely("this version keeps its log in SQLite only; use --db sqlite:///PATH, or leave --db out")
-    raise UsageError(f"--db {settings.db!r} is not a database URL; an example is --db sqlite:////var/lib/agents.db")
+    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+        raise UsageError(f"--db {settings.db!r} is not a database URL; an example is --db sqlite:////var/lib/agents.db")
+    path = Path(rest[1:]).absolute()
+    if not path.parent.is_dir():
+        whole = Path(rest)
+        hint = f"an absolute path has one slash more: --db sqlite:///{whole}" if whole.parent.is_dir() else ""
+        raise UsageError(f"--db: the folder {path.parent} does not exist; {hint or f'make it: mkdir -p {path.parent}'}")
+    return path
 
 
 def budget_pico(text: str) -> int | None:
@@ -120,21 +126,39 @@ def _checked(name: str, value: Any, where: str) -> Any:
     known_key(name, _NAMES, where)
     if _NAMES[name] == "int":
         try:
-            number = int(value)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"{name} in {where} is {value!r}; it has to be a whole number") from error
-        if number < 1:
-            raise UsageError(f"{name} in {where} is {value!r}; it has to be 1 or more")
-        return number
+            return count(value)
+        except ValueError as error:
+            raise UsageError(f"{name} in {where}: {error}") from error
+    if not isinstance(value, str) and (name != "budget_usd" or isinstance(value, bool | list | dict)):
+        raise UsageError(f'{name} in {where} is {value!r}; it has to be text, such as {name} = "…"')
     return str(value)
 
 
-def known_key(name: str, known: Mapping[str, Any], where: str) -> None:
+COUNT_MAX = 10**12
+"""No cap on turns or tokens is larger."""
+
+
+def count(value: Any) -> int:
+    """A whole number from 1, as a number or as text. Raises `ValueError` with a right example."""
+    try:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else 0
+    except ValueError:
+        number = 0
+    if not 1 <= number <= COUNT_MAX:
+        raise ValueError(f"{value!r} is not a whole number from 1 to {COUNT_MAX}, such as 40")
+    return number
+
+
+def known_key(name: str, known: Collection[str], where: str) -> None:
     """Raise `UsageError` for a key that does not exist, naming the nearest that does."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(sorted(known))}"
-        raise UsageError(f"unknown key {name!r} in {where}; {hint}")
+        raise UsageError(f"unknown key {name!r} in {where}; {nearest(name, known)}")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """What somebody may have meant by a name that does not exist."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
 
 
 def load_agent(path: str, model: str) -> Agent:
@@ -150,7 +174,8 @@ def load_agent(path: str, model: str) -> Agent:
             raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
     tools = tuple(data.get("tools", TOOLS))
     for tool in tools:
-        known_key(tool, TOOLS, f"the tools of {file}")
+        if tool not in TOOLS:
+            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}")
     system = data.get("system", "")
     if "system_file" in data:
         system = _read_text(file.parent / data["system_file"], "the system prompt")
@@ -166,12 +191,25 @@ def _read_text(path: Path, what: str) -> str:
 
 def load_rules(path: str, allow: list[str], deny: list[str]) -> tuple[Rule, ...]:
     """Permission rules of a `--rules` file, then those of the flags; the last match wins."""
-    rules = []
-    for entry in read_toml(Path(path), "the rules file").get("rule", []) if path else []:
-        rules.append(_rule(entry, path))
-    rules += [Rule(tool, "allow") for tool in allow]
-    rules += [Rule(tool, "deny") for tool in deny]
+    rules = _rules_of_file(path) if path else []
+    rules += [Rule(_pattern(tool, "--allow"), "allow") for tool in allow]
+    rules += [Rule(_pattern(tool, "--deny"), "deny") for tool in deny]
     return tuple(rules)
+
+
+def _rules_of_file(path: str) -> list[Rule]:
+    data = read_toml(Path(path), "the rules file")
+    for name in data:
+        known_key(name, ("rule",), path)
+    entries = data.get("rule", [])
+    return [_rule(entry, path) for entry in (entries if isinstance(entries, list) else [entries])]
+
+
+def _pattern(pattern: str, where: str) -> str:
+    """A glob over tool names. One that fits no tool would do nothing, unnoticed."""
+    if not any(fnmatchcase(tool, pattern) for tool in TOOLS):
+        raise UsageError(f"{where} {pattern!r} fits no tool; {nearest(pattern, TOOLS)}")
+    return pattern
 
 
 def _rule(entry: Any, path: str) -> Rule:
@@ -182,7 +220,7 @@ def _rule(entry: Any, path: str) -> Rule:
         known_key(name, {"tool": str, "decision": str}, path)
     if entry.get("decision") not in ("allow", "deny"):
         raise UsageError(f"the decision for {entry['tool']!r} in {path} has to be allow or deny; {example}")
-    return Rule(entry["tool"], entry["decision"])
+    return Rule(_pattern(entry["tool"], f"the rule in {path} for"), entry["decision"])
 
 
 RULE_FILES = ("AGENTS.md", "CLAUDE.md")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import anyio
@@ -10,12 +9,12 @@ import anyio
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.progress import JsonProgress, PlainProgress
+from holdfast.app.progress import JsonProgress, PlainProgress, counted, terminal_width
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
-from holdfast.errors import LeaseHeld
+from holdfast.errors import HoldfastError, LeaseHeld
 from holdfast.facts.base import text_of
 from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
@@ -27,16 +26,33 @@ LOOK_S = 1.0
 """How often an attached command looks whether the holder still lives."""
 
 
-def observer_for(call: Call) -> Observer:
-    """Plain lines for people, JSON lines for scripts."""
-    return JsonProgress(call.emit) if call.json else PlainProgress(SystemClock(), call.note)
+def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
+    """Plain lines for people, JSON lines for scripts. With `row` the counting goes on from there."""
+    return JsonProgress(call.emit) if call.json else PlainProgress(SystemClock(), call.note, row, terminal_width())
 
 
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
-    """Wake the session and stay with it until it stops; attach while another process runs it."""
+    """Wake the session and stay with it until it stops; attach while another process runs it.
+
+    Whatever ends this, the last line says how the session stands.
+    """
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    dispatcher = InlineDispatcher(runtime.store, clock, only=session_id)
+    try:
+        await _to_its_stop(call, runtime, session_id, doors, steal)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
+        raise
+    except HoldfastError as error:
+        if call.json:
+            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, error.exit_code)
+        raise
+    return await _report(call, runtime, session_id, clock.monotonic_s() - began_s)
+
+
+async def _to_its_stop(call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool) -> None:
+    dispatcher = InlineDispatcher(runtime.store, SystemClock(), only=session_id)
 
     async def handle(session_id: str) -> None:
         nonlocal steal
@@ -47,43 +63,63 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
             elsewhere = f"is running in another process ({held.worker_id})"
         steal = False
         if elsewhere:
-            call.note(f"{session_id} {elsewhere}; watching it")
-            await _watch(runtime, session_id, doors.observer)
+            hangs = f"`{call.typed('wake', session_id, '--steal')}`"
+            call.note(f"{session_id} {elsewhere}; watching it. Should that process hang: {hangs}")
+            await watch(runtime, session_id, doors.observer)
             await dispatcher.ring(session_id)
 
     await dispatcher.ring(session_id)
     await dispatcher.run(handle)
-    row = await runtime.store.find(session_id)
-    await _report(call, runtime, row, clock.monotonic_s() - began_s)
-    return exits.exit_code(row.status, row.reason)
 
 
-async def _watch(runtime: Runtime, session_id: str, observer: Observer) -> None:
-    """Show what another process does with the session, until nobody holds it."""
-    seen = (await runtime.store.find(session_id)).head
-    while session_id in await runtime.store.holders():
-        with anyio.move_on_after(LOOK_S):
-            await runtime.store.wait(session_id, seen)
-        events = await runtime.store.read(session_id, after=seen)
-        observer.on_events(events)
-        seen += len(events)
+async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:
+    """Show what another process does with the session, until nobody holds it; from now on, or after `after`."""
+    seen = (await runtime.store.find(session_id)).head if after is None else after
+    held = True
+    while held:
+        held = session_id in await runtime.store.holders()
+        if held:
+            with anyio.move_on_after(LOOK_S):
+                await runtime.store.wait(session_id, seen)
+        while events := await runtime.store.read(session_id, after=seen, limit=1_000):
+            observer.on_events(events)
+            seen = events[-1].seq
 
 
-async def _report(call: Call, runtime: Runtime, row: SessionRow, wall_s: float) -> None:
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, code: int | None = None) -> int:
+    """Say how the session stands. `code` is the exit status when something else than that decides it."""
+    try:
+        row = await runtime.store.find(session_id)
+        running = session_id in await runtime.store.holders()
+        state, _ = await recall(session_id, runtime.store, runtime.store)
+    except HoldfastError:
+        if code is None:
+            raise
+        return code  # what went wrong is said already, or about to be
     if call.json:
-        call.emit(result_line(row, state, wall_s))
-        return
-    answer = await last_message(runtime, state)
-    if answer:
-        print(answer, file=sys.stdout, flush=True)
+        call.emit(result_line(row, state, wall_s, running=running, code=code))
+    else:
+        answer = "" if code else await last_message(runtime, state)
+        if answer:
+            call.say(answer)
+        call.note(_standing(row, state, running))
+        call.note(_then(call, row, state, running))
+    return exits.exit_code(row.status, row.reason) if code is None else code
+
+
+def _standing(row: SessionRow, state: State, running: bool) -> str:
     why = f" ({row.reason})" if row.reason else ""
     detail = f": {row.detail}" if row.detail else ""
     cost = usd(None if state.unpriced else state.cost_pico)
-    call.note(f"{row.session_id} {row.status}{why}{detail} — {row.head} events, {row.turns} turns, {cost}")
-    step = exits.next_step(row)
-    if step:
-        call.note(step)
+    what = "running in another process" if running else f"{row.status}{why}{detail}"
+    return f"{exits.name_of(row)} is {what} — {counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {cost}"
+
+
+def _then(call: Call, row: SessionRow, state: State, running: bool) -> str:
+    name = exits.name_of(row)
+    if running:
+        return f"Follow it with `{call.typed('logs', name, '-f')}`, stop it with `{call.typed('interrupt', name)}`."
+    return exits.next_step(row, state, call.typed)
 
 
 async def last_message(runtime: Runtime, state: State) -> str:
@@ -95,15 +131,21 @@ async def last_message(runtime: Runtime, state: State) -> str:
     return ""
 
 
-def result_line(row: SessionRow, state: State, wall_s: float) -> dict[str, Any]:
+def result_line(
+    row: SessionRow, state: State, wall_s: float, *, running: bool = False, code: int | None = None
+) -> dict[str, Any]:
     """The last line of `--json` (CLI reference)."""
     usage = state.usage
+    status = "running" if running else row.status
+    reason = row.reason or status
+    if code is not None and not row.reason:
+        reason = "interrupted" if code == exits.INTERRUPTED else "error"
     return {
         "type": "result",
         "session_id": row.session_id,
-        "status": row.status,
-        "stop_reason": row.reason or row.status,
-        "exit_code": exits.exit_code(row.status, row.reason),
+        "status": status,
+        "stop_reason": reason,
+        "exit_code": exits.exit_code(row.status, row.reason) if code is None else code,
         "usage": {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,

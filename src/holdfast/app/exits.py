@@ -1,8 +1,14 @@
-"""What the command line returns for each way a session can stand (CLI reference, exit status)."""
+"""What the command line returns for each way a session can stand, and what to type next."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from holdfast.clock import rfc3339
+from holdfast.errors import CannotRunSafely
+from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow
+from holdfast.session.state import State
 
 DONE = 0
 FAILED = 1
@@ -12,6 +18,9 @@ LIMIT = 4
 UNABLE = 5
 DAMAGED = 6
 INTERRUPTED = 130
+
+Typed = Callable[..., str]
+"""Words of a command → the command as it can be typed here."""
 
 
 def exit_code(status: str, reason: str) -> int:
@@ -25,21 +34,44 @@ def exit_code(status: str, reason: str) -> int:
     return INTERRUPTED
 
 
-def next_step(row: SessionRow) -> str:
-    """What a person can type next, as a sentence; empty when there is nothing to do."""
-    name = row.session_id
+def machine_trouble(what: str) -> CannotRunSafely:
+    """The error for what the operating system refused, in its own words."""
+    return CannotRunSafely(
+        f"the machine refused: {what}; everything acknowledged is kept: set this right, then type it again"
+    )
+
+
+def name_of(row: SessionRow) -> str:
+    """What a person calls the session: their own key when there is one."""
+    return row.key or row.session_id
+
+
+def next_step(row: SessionRow, state: State, typed: Typed) -> str:
+    """What a person can type next, as a sentence. Each command in it works as it stands."""
+    name = name_of(row)
+    wake, say = f"`{typed('wake', name)}`", f"`{typed('send', name, 'your words')}`"
     match row.status, row.reason:
         case "parked", "person":
-            return f"Answer with `holdfast send {name} TEXT`; it goes on with `holdfast wake {name}`."
+            return f"Answer with {say}; it goes on with {wake}."
         case "parked", "budget":
-            return f"Raise the cap: `holdfast run --session-id {row.key or name} --budget USD`."
+            return f"Raise the cap: `{typed('run', '--session-id', name, '--budget', _more_money(state))}`."
         case "parked", "cap":
-            return f"Raise the cap: `holdfast run --session-id {row.key or name} --max-turns N`."
+            more = str(2 * state.limits.max_turns)
+            return f"Raise the cap: `{typed('run', '--session-id', name, '--max-turns', more)}`."
         case "parked", "context":
-            return "Its context is full; a new session on the same workspace can go on from the files."
-        case "parked", _:
-            return f"It can go on later: `holdfast wake {name}`."
-        case "runnable", _:
-            return f"It is intact; go on with `holdfast wake {name}`."
+            again = typed("run", "go on from the files here", "--workspace", row.workspace, "--model", row.model)
+            return f"Its context is full; another session can go on from the files: `{again}`."
+        case "parked", _ if row.due_us is not None:
+            return f"It can go on from {rfc3339(row.due_us)[:19]}Z: {wake}."
+        case "failed", _:
+            return f"To try again, say something with {say}; it goes on with {wake}."
+        case "done" | "cancelled", _:
+            return f"The work is in {row.workspace}."
         case _:
-            return ""
+            return f"It is intact; go on with {wake}."
+
+
+def _more_money(state: State) -> str:
+    """Twice the cap, or twice what was spent when that is more, in dollars and cents."""
+    cents = 2 * max(state.limits.budget_pico or 0, state.cost_pico) * 100 // PICO + 1
+    return f"{cents // 100}.{cents % 100:02d}"

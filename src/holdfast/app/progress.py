@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.codec import Event, export_line
-from holdfast.facts.hands import HandsLost, HandsProvisioned
-from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
-from holdfast.facts.session import SessionError
+from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.session import SessionCreated, SessionError, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.model.base import StreamPart
 from holdfast.session.money import usd
+from holdfast.session.rows import SessionRow
 
 MAIN_ARGUMENT = {"bash": "command", "read": "file_path", "write": "file_path", "edit": "file_path"}
 _WIDTH = 100
@@ -28,11 +30,45 @@ def one_line(text: str, width: int = _WIDTH) -> str:
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
 
-def describe(event: Event) -> str:
-    """An event as a short line for people; empty for one that says nothing by itself."""
+def counted(number: int, noun: str) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def known_cost(row: SessionRow) -> int | None:
+    """What a session cost, None when that is not known: it used tokens, and none of them had a price."""
+    used = row.input_tokens + row.output_tokens
+    return None if used and not row.cost_pico else row.cost_pico
+
+
+def in_detail(event: Event) -> str:
+    """An event as a short line for people, also one that is of no news while it happens."""
     match event.fact:
-        case AgentToolUse(name=name, input=value):
-            return f"{name}: {one_line(str(value.get(MAIN_ARGUMENT.get(name, 'pattern'), '')))}"
+        case SessionCreated(goal=goal):
+            return one_line(goal)
+        case ModelRequestStart() as start:
+            held = f", {usd(start.reserved_pico)} held" if start.reserved_pico is not None else ""
+            return f"attempt {start.attempt}, about {start.input_tokens_estimate} tokens{held}"
+        case ModelRequestEnd(outcome="ok" | "cancelled" as outcome, usage=usage) as end:
+            tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
+            return f"{outcome}{tokens}, {usd(end.cost_pico)}"
+        case AgentThinking(text=text):
+            return one_line(text)
+        case ToolDispatched(call_id=call_id, attempt=attempt):
+            return f"call {call_id}" + (f", attempt {attempt}" if attempt > 1 else "")
+        case ToolResult(outcome="ok", content=content) as result:
+            return f"{_result(result)}: {one_line(content)}"
+        case HandsReleased():
+            return "hands given back"
+        case _:
+            return describe(event)
+
+
+def describe(event: Event) -> str:
+    """An event as a short line for people; empty for one that is no news while it happens."""
+    match event.fact:
+        case AgentToolUse(name=name, malformed=malformed, input=value):
+            return f"{name}: {one_line(malformed or str(value.get(MAIN_ARGUMENT.get(name, 'pattern'), '')))}"
         case ToolResult() as result:
             return _result(result)
         case ToolOutcomeUnknown(reason=reason):
@@ -67,6 +103,8 @@ def _about_the_session(event: Event) -> str:
             return f"interrupted by {event.actor}"
         case UserCancel():
             return f"cancelled by {event.actor}"
+        case SessionUpdated() as update:
+            return _update(update)
         case SessionError(message=message):
             return f"error: {one_line(message)}"
         case _:
@@ -77,40 +115,88 @@ def _result(result: ToolResult) -> str:
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     taken = ", taken from the hands' journal" if result.reconciled else ""
     status = f", exit status {result.exit_code}" if result.exit_code else ""
-    return f"  → {result.outcome}{status}{seconds}{taken}"
+    why = f": {one_line(_last_line(result.content))}" if result.outcome in ("error", "denied") else ""
+    return f"  → {result.outcome}{status}{seconds}{taken}{why}"
+
+
+def _last_line(text: str) -> str:
+    """What a failure says last, without our own note in brackets."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    spoken = [line for line in lines if not line.startswith("[")]
+    return (spoken or lines or [""])[-1]
+
+
+def _update(update: SessionUpdated) -> str:
+    new = {
+        "budget": usd(update.budget_pico) if update.budget_pico is not None else "",
+        "turns": str(update.max_turns or ""),
+        "context tokens": str(update.context_tokens or ""),
+    }
+    return "new caps: " + ", ".join(f"{name} {value}" for name, value in new.items() if value)
+
+
+def terminal_width(descriptor: int = 2) -> int | None:
+    """Columns of the terminal behind a descriptor, None when there is no terminal."""
+    try:
+        return os.get_terminal_size(descriptor).columns or None
+    except OSError:
+        return None
 
 
 class PlainProgress:
-    """An observer that prints a line for each event worth one."""
+    """An observer that prints a line for each event worth one, no wider than the terminal.
 
-    def __init__(self, clock: Clock, print_line: Callable[[str], None]) -> None:
+    With `row` it counts on from where the session stands.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        print_line: Callable[[str], None],
+        row: SessionRow | None = None,
+        width: int | None = None,
+    ) -> None:
         self._clock = clock
         self._print = print_line
+        self._width = width
         self._began_s = clock.monotonic_s()
-        self._usage = Usage()
-        self._cost_pico = 0
-        self._turns = 0
+        self._tokens = row.input_tokens + row.output_tokens if row else 0
+        self._cost_pico: int | None = known_cost(row) if row else 0
+        self._responses = row.turns if row else 0
+        self._turn = self._responses
 
     def on_events(self, events: list[Event]) -> None:
-        """Print them."""
+        """Print them. How a shift ended is left to whoever reports on the whole."""
         for event in events:
-            fact = event.fact
-            if isinstance(fact, ModelRequestEnd):
-                self._usage = self._usage + (fact.usage or Usage())
-                self._cost_pico += fact.cost_pico or 0
-            elif isinstance(fact, ModelRequestStart):
-                self._turns += fact.attempt == 1
-            line = describe(event)
+            self._count(event)
+            line = "" if isinstance(event.fact, ShiftEnded) else describe(event)
             if line:
-                self._print(f"{self._gauge()}  {line}")
+                self._print(self._fit(f"{self._gauge()}  {line}"))
 
     def on_delta(self, part: StreamPart) -> None:
         """Deltas make no line: plain output shows what is finished."""
 
+    def _count(self, event: Event) -> None:
+        match event.fact:
+            case ModelRequestStart():
+                self._turn = self._responses + 1
+            case ModelRequestEnd(usage=usage, cost_pico=cost, outcome=outcome):
+                self._responses += outcome == "ok"
+                used = usage or Usage()
+                self._tokens += used.input_tokens + used.cache_read_tokens + used.output_tokens
+                known = self._cost_pico is not None and cost is not None
+                self._cost_pico = (self._cost_pico or 0) + (cost or 0) if known else None
+            case _:
+                return
+
     def _gauge(self) -> str:
         elapsed = self._clock.monotonic_s() - self._began_s
-        tokens = self._usage.input_tokens + self._usage.cache_read_tokens + self._usage.output_tokens
-        return f"{elapsed:7.1f}s  turn {self._turns:<3d} {tokens / 1000:7.1f}k tok  {usd(self._cost_pico):>8s}"
+        return f"{elapsed:6.1f}s  turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {usd(self._cost_pico):>8s}"
+
+    def _fit(self, line: str) -> str:
+        if self._width is None or len(line) <= self._width:
+            return line
+        return line[: max(60, self._width) - 1] + "…"
 
 
 class JsonProgress:

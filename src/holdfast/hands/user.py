@@ -18,6 +18,7 @@ import os
 import pwd
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,21 +169,36 @@ def writable(path: Path, user: HandsUser) -> bool:
     )
 
 
-def take_over(path: Path, name: str = "") -> HandsUser:
+def take_over(path: Path, name: str = "", *, tell: Callable[[HandsUser], None] | None = None) -> HandsUser:
     """Give a folder and all in it to the hands' user: the named one, else the id set apart for it.
 
-    For `--take-over` only, since what is a user's is not given away unasked. Returns who has it now.
+    For `--take-over` only, since what is a user's is not given away unasked. `tell` hears who gets it
+    right before. Returns who has it now.
     """
     if os.getuid() != 0:
         raise CannotRunSafely("--take-over: only root can give a folder to another user; leave it out")
     if name:
         entry = _entry(name)
+        if entry.pw_uid == 0:
+            raise CannotRunSafely("--take-over --user root: tool calls never run as root; name an ordinary user")
         user = HandsUser(entry.pw_uid, entry.pw_gid, entry.pw_name, "was named with --user")
     else:
         uid = set_apart(str(path))
         user = HandsUser(uid, uid, _login(uid), "set apart for this workspace")
+    _givable(path)
+    writable(path, user)  # raises when they could not even get there
+    if tell is not None:
+        tell(user)
     _give(path, user)
     return user
+
+
+def _givable(workspace: Path) -> Path:
+    """The folder itself. Raises `CannotRunSafely` for one of the system."""
+    path = workspace.resolve()
+    if path in _NEVER or len(path.parts) < 3:
+        raise CannotRunSafely(f"{path} is a folder of the system and is not given away; use a folder of its own")
+    return path
 
 
 def _give(workspace: Path, user: HandsUser) -> None:
@@ -191,9 +207,7 @@ def _give(workspace: Path, user: HandsUser) -> None:
     Links are changed themselves, never followed; a file with a second name elsewhere is left, since
     it may be another's. Raises `CannotRunSafely` for a folder of the system.
     """
-    path = workspace.resolve()
-    if path in _NEVER or len(path.parts) < 3:
-        raise CannotRunSafely(f"{path} is a folder of the system and is not given away; use a folder of its own")
+    path = _givable(workspace)
     for _, _, names, handle in os.fwalk(path, follow_symlinks=False):
         for name in names:
             found = os.stat(name, dir_fd=handle, follow_symlinks=False)

@@ -6,7 +6,7 @@ moves inside the append transaction and refuses the append when one does not fit
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, DecimalException
 
 import msgspec
 
@@ -17,13 +17,18 @@ from holdfast.facts.session import SessionCreated, SessionUpdated
 PICO = 10**12
 """Pico-dollars in a dollar."""
 
+PICO_MAX = 2**62
+"""The largest amount of an account, in pico-dollars."""
+
 
 def pico_from_usd(text: str) -> int:
     """Dollars as written (`"2.50"`) to pico-dollars, exactly. Raises `ValueError` for anything else."""
     try:
         amount = Decimal(text) * PICO
-    except InvalidOperation as error:
+    except DecimalException as error:
         raise ValueError(f"{text!r} is not an amount of dollars") from error
+    if amount.is_finite() and abs(amount) > PICO_MAX:
+        raise ValueError(f"{text!r} dollars are more than the ledger can hold ({usd(PICO_MAX)})")
     if not amount.is_finite() or amount != amount.to_integral_value():
         raise ValueError(f"{text!r} is not an amount of dollars with at most 12 decimals")
     return int(amount)
@@ -34,7 +39,8 @@ def usd(pico: int | None) -> str:
     if pico is None:
         return "unpriced"
     dollars = Decimal(pico) / PICO
-    return f"${dollars:.4f}" if abs(dollars) < 1 else f"${dollars:.2f}"
+    sign = "-" if pico < 0 else ""
+    return f"{sign}${abs(dollars):.4f}" if abs(dollars) < 1 else f"{sign}${abs(dollars):.2f}"
 
 
 def usd_float(pico: int | None) -> float | None:

@@ -6,10 +6,12 @@ A verb's module has `arguments(parser)` and `async def run(call) -> int`, the ex
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -49,16 +51,31 @@ VERBS: dict[str, VerbInfo] = {
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are one line with a right example."""
 
-    example: str = ""
+    example: str = "holdfast --help"
 
     def error(self, message: str) -> NoReturn:
-        example = self.example or "holdfast --help"
-        self.exit(2, f"{self.prog}: {message}; an example is: {example}\n")
+        """Say what is wrong, and leave with exit status 2."""
+        line = " ".join(message.split())
+        self.exit(2, f"{self.prog}: {line}{'' if line.endswith('?') else ';'} an example is: {self.example}\n")
+
+
+class Help(argparse.HelpFormatter):
+    """Help with room for the longest verb beside its summary."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+        self._action_max_length = 14
 
 
 def build_parser(only: str | None = None) -> Parser:
     """The parser of the whole command line, or with the arguments of one verb alone filled in."""
-    parser = Parser(prog="holdfast", description="Run AI agents that keep working for hours, days and weeks.")
+    parser = Parser(
+        prog="holdfast",
+        description="Run AI agents that keep working for hours, days and weeks.",
+        epilog="`holdfast VERB --help` says more about one of them. Start with: holdfast demo",
+        formatter_class=Help,
+        allow_abbrev=False,
+    )
     parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", parser_class=Parser)
     for name, info in VERBS.items():
@@ -70,11 +87,13 @@ def build_parser(only: str | None = None) -> Parser:
             help=info.summary,
             description=f"{info.summary[0].upper()}{info.summary[1:]}.",
             epilog=f"example: {info.example}",
+            formatter_class=Help,
             allow_abbrev=False,
         )
         verb.example = info.example
         verb.add_argument("--home", metavar="DIR", help="where everything is kept (or HOLDFAST_HOME)")
         verb.add_argument("--db", metavar="URL", help="the log, sqlite:///PATH (or HOLDFAST_DB)")
+        verb.set_defaults(complain=verb.error)
         _module(info).arguments(verb)
     return parser
 
@@ -84,17 +103,47 @@ def _module(info: VerbInfo) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit status."""
+    """Run one command line and return its exit status. Raises `SystemExit` for words that cannot be meant."""
     words = list(sys.argv[1:] if argv is None else argv)
     verb = words[0] if words else ""
-    if verb not in VERBS:
-        parser = build_parser(only="")
-        if not words:
-            parser.print_help()
-            return 2
-        parser.parse_args(words)
-        parser.error(f"there is no verb {verb!r}")
-    args = build_parser(only=verb).parse_args(words)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    start = importlib.import_module("holdfast.app.cli.start")
-    return int(start.start(_module(VERBS[verb]), args))
+    with _quiet_interrupts():
+        if verb not in VERBS:
+            return _without_verb(words)
+        args, unknown = build_parser(only=verb).parse_known_args(words)
+        if unknown:
+            args.complain(f"unrecognized arguments: {' '.join(unknown)}")
+        for word in words:
+            if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
+                args.complain(f"{word!r} holds bytes that are not UTF-8 text")
+        start = importlib.import_module("holdfast.app.cli.start")
+        return int(start.start(_module(VERBS[verb]), args))
+
+
+def _without_verb(words: list[str]) -> int:
+    """Help, the version, or a complaint."""
+    parser = build_parser(only="")
+    if not words:
+        parser.print_help()
+        return 2
+    if words[0].startswith("-"):
+        _, unknown = parser.parse_known_args(words)
+        parser.error(f"a verb is missing{' before ' + unknown[0] if unknown else ''}")
+    near = difflib.get_close_matches(words[0], VERBS, 1)
+    meant = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
+    if near:
+        parser.example = VERBS[near[0]].example
+    parser.error(f"there is no verb {words[0]!r}; {meant}")
+
+
+@contextmanager
+def _quiet_interrupts() -> Iterator[None]:
+    """Before the event loop takes signals in, Ctrl-C ends the process without a traceback: nothing was begun."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -7,6 +7,7 @@ import argparse
 from holdfast.app.call import Call
 from holdfast.app.cli.run import workspace_of
 from holdfast.app.compose import open_runtime
+from holdfast.app.exits import name_of
 from holdfast.brain.wake import wake
 from holdfast.errors import LeaseHeld
 
@@ -22,13 +23,18 @@ async def run(call: Call) -> int:
     """Post the cancel. With no process running the session, this one ends it."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
+        name = name_of(row)
+        if row.status == "cancelled":
+            call.say(f"{name} was cancelled before")
+            if call.json:
+                call.emit({"session_id": row.session_id, "seq": None, "duplicate": True})
+            return 0
         receipt = await runtime.intake.cancel(row, call.args.reason)
-        try:
-            await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
-        except LeaseHeld:
-            call.note("the process that runs it will end it at its next safe boundary")
         if call.json:
             call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
-        else:
-            call.say(f"cancel posted as event {receipt.seq} of {receipt.session_id}")
+        try:
+            await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
+            call.say(f"{name} is cancelled; its work is in {row.workspace}")
+        except LeaseHeld:
+            call.say(f"cancel posted as event {receipt.seq} of {name}; the process that runs it ends it right away")
         return 0

@@ -6,20 +6,23 @@ import argparse
 import subprocess
 from pathlib import Path
 
+from anyio import to_thread
+
 from holdfast.app.call import Call
-from holdfast.app.cli.run import check_hands
 from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime
 from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
 from holdfast.app.demo.judge import judge
 from holdfast.app.demo.material import Material, prepare
 from holdfast.app.demo.report import Story, count
 from holdfast.app.drive import observer_for
+from holdfast.app.opening import check_machine
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LogDamaged, UsageError
 from holdfast.facts.codec import genesis
 from holdfast.facts.session import Agent, SessionCreated
 from holdfast.facts.shift import ShiftStarted
-from holdfast.sim.library import DEFAULT_LIBRARY
+from holdfast.hands.user import choose_user
+from holdfast.sim.library import DEFAULT_LIBRARY, parse_pin
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +41,14 @@ async def run(call: Call) -> int:
     _kill_word(call.args.kill_at)
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
+        folder = _folder(call, runtime, session_id)
+        parse_pin(call.args.library)
         call.note(f"fetching and stripping {call.args.library} …")
-        material = prepare(runtime.home, call.args.library, _folder(call, runtime, session_id), session_id)
-        await check_hands(call, runtime, material.workspace)
+        material = await to_thread.run_sync(
+            prepare, runtime.home, call.args.library, folder, session_id, abandon_on_cancel=True
+        )
+        await check_machine(call, runtime, material.workspace)
+        choose_user(material.workspace)
         await _open(call, runtime, session_id, material)
         watch = Watch(runtime, session_id, observer_for(call))
         killed_at, killed_pid, woken_s = await _live(call, runtime, watch, material)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import msgspec
 
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, open_runtime
-from holdfast.facts.session import Workspace
+from holdfast.app.config import database_path
+from holdfast.app.home import Home
+from holdfast.errors import HoldfastError
+from holdfast.hands.base import Capabilities, Finding
+from holdfast.hands.bubblewrap import BubblewrapProvider
 
-MARKS = {"hard": "hard  ", "soft": "soft  ", "ok": "ok    ", "absent": "ABSENT", "bad": "BAD   "}
+MARKS = {"hard": "hard  ", "soft": "soft  ", "ok": "ok    ", "absent": "absent", "bad": "BAD   "}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,19 +25,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(call: Call) -> int:
-    """Look, and say what was found."""
-    async with open_runtime(call.settings) as runtime:
-        capabilities = await runtime.provider(Workspace(path="")).probe()
-        if call.json:
-            call.emit(msgspec.to_builtins(capabilities))
-            return exits.DONE if capabilities.usable else exits.UNABLE
-        call.say(f"{PROGRAM}, home {runtime.home.path}")
-        for finding in capabilities.findings:
-            call.say(f"  {MARKS[finding.level]} {finding.name}: {finding.message}")
-            if finding.fix:
-                call.say(f"         fix: {finding.fix}")
-        if capabilities.usable:
-            call.say(f"tool calls are isolated here ({capabilities.provider})")
-            return exits.DONE
-        call.say("tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given")
-        return exits.UNABLE
+    """Look, and say what was found. A log that cannot be opened is a finding, not the end of looking."""
+    home = Home(Path(call.settings.home).absolute())
+    log, code = await _log(call)
+    capabilities = await BubblewrapProvider(home.hands).probe()
+    code = code or (exits.DONE if capabilities.usable else exits.UNABLE)
+    findings = (log, *capabilities.findings)
+    if call.json:
+        shown = msgspec.structs.replace(capabilities, findings=findings)
+        call.emit({"program": PROGRAM, "home": str(home.path), **msgspec.to_builtins(shown)})
+        return code
+    call.say(f"{PROGRAM}, home {home.path}")
+    for finding in findings:
+        call.say(f"  {MARKS[finding.level]} {finding.name}: {finding.message}")
+        if finding.fix:
+            fix = finding.fix.replace("\n", "\n              ")
+            call.say(f"         fix: {fix}")
+    call.say(_verdict(capabilities))
+    return code
+
+
+async def _log(call: Call) -> tuple[Finding, int]:
+    """The finding about the log, and the exit status that it asks for."""
+    try:
+        async with open_runtime(call.settings) as runtime:
+            sessions = await runtime.store.sessions()
+    except HoldfastError as error:
+        return Finding("log", "bad", str(error)), error.exit_code
+    return Finding("log", "ok", f"{database_path(call.settings)}, {len(sessions)} sessions"), exits.DONE
+
+
+def _verdict(capabilities: Capabilities) -> str:
+    if capabilities.usable:
+        return f"tool calls are isolated here ({capabilities.provider})"
+    return "tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given"

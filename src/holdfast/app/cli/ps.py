@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.progress import one_line
+from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
@@ -42,7 +42,10 @@ async def run(call: Call) -> int:
         state = "running" if row.session_id in holders else row.status + (f" ({row.reason})" if row.reason else "")
         name = one_line(row.key, 30) if row.key else row.session_id
         age = _age((now_us - row.created_us) / 1_000_000)
-        call.say(f"{name:<30} {state:<19} {age:>5} {row.turns:>5} {usd(row.cost_pico):>9}  {one_line(row.goal, 60)}")
+        cost = usd(known_cost(row))
+        call.say(f"{name:<30} {state:<19} {age:>5} {row.turns:>5} {cost:>9}  {one_line(row.goal, 60)}")
+    if len(chosen) < len(rows):
+        call.note(f"and {counted(len(rows) - len(chosen), 'older session')}: `{call.typed('ps', '--all')}`")
     return 0
 
 
@@ -71,5 +74,5 @@ def public(row: SessionRow, *, running: bool) -> dict[str, Any]:
         "turns": row.turns,
         "input_tokens": row.input_tokens,
         "output_tokens": row.output_tokens,
-        "cost_usd": usd_float(row.cost_pico),
+        "cost_usd": usd_float(known_cost(row)),
     }

@@ -6,6 +6,7 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
+from holdfast.app.exits import name_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +25,10 @@ async def run(call: Call) -> int:
         if call.json:
             call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
         else:
-            call.say(f"posted as event {receipt.seq} of {receipt.session_id}")
+            again = " before, and not again" if receipt.duplicate else ""
+            call.say(f"posted as event {receipt.seq} of {name_of(row)}{again}")
+            if row.session_id in await runtime.store.holders():
+                call.note("it is running, and takes this in at its next model request")
+            else:
+                call.note(f"nobody runs it now; go on with `{call.typed('wake', name_of(row))}`")
         return 0

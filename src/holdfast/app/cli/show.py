@@ -53,14 +53,15 @@ async def run(call: Call) -> int:
         answer = await last_message(runtime, state)
         if answer:
             call.say(f"\n{answer}")
-        step = "" if holder else exits.next_step(row)
-        if step:
-            call.say(f"\n{step}")
+        step = f"Follow it with `{call.typed('logs', exits.name_of(row), '-f')}`."
+        call.say(f"\n{step if holder else exits.next_step(row, state, call.typed)}")
         return 0
 
 
 def _money(state: State) -> str:
-    spent = usd(state.cost_pico) + (", some of it unpriced" if state.unpriced else "")
+    spent = usd(state.cost_pico)
+    if state.unpriced:
+        spent = f"{spent} and what had no price" if state.cost_pico else "unknown, its model has no price"
     cap = state.limits.budget_pico
     return spent + (f" of at most {usd(cap)}" if cap is not None else ", no cap")
 
@@ -70,8 +71,11 @@ def _hands(state: State) -> str:
     if hands is None:
         isolation = state.created.workspace.isolation if state.created else "sandbox"
         return "none now" + ("; NOT SANDBOXED when there are" if isolation == "none" else "")
-    walls = ", ".join(f"{kind} {level}" for kind, level in sorted(hands.isolation.items()))
-    return f"{hands.hands_id} ({hands.provider}, uid {hands.uid}; {walls})"
+    levels = [
+        (level, [kind for kind, of in hands.isolation.items() if of == level]) for level in ("hard", "soft", "none")
+    ]
+    walls = "; ".join(f"{level}: {', '.join(kinds)}" for level, kinds in levels if kinds)
+    return f"{hands.provider}, uid {hands.uid}; {walls}"
 
 
 def _details(state: State) -> dict[str, object]:

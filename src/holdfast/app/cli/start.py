@@ -1,37 +1,121 @@
-"""Between the parsed words and a verb: settings, the event loop, and errors as sentences."""
+"""Between the parsed words and a verb: streams, settings, the event loop, signals, and errors as sentences."""
 
 from __future__ import annotations
 
 import argparse
+import errno
+import io
 import os
+import signal
 import sys
+import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from holdfast.app import exits
-from holdfast.app.call import Call
+from holdfast.app.call import Call, ReaderGone
 from holdfast.app.config import load_settings
-from holdfast.errors import HoldfastError
+from holdfast.brain.alongside import alongside
+from holdfast.errors import HoldfastError, StorageFull
+
+DRIVING = ("run", "wake", "resume", "demo")
+"""Verbs that stop before their work is done when nobody reads them any more."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Stopped(Exception):
+    """A signal asked this process to end."""
 
 
 def start(module: Any, args: argparse.Namespace) -> int:
-    """Run a verb. Every error that is ours becomes one line and its exit status."""
-    call: Call | None = None
+    """Run a verb. Whatever goes wrong becomes one line and an exit status; no traceback is ever shown."""
+    _standard_streams()
     try:
-        call = Call(args, load_settings(Path(os.getcwd()), vars(args)))
-        return int(anyio.run(module.run, call))
-    except HoldfastError as error:
-        print(f"holdfast {args.verb}: {_one_line(error)}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print("interrupted; every session is intact and can be woken", file=sys.stderr)
+        return int(anyio.run(_until_signal, module, args))
+    except (Stopped, KeyboardInterrupt):
         return exits.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.DONE
+    except ReaderGone:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return exits.INTERRUPTED if args.verb in DRIVING else exits.DONE
+    except HoldfastError as error:
+        return _complain(args, error)
+    except OSError as error:
+        return _complain(args, _about_the_machine(error))
+    except Exception as error:
+        return _unexpected(args, error)
 
 
-def _one_line(error: HoldfastError) -> str:
-    return " ".join(str(error).split())
+async def _until_signal(module: Any, args: argparse.Namespace) -> int:
+    """Run the verb until it ends, or until a signal asks for the end: then it is cancelled, and lets go."""
+    wanted = [signal.SIGTERM]
+    # What ran us may have said that these two do not concern us (`&` in a script, nohup).
+    wanted += [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+
+    async def work() -> int:
+        call = Call(args, load_settings(Path.cwd(), vars(args)))
+        return int(await module.run(call))
+
+    async def watch() -> None:
+        with anyio.open_signal_receiver(*wanted) as signals:
+            async for _ in signals:
+                raise Stopped
+
+    return await alongside(work, watch)
+
+
+def _standard_streams() -> None:
+    """Make sure that all three are there, and that no character is too odd for them.
+
+    A closed one would be given to the next file that is opened, such as the log.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _complain(args: argparse.Namespace, error: HoldfastError) -> int:
+    line = " ".join(str(error).split())
+    try:
+        print(f"holdfast {args.verb}: {line}", file=sys.stderr, flush=True)
+    except OSError:
+        return error.exit_code
+    return error.exit_code
+
+
+def _about_the_machine(error: OSError) -> HoldfastError:
+    what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    if error.errno in _FULL:
+        return StorageFull(
+            f"the disk is full ({what}); everything acknowledged is kept: free some space, then type it again"
+        )
+    return exits.machine_trouble(what)
+
+
+def _unexpected(args: argparse.Namespace, error: Exception) -> int:
+    """An error of ours. The log holds what was acknowledged; the details go to a file, not to the screen."""
+    place = "nowhere, since no file could be written"
+    try:
+        handle, place = tempfile.mkstemp(prefix="holdfast-error-", suffix=".txt")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        pass
+    return _complain(
+        args,
+        HoldfastError(
+            f"something that should not happen: {type(error).__name__}: {error}; every session is intact in the log. "
+            f"The details are in {place}: please report this with them"
+        ),
+    )

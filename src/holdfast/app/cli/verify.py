@@ -9,6 +9,7 @@ import msgspec
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
+from holdfast.app.progress import counted
 from holdfast.log.verify import verify
 
 
@@ -31,7 +32,7 @@ async def run(call: Call) -> int:
             where = f"{finding.session_id} at {finding.seq}: " if finding.session_id else ""
             call.say(f"DAMAGED  {where}{finding.message}")
         call.say(
-            f"{verified.sessions} sessions, {verified.events} events: "
-            + ("all chains and rows verify" if not verified.findings else f"{len(verified.findings)} findings")
+            f"{counted(verified.sessions, 'session')}, {counted(verified.events, 'event')}: "
+            + (counted(len(verified.findings), "finding") if verified.findings else "all chains and rows verify")
         )
     return exits.DAMAGED if verified.findings else exits.DONE

@@ -21,5 +21,5 @@ async def run(call: Call) -> int:
     """Wake it and stay with it until it stops."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
-        doors = doors_of(call, runtime, await workspace_of(runtime, row))
+        doors = doors_of(call, runtime, await workspace_of(runtime, row), row)
         return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)

@@ -1,0 +1,202 @@
+"""`holdfast run`, before anything runs: a new session, or one that is there already.
+
+Everything is checked first. What is refused leaves nothing behind: no session, no folder, no new owner.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from holdfast.app.call import Call
+from holdfast.app.compose import PROGRAM, Runtime, find_model, settled_model
+from holdfast.app.config import budget_pico, load_agent, load_rules, pinned_rules
+from holdfast.app.exits import name_of
+from holdfast.brain.recall import recall
+from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
+from holdfast.facts.base import Usage
+from holdfast.facts.session import Agent, Limits, SessionCreated, SessionUpdated, Workspace
+from holdfast.hands.user import HandsUser, choose_user, make_ready, take_over
+from holdfast.session.rows import SessionRow
+
+KEY_LENGTH = 200
+
+GOAL_EXAMPLE = 'say what is wanted, for example: holdfast run "fix the failing test"'
+
+
+async def existing(runtime: Runtime, key: str | None) -> SessionRow | None:
+    """The session with exactly that key or id. A beginning is not enough: `job-1` is not `job-10`."""
+    if key is None:
+        return None
+    if not key.strip() or not key.isprintable() or key.startswith("-") or len(key) > KEY_LENGTH:
+        raise UsageError(
+            f"--session-id {key!r} cannot be a key: it has 1 to {KEY_LENGTH} printable characters and no - in front, "
+            "for example --session-id nightly-7"
+        )
+    try:
+        row = await runtime.store.find(key)
+    except UnknownSession:
+        return None
+    return row if key in (row.key, row.session_id) else None
+
+
+async def open_session(call: Call, runtime: Runtime) -> SessionRow:
+    """Open a new session by the words of the command."""
+    args, settings = call.args, call.settings
+    if not args.goal.strip():
+        unknown = f"there is no session {args.session_id!r} yet, and " if args.session_id else ""
+        raise UsageError(f"{unknown}the goal is empty; {GOAL_EXAMPLE}")
+    agent = _agent(call)
+    limits = Limits(
+        budget_pico=budget_pico(settings.budget_usd),
+        max_turns=settings.max_turns,
+        context_tokens=settings.context_tokens,
+        max_output_tokens=settings.max_output_tokens,
+    )
+    check_model(agent.model, limits.budget_pico)
+    session_id = runtime.intake.new_session_id()
+    workspace = _workspace(call, runtime, session_id)
+    await check_machine(call, runtime, workspace)
+    with _ready(call, workspace):
+        created = SessionCreated(
+            goal=args.goal,
+            agent=agent,
+            workspace=workspace,
+            limits=limits,
+            rules=pinned_rules(Path(workspace.path)),
+            key=args.session_id or "",
+            accounts=(session_id,),
+            program=PROGRAM,
+        )
+        receipt = await runtime.intake.open(session_id, created)
+    row = await runtime.store.find(receipt.session_id)
+    if receipt.duplicate:  # another process was faster with the same key
+        if workspace.disposable:
+            shutil.rmtree(workspace.path)
+        await continue_session(call, runtime, row)
+    return row
+
+
+async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> None:
+    """A second `run` with the same key: raise limits, post another goal as a message, or just go on."""
+    args = call.args
+    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    created = state.created
+    assert created is not None
+    _check_kept(call, created, row)
+    cap = budget_pico(args.budget_usd or "")
+    if cap is not None:
+        check_model(created.agent.model, cap)
+    change = SessionUpdated(
+        budget_pico=cap if cap != state.limits.budget_pico else None,
+        max_turns=args.max_turns if args.max_turns != state.limits.max_turns else None,
+    )
+    if change != SessionUpdated():
+        await runtime.intake.update(row, change)
+    if args.goal.strip() and args.goal != created.goal:
+        await runtime.intake.send(row, args.goal)
+
+
+def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
+    """A session keeps its workspace, model, tools and rules. Words that say otherwise are not ignored."""
+    args, agent = call.args, created.agent
+    if args.workspace and str(check_folder(args.workspace)) != row.workspace:
+        raise _kept(row, "--workspace", f"works in {row.workspace}")
+    if args.model and settled_model(args.model) != agent.model:
+        raise _kept(row, "--model", f"runs with {agent.model}")
+    if args.agent:
+        named = msgspec.structs.replace(_agent(call), model=agent.model, rules=agent.rules)
+        if named != agent:
+            raise _kept(row, "--agent", f"has another agent, {agent.name}")
+    if (args.rules or args.allow or args.deny) and load_rules(args.rules, args.allow, args.deny) != agent.rules:
+        raise _kept(row, "--rules, --allow and --deny", "has other rules")
+    if args.user and args.user != created.workspace.user:
+        raise _kept(row, "--user", f"runs tools as {created.workspace.user or 'the default user'}")
+    if args.no_sandbox and created.workspace.isolation != "none":
+        raise _kept(row, "--no-sandbox", "runs its tools in the sandbox")
+
+
+def _kept(row: SessionRow, flag: str, what: str) -> UsageError:
+    return UsageError(
+        f"session {name_of(row)} {what}, and that does not change; leave {flag} out, or use another --session-id"
+    )
+
+
+def _agent(call: Call) -> Agent:
+    args = call.args
+    agent = load_agent(args.agent, call.settings.model)
+    rules = load_rules(args.rules, args.allow, args.deny)
+    return msgspec.structs.replace(agent, model=settled_model(agent.model), rules=rules)
+
+
+def check_model(name: str, cap_pico: int | None) -> None:
+    """Refuse a model that cannot be used, and a cap on one without a price."""
+    model = find_model(name)
+    if cap_pico is not None and model.cost_pico(Usage(input_tokens=1)) is None:
+        raise UsageError(
+            f"{name} has no price, so a money budget cannot be kept; leave --budget out, "
+            'or give the model a price, for example "price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0}'
+        )
+
+
+def _workspace(call: Call, runtime: Runtime, session_id: str) -> Workspace:
+    args, user = call.args, call.settings.user
+    isolation: Literal["sandbox", "none"] = "none" if args.no_sandbox else "sandbox"
+    if args.workspace is None:
+        if args.take_over:
+            raise UsageError("--take-over needs a folder to give away, for example --workspace DIR --take-over")
+        return Workspace(str(runtime.home.workspaces / session_id), True, user, isolation)
+    return Workspace(str(check_folder(args.workspace)), False, user, isolation)
+
+
+def check_folder(text: str) -> Path:
+    """A workspace that a person named: it has to be there, a folder, and writable."""
+    path = Path(text).absolute()
+    if not text or not path.exists():
+        raise UsageError(f"the workspace {text!r} does not exist; make it first: mkdir -p {path}")
+    if not path.is_dir():
+        raise UsageError(f"the workspace {path} is not a folder; name the folder that it is in")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"the workspace {path} is not writable for you; choose another one, or change its mode")
+    return path.resolve()
+
+
+async def check_machine(call: Call, runtime: Runtime, workspace: Workspace) -> None:
+    """Refuse now, rather than at the first tool call, what the machine cannot do safely."""
+    capabilities = await runtime.provider(workspace).probe()
+    if not capabilities.usable:
+        bad = [finding for finding in capabilities.findings if finding.level in ("bad", "absent") and finding.fix]
+        why = "; ".join(f"{finding.message}: {finding.fix}" for finding in bad)
+        raise SandboxUnavailable(
+            f"this machine cannot isolate tool calls ({why}); nothing was started. `holdfast doctor` says more; "
+            "--no-sandbox runs them without isolation"
+        )
+    if workspace.isolation == "none":
+        call.note("WARNING: tools run without a sandbox (--no-sandbox); the log records it")
+
+
+@contextmanager
+def _ready(call: Call, workspace: Workspace) -> Iterator[None]:
+    """The workspace is there and its user can work in it. One that was made for this is removed on an error."""
+    path = Path(workspace.path)
+
+    def tell(user: HandsUser) -> None:
+        call.note(f"giving {path} and all in it to {user.name}, whom tool calls run as (--take-over)")
+
+    if workspace.disposable:
+        path.mkdir(mode=0o755)
+    try:
+        if call.args.take_over:
+            take_over(path, workspace.user, tell=tell)
+        make_ready(workspace, choose_user(workspace))
+        yield
+    except BaseException:
+        if workspace.disposable:
+            path.rmdir()
+        raise
