@@ -135,6 +135,7 @@ attempt("54 kernel hooks")(
         opened_for_writing,
     )
 )
+attempt("54 system settings are a read-only mount")(lambda: not os.statvfs("/proc/sys").f_flag & os.ST_RDONLY)
 attempt("32 sysctl and sysrq")(
     lambda: each(["/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/self/oom_score_adj_"], opened_for_writing)
 )

@@ -11,6 +11,10 @@ import msgspec
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import HandsSpec
+from holdfast.hands.box.journal import replay
+from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.hands.launch import Lives
+from holdfast.hands.supervised import SupervisedHands
 from holdfast.ids import new_hands_id, system_entropy
 from holdfast.testing.hands import bash
 from tests.hands.rigs import REAL
@@ -29,5 +33,22 @@ async def main(provider: str, folder: Path, workspace: str) -> None:
     await anyio.sleep_forever()
 
 
+async def unclaimed(folder: Path, workspace: str) -> None:
+    """Make hands, and be killed before anybody could be told of them."""
+
+    async def stay(hands: SupervisedHands, epoch: int) -> None:
+        journal = folder / hands.identity.hands_id / "journal"
+        sys.stdout.write(f"{replay(str(journal)).opened['pid']}\n")
+        sys.stdout.flush()
+        await anyio.sleep_forever()
+
+    SupervisedHands.claim = stay  # type: ignore[method-assign, assignment]
+    spec = HandsSpec("ses_kit", "hnd_unclaimed", Workspace(workspace, disposable=True))
+    await BubblewrapProvider(folder, lives=Lives(grace_s=0.1)).provision(spec, 1)
+
+
 if __name__ == "__main__":
-    anyio.run(main, sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    if sys.argv[1] == "unclaimed":
+        anyio.run(unclaimed, Path(sys.argv[2]), sys.argv[3])
+    else:
+        anyio.run(main, sys.argv[1], Path(sys.argv[2]), sys.argv[3])

@@ -227,13 +227,15 @@ async def test_ending_the_runner_from_inside_ends_the_call(hands: Hands, tmp_pat
     assert (await run(hands, "2.0", bash("echo well"))).output == "well\n"
 
 
-async def test_ending_the_agent_loses_the_hands(rig: RealRig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("also", ["", "$PPID"])
+async def test_ending_the_agent_loses_the_hands(rig: RealRig, tmp_path: Path, also: str) -> None:
     hands = await rig.provider.provision(rig.spec(), 1)
     if hands.identity.provider == "bubblewrap":
         pytest.skip("inside the sandbox the agent is the first process, which no command can end")
     word = f"orphan-{os.getpid()}-{tmp_path.name}"
     agent = "$(cut -d' ' -f4 /proc/$PPID/stat)"
-    await hands.start(1, "1.0", bash(f"(exec -a {word} setsid sleep 300) & kill -9 {agent}; sleep 300", 60.0))
+    begin = f"setsid bash -c 'exec -a {word} sleep 300' & until pgrep -f '^{word}'; do sleep 0.01; done"
+    await hands.start(1, "1.0", bash(f"{begin}; kill -9 {agent} {also}; sleep 300", 60.0))
     with pytest.raises(HandsLost):
         await hands.wait(1, "1.0")
     assert (await hands.status(1, "1.0")).state == "unknown"

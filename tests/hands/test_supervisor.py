@@ -65,9 +65,12 @@ async def until_dead(pid: int) -> None:
 async def test_sigkill_in_the_middle_of_a_call(rig: RealRig) -> None:
     word = f"survivor-{os.getpid()}-{rig.folder.parent.name}"
     hands = await rig.provider.provision(rig.spec(), 1)
-    await hands.start(1, "1.0", bash(f"touch ready; (exec -a {word} setsid sleep 300) & sleep 300"))
+    command = f"setsid bash -c 'exec -a {word} sleep 300' & touch ready; sleep 300"
+    await hands.start(1, "1.0", bash(command))
     await until(rig.workspace / "ready")
-    inside = living(word)
+    with anyio.fail_after(20):
+        while not (inside := living(f"{word}\0" + "300")):  # noqa: ASYNC110 - another process becomes it
+            await anyio.sleep(0.005)
     await rig.kill(hands)
     assert (await hands.status(1, "1.0")).state == "unknown"
     for pid in inside:
@@ -192,10 +195,11 @@ async def test_a_zombie_has_no_effect(rig: RealRig) -> None:
             waited.append(f"{fenced.mine} {fenced.current}")
 
     await zombie.start(1, "1.0", bash("sleep 300"))
-    async with anyio.create_task_group() as group:
-        group.start_soon(wait)
-        await anyio.sleep(0.05)
-        await heir.fence(2)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            await anyio.sleep(0.05)
+            await heir.fence(2)
     assert waited == ["1 2"], "who waits under an old epoch is told"
     for number in range(20):
         with pytest.raises(Fenced):
@@ -244,23 +248,18 @@ async def test_idle_and_unclaimed_it_ends_and_still_testifies(tmp_path: Path) ->
         assert (await hands.status(1, "3.0")).state == "never_started"
 
 
-async def test_never_claimed_it_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asked for hands died before it could record them: they end, and their folder goes."""
-    lives = Lives(grace_s=0.1)
-    folder = tmp_path / "hands"
-    async with real(tmp_path, lambda _: BubblewrapProvider(folder, lives=lives)) as rig:
-        pids: list[int] = []
-
-        async def die(hands: SupervisedHands, epoch: int) -> None:
-            pids.append(rig.supervisor(hands))
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(SupervisedHands, "claim", die)
-        with pytest.raises(KeyboardInterrupt):
-            await rig.provider.provision(rig.spec(), 1)
-        await until_dead(pids[0])
-        assert list(folder.iterdir()) == []
-        assert list(rig.workspace.iterdir()) == []
+async def test_never_claimed_it_leaves_nothing(tmp_path: Path) -> None:
+    """Whoever asked for hands is killed before it could record them: they end, and their folder goes."""
+    folder, workspace = tmp_path / "hands", tmp_path / "work"
+    workspace.mkdir()
+    command = [sys.executable, "-m", "tests.hands.dying_brain", "unclaimed", str(folder), str(workspace)]
+    async with await anyio.open_process(command, start_new_session=True, stderr=None) as brain:
+        assert brain.stdout is not None
+        pid = int(await brain.stdout.receive())
+        os.killpg(brain.pid, signal.SIGKILL)
+    await until_dead(pid)
+    assert list(folder.iterdir()) == []
+    assert list(workspace.iterdir()) == []
 
 
 async def test_at_its_longest_life_it_takes_no_new_call(tmp_path: Path) -> None:
@@ -303,6 +302,7 @@ async def test_a_full_disk_refuses_the_start_and_loses_nothing(tmp_path: Path) -
             assert len((rig.workspace / "marks").read_text()) == started
             assert (await hands.status(1, f"2.{started}")).state == "never_started"
             filler.unlink()
+            assert (await run(hands, "3.0", bash("cat marks"))).output == "x" * started, "what was refused did not run"
             assert (await run(hands, f"2.{started}", bash("printf x >> marks"))).ok
             assert (await hands.status(1, "1.0")).state == "finished"
             await hands.release(1)

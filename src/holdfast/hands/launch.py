@@ -167,7 +167,6 @@ def _run(launch: Launch) -> _Ready:
         stderr=subprocess.PIPE,
         env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"},
         cwd="/",
-        start_new_session=True,
     )
     try:
         said, complaint = child.communicate(msgspec.json.encode(launch), timeout=READY_S)

@@ -34,17 +34,19 @@ def main() -> None:
         problem = supervisor.meet()
     except (OSError, JournalFull, KeyError, ValueError) as error:
         problem = f"the supervisor could not start: {error}"
+    if problem and supervisor is not None:
+        supervisor.clean()
     try:
         os.write(1, encode({"ok": not problem, "problem": problem, "pid": os.getpid()}))
     except OSError:
         pass  # who asked for these hands is dead: they will be found idle and unclaimed
+    if problem or supervisor is None:
+        return
     null = os.open("/dev/null", os.O_RDWR)
     log = os.open(os.path.join(launch["folder"], "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for fd, to in ((null, 0), (null, 1), (log, 2)):
         os.dup2(fd, to, inheritable=False)
     try:
-        if supervisor is not None and not problem:
-            supervisor.serve()
+        supervisor.serve()
     finally:
-        if supervisor is not None:
-            supervisor.clean()
+        supervisor.clean()

@@ -38,31 +38,23 @@ class Journal:
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._end = 0
-        self._torn = False
 
     def write(self, record: Record) -> Place:
-        """Append a record, whole or not at all. Raises `JournalFull`."""
+        """Append a record, whole or not at all. Raises `JournalFull`.
+
+        The beginning of one that did not fit has no line end, so it counts as nothing; the next
+        record takes its place.
+        """
         line = encode(record)
-        if self._torn:
-            self._cut()
         done = 0
         while done < len(line):
             try:
                 done += os.pwrite(self._fd, line[done:], self._end + done)
             except OSError as error:
-                self._torn = True
-                self._cut()
                 raise JournalFull(error.strerror or str(error)) from None
         place = Place(self._end, len(line))
         self._end += len(line)
         return place
-
-    def _cut(self) -> None:
-        try:
-            os.ftruncate(self._fd, self._end)
-        except OSError as error:
-            raise JournalFull(error.strerror or str(error)) from None
-        self._torn = False
 
     def read(self, place: Place) -> Record:
         """A record that was written here."""
