@@ -27,6 +27,8 @@ class sentences:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
             raise translated(error, self._path) from error
+        if isinstance(error, UnicodeDecodeError):  # SQLite quotes a damaged schema in its own message
+            raise damaged_file(self._path, "it holds text that is not UTF-8") from error
 
 
 def code_of(error: sqlite3.Error) -> int:
