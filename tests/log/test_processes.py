@@ -152,6 +152,8 @@ async def test_what_this_process_appends_is_told_without_a_look(holdfast_home: P
                 async with anyio.create_task_group() as group:
                     group.start_soon(wait)
                     await anyio.wait_all_tasks_blocked()
+                    await rig.store.sessions()  # reads are in order: the waiter has seen the old head
+                    await anyio.wait_all_tasks_blocked()
                     await Scenario(rig).append(lease, Scenario(rig).result())
         finally:
             never.set()
