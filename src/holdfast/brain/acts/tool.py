@@ -187,7 +187,7 @@ async def _unknown(shift: Shift, call: Call, status: CallStatus, stop: bool) -> 
         await _again(shift, call)
         return
     if not stop and call.attempt < RETRIES and call.on_unknown == "probe" and status.expectation is not None:
-        found = await _digest(shift, status.expectation.path, f"{call.call_id}.probe{call.attempt}")
+        found = await _digest(shift, status.expectation, f"{call.call_id}.probe{call.attempt}")
         if found == status.expectation.after:
             await shift.fact(_happened(call, status.expectation))
             return
@@ -205,11 +205,15 @@ def _happened(call: Call, expectation: FileExpectation) -> ToolResult:
     return ToolResult(call_id=call.call_id, outcome="ok", content=content, files=files, reconciled=True)
 
 
-async def _digest(shift: Shift, path: str, probe_id: str) -> str | None:
-    """The digest of a file now, through hands; empty when it is absent, None when nobody can say."""
+async def _digest(shift: Shift, expectation: FileExpectation, probe_id: str) -> str | None:
+    """The digest of the file now, through hands; None when nobody can say.
+
+    A file that cannot be read counts as absent only when it was absent before the call: doing the call
+    again is then harmless, since a write refuses a file that it does not know (S18).
+    """
     await hands_act.provision(shift)
     hands = await hands_act.current(shift)
-    request = ExecRequest("read", {"file_path": path, "view_range": [1, 1]}, TOOLS["read"].timeout_s)
+    request = ExecRequest("read", {"file_path": expectation.path, "view_range": [1, 1]}, TOOLS["read"].timeout_s)
     try:
         await hands.start(shift.epoch, probe_id, request)
         result = await hands.wait(shift.epoch, probe_id)
@@ -218,4 +222,4 @@ async def _digest(shift: Shift, path: str, probe_id: str) -> str | None:
         return None
     if result.ok and result.files:
         return result.files[0].digest
-    return "" if not result.ok else None
+    return "" if not expectation.before else None
