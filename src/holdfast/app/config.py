@@ -6,11 +6,11 @@ import difflib
 import getpass
 import os
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Agent, Limits, Rule
@@ -189,12 +189,10 @@ def _read_text(path: Path, what: str) -> str:
         raise UsageError(f"{what} {path} cannot be read: {error}") from error
 
 
-def load_rules(path: str, allow: list[str], deny: list[str]) -> tuple[Rule, ...]:
-    """Permission rules of a `--rules` file, then those of the flags; the last match wins."""
+def load_rules(path: str, flags: Sequence[tuple[Literal["allow", "deny"], str]]) -> tuple[Rule, ...]:
+    """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins."""
     rules = _rules_of_file(path) if path else []
-    rules += [Rule(_pattern(tool, "--allow"), "allow") for tool in allow]
-    rules += [Rule(_pattern(tool, "--deny"), "deny") for tool in deny]
-    return tuple(rules)
+    return tuple(rules + [Rule(_pattern(tool, f"--{decision}"), decision) for decision, tool in flags])
 
 
 def _rules_of_file(path: str) -> list[Rule]:

@@ -114,7 +114,7 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
         named = msgspec.structs.replace(_agent(call), model=agent.model, rules=agent.rules)
         if named != agent:
             raise _kept(row, "--agent", f"has another agent, {agent.name}")
-    if (args.rules or args.allow or args.deny) and load_rules(args.rules, args.allow, args.deny) != agent.rules:
+    if (args.rules or args.rule_flags) and load_rules(args.rules, args.rule_flags) != agent.rules:
         raise _kept(row, "--rules, --allow and --deny", "has other rules")
     if args.user and args.user != created.workspace.user:
         raise _kept(row, "--user", f"runs tools as {created.workspace.user or 'the default user'}")
@@ -131,7 +131,7 @@ def _kept(row: SessionRow, flag: str, what: str) -> UsageError:
 def _agent(call: Call) -> Agent:
     args = call.args
     agent = load_agent(args.agent, call.settings.model)
-    rules = load_rules(args.rules, args.allow, args.deny)
+    rules = load_rules(args.rules, args.rule_flags)
     return msgspec.structs.replace(agent, model=settled_model(agent.model), rules=rules)
 
 
@@ -157,8 +157,10 @@ def _workspace(call: Call, runtime: Runtime, session_id: str) -> Workspace:
 
 def check_folder(text: str) -> Path:
     """A workspace that a person named: it has to be there, a folder, and writable."""
+    if not text:
+        raise UsageError("--workspace '' names no folder; an example is --workspace .")
     path = Path(text).absolute()
-    if not text or not path.exists():
+    if not path.exists():
         raise UsageError(f"the workspace {text!r} does not exist; make it first: mkdir -p {path}")
     if not path.is_dir():
         raise UsageError(f"the workspace {path} is not a folder; name the folder that it is in")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -36,13 +37,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars")
     parser.add_argument("--max-turns", metavar="N", type=positive, help="cap on model responses")
     parser.add_argument("--rules", metavar="FILE", default="", help="permission rules as TOML")
-    parser.add_argument("--allow", metavar="TOOL", action="append", default=[], help="allow a tool (glob)")
-    parser.add_argument("--deny", metavar="TOOL", action="append", default=[], help="deny a tool (glob)")
+    for decision in ("allow", "deny"):
+        parser.add_argument(
+            f"--{decision}",
+            metavar="TOOL",
+            dest="rule_flags",
+            action="append",
+            default=[],
+            type=partial(_flag, decision),
+            help=f"{decision} a tool (glob); of all rules and flags that fit, the last one counts",
+        )
     parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
     parser.add_argument("--take-over", action="store_true", help="give the workspace to the tools' user (root only)")
     parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
     parser.add_argument("--detach", action="store_true", help="return once the session is durable")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+
+
+def _flag(decision: str, pattern: str) -> tuple[str, str]:
+    return decision, pattern
 
 
 def positive(text: str) -> int:

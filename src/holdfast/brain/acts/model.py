@@ -19,6 +19,7 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.model.base import Model, ModelRequest, StreamPart, ToolCallStart, ToolSpec
 from holdfast.session.actions import AskModel, End
 from holdfast.session.money import usd
+from holdfast.session.policy import evaluate
 from holdfast.session.tokens import BYTES_PER_TOKEN
 from holdfast.session.tools import TOOLS, input_schema
 from holdfast.session.window import build
@@ -49,8 +50,13 @@ class _Attempt:
             self.first_token_ms = self._elapsed_ms()
         self.response.add(part)
         self.shift.doors.observer.on_delta(part)
-        if isinstance(part, ToolCallStart) and part.name in TOOLS:
+        if isinstance(part, ToolCallStart) and self._may_run(part.name):
             begin_provisioning(self.shift)
+
+    def _may_run(self, tool: str) -> bool:
+        created = self.shift.state.created
+        rules = created.agent.rules if created else ()
+        return tool in TOOLS and evaluate(rules, tool)[0] == "allow"
 
     def estimated_usage(self) -> Usage:
         """What an unfinished attempt may have cost, by what was sent and what came."""
@@ -141,7 +147,8 @@ async def _reserve(
             smaller = request.max_output_tokens // 2
             shrunk = msgspec.structs.replace(request, max_output_tokens=smaller)
             if smaller < OUTPUT_FLOOR_TOKENS or model.worst_case_pico(shrunk) == worst:
-                detail = f"{usd(refused.left_pico)} is left of the budget, the next request may cost {usd(worst)}"
+                left = usd(refused.left_pico) if refused.left_pico > 0 else "nothing"
+                detail = f"{left} is left of the budget, the next request may cost {usd(worst)}"
                 return End(ShiftEnded(status="parked", reason="budget", detail=detail))
             request = shrunk
 
