@@ -113,6 +113,11 @@ SHORT = Story(
 """Made to be killed at any moment: waits on the model, commands, a slow one, files."""
 
 
+def story(*turns: dict[str, Any], keys: tuple[str, ...]) -> Story:
+    """A story of these turns and a last word."""
+    return Story({"price": _PRICE, "turns": [*turns, turn("All is done.")]}, keys)
+
+
 @dataclass(frozen=True)
 class Session:
     """An opened session in a home of its own."""

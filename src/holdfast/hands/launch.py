@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import marshal
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,9 @@ PYTHON = "/usr/bin/python3"
 
 READY_S = 30.0
 """How long a supervisor may take to say that it is ready."""
+
+GONE_S = 5.0
+"""How long a killed process may take to be gone."""
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PARTS = ("wire", "kernel", "tree", "text", "files", "search", "capture", "runner", "agent")
@@ -171,7 +175,7 @@ def _run(launch: Launch) -> _Ready:
     try:
         said, complaint = child.communicate(msgspec.json.encode(launch), timeout=READY_S)
     except subprocess.TimeoutExpired:
-        _abandon(child, launch)
+        _abandon(child)
         raise HandsError(f"the supervisor of the hands did not start within {READY_S:.0f} s; try again") from None
     try:
         return msgspec.json.decode(said, type=_Ready)
@@ -182,18 +186,14 @@ def _run(launch: Launch) -> _Ready:
     return _Ready(False, f"the supervisor did not start: {words[-1]}", 0)
 
 
-def _abandon(child: subprocess.Popen[bytes], launch: Launch) -> None:
-    """End a start that takes too long. The supervisor has left its parent: its journal knows it."""
+def _abandon(child: subprocess.Popen[bytes]) -> None:
+    """Stop listening to a start that takes too long. Only a supervisor that never left us ends with this."""
     child.kill()
     for pipe in (child.stdin, child.stdout, child.stderr):
         if pipe is not None:
             with contextlib.suppress(OSError):
                 pipe.close()
     child.wait()
-    pid = replay(os.path.join(launch.folder, "journal")).opened.get("pid")
-    if pid is not None and is_locked(os.path.join(launch.folder, "lock")):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 async def start_supervisor(launch: Launch) -> str:
@@ -214,11 +214,31 @@ async def start_supervisor(launch: Launch) -> str:
 
 
 def _clear(launch: Launch) -> None:
+    """Take away what a failed start left: the supervisor first, whose journal knows it."""
+    pid = replay(os.path.join(launch.folder, "journal")).opened.get("pid")
+    if pid is not None:
+        _end(pid, os.path.join(launch.folder, "lock"))
     with contextlib.suppress(OSError):
         Path(launch.socket).unlink()
     for path in launch.opening.placeholders:
         drop_folder(path)
     remove_folder(Path(launch.folder))
+
+
+def _end(pid: int, lock: str) -> None:
+    """Kill that supervisor if it lives, and wait until it is gone with all that it held."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if is_locked(lock):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        select.select([handle], [], [], GONE_S)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(handle)
 
 
 def remove_folder(folder: Path) -> None:
