@@ -178,15 +178,17 @@ def load_agent(path: str, model: str) -> Agent:
             raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}")
     system = data.get("system", "")
     if "system_file" in data:
-        system = _read_text(file.parent / data["system_file"], "the system prompt")
+        system = _read_text(file.parent / data["system_file"], f"the system prompt of {file},")
     return Agent(model=model or data.get("model", ""), name=data.get("name", file.stem), system=system, tools=tools)
 
 
 def _read_text(path: Path, what: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{what} {path} cannot be read: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {path} is not UTF-8 text (byte {error.start + 1})") from error
 
 
 def load_rules(path: str, flags: Sequence[tuple[Literal["allow", "deny"], str]]) -> tuple[Rule, ...]:
