@@ -123,7 +123,8 @@ def test_an_error_in_the_middle_has_a_result_too(type: Type) -> None:
 def test_plain_when_piped(tmp_path: Path) -> None:
     model = script(tmp_path / "m.json", bash("printf '\\033[31mred'"), turn(text="an \u001b[31manswer\u001b[0m"))
     said = typed("run", "x\u001b[2J", "--model", model, cwd=tmp_path).went()
+    assert said.out == "an \N{REPLACEMENT CHARACTER}[31manswer\N{REPLACEMENT CHARACTER}[0m\n"
     assert "\u001b" not in said.err
     assert "\r" not in said.err
     logged = typed("logs", "ses_", cwd=tmp_path).went()
-    assert "\u001b" not in logged.out
+    assert "\u001b" not in logged.out + typed("show", "ses_", cwd=tmp_path).went().out

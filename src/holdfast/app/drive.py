@@ -9,7 +9,7 @@ import anyio
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.progress import JsonProgress, PlainProgress, counted, terminal_width
+from holdfast.app.progress import JsonProgress, PlainProgress, counted, harmless, terminal_width
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
@@ -101,7 +101,7 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
     else:
         answer = "" if code else await last_message(runtime, state)
         if answer:
-            call.say(answer)
+            call.say(harmless(answer))
         call.note(_standing(row, state, running))
         call.note(_then(call, row, state, running))
     return exits.exit_code(row.status, row.reason) if code is None else code

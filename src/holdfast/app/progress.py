@@ -25,9 +25,13 @@ _WIDTH = 100
 
 def one_line(text: str, width: int = _WIDTH) -> str:
     """`text` on one line, cut to `width`, with control characters made harmless."""
-    flat = " ".join(text.split())
-    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
+    clean = harmless(" ".join(text.split()))
     return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def harmless(text: str) -> str:
+    """`text` without what a terminal would obey; line ends and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,7 +9,7 @@ from holdfast.app.call import Call
 from holdfast.app.cli.ps import public
 from holdfast.app.compose import open_runtime
 from holdfast.app.drive import last_message
-from holdfast.app.progress import one_line
+from holdfast.app.progress import harmless, one_line
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.session.money import usd
@@ -52,7 +52,7 @@ async def run(call: Call) -> int:
             call.say(f"{name:<11} {value}")
         answer = await last_message(runtime, state)
         if answer:
-            call.say(f"\n{answer}")
+            call.say(f"\n{harmless(answer)}")
         step = f"Follow it with `{call.typed('logs', exits.name_of(row), '-f')}`."
         call.say(f"\n{step if holder else exits.next_step(row, state, call.typed)}")
         return 0
