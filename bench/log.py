@@ -35,7 +35,7 @@ from holdfast.log.sqlite import SqliteStore
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import connect
 from holdfast.log.sqlite.thread import ConnectionThread
-from holdfast.log.transaction import Transaction
+from holdfast.log.transaction import Transaction, ready
 from holdfast.log.workers import Worker
 
 SEED = 1
@@ -74,7 +74,7 @@ class Bench:
 
 def append_one(lease: Lease, draft: Draft, transaction: Transaction) -> object:
     """One event, as `Log.append` does it."""
-    return transaction.append(lease.session_id, lease.epoch, [draft], None, ())
+    return transaction.append(lease.session_id, lease.epoch, [ready(draft)], None, ())
 
 
 def insert(connection: sqlite3.Connection, body: bytes) -> None:

@@ -17,7 +17,7 @@ from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
-from holdfast.log.transaction import Transaction, fenced, pick, unknown
+from holdfast.log.transaction import Transaction, fenced, pick, ready, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.rows import AccountRow, SessionRow
 
@@ -118,7 +118,7 @@ class MemoryStore:
     ) -> list[Event]:
         """See `holdfast.log.base.Log`."""
         transaction = await self._begin()
-        events = transaction.append(session_id, epoch, drafts, head, posts)
+        events = transaction.append(session_id, epoch, [ready(draft) for draft in drafts], head, posts)
         self._commit(transaction)
         return events
 

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from holdfast.errors import Fenced, HeadMoved, LeaseHeld, UnknownSession, UsageError
+from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event, body_digest, chain, genesis, prepare
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
@@ -46,6 +47,21 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
 
 
+class Ready(msgspec.Struct, frozen=True, gc=False):
+    """A draft with the bytes that will be stored: what can be done before the database is locked."""
+
+    draft: Draft
+    body: bytes
+    digest: bytes
+    fact: Fact
+
+
+def ready(draft: Draft, key: str = "") -> Ready:
+    """A draft made ready; `key` is that of a post. Raises `UsageError` for what cannot be stored."""
+    body, fact = prepare(draft, key)
+    return Ready(draft, body, body_digest(body), fact)
+
+
 class Transaction:
     """One transaction: verbs that stamp, then `sealed`, `rows`, `ledger` and `posts` to be written.
 
@@ -64,7 +80,7 @@ class Transaction:
         self.ledger = Ledger(view)
 
     def append(
-        self, session_id: str, epoch: int, drafts: Sequence[Draft], head: int | None, posts: Sequence[Post]
+        self, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
     ) -> list[Event]:
         """`Log.append`."""
         row = self._need(session_id)
@@ -86,7 +102,7 @@ class Transaction:
         seq = self._posted(post)
         if seq is not None:
             return PostReceipt(post.session_id, seq, True)
-        event = self._stamp(post.session_id, row.epoch, post.draft, post.key)
+        event = self._stamp(post.session_id, row.epoch, ready(post.draft, post.key), post.key)
         return PostReceipt(post.session_id, event.seq, False)
 
     def acquire(
@@ -116,14 +132,15 @@ class Transaction:
         if held:
             fact = LeaseStolen(from_worker_id=row.holder, from_epoch=row.epoch)
             drafts.insert(0, Draft(stolen_id, "system", fact))
-        events = tuple(self._stamp(session_id, epoch, each) for each in drafts)
+        events = tuple(self._stamp(session_id, epoch, ready(each)) for each in drafts)
         return Lease(session_id, epoch, draft.fact.worker_id, events)
 
     def release(self, lease: Lease, ended_id: str) -> None:
         """`Leases.release`: the shift ends here unless it has ended, or was taken over."""
         row = self.row(lease.session_id)
         if row is not None and row.holder and (row.epoch, row.holder) == (lease.epoch, lease.worker_id):
-            self._stamp(lease.session_id, lease.epoch, Draft(ended_id, "system", ShiftEnded(status="released")))
+            ended = Draft(ended_id, "system", ShiftEnded(status="released"))
+            self._stamp(lease.session_id, lease.epoch, ready(ended))
 
     def row(self, session_id: str) -> SessionRow | None:
         """A session's row as this transaction leaves it."""
@@ -154,26 +171,25 @@ class Transaction:
                 return PostReceipt(known, 1, True)
         if self.row(post.session_id) is not None:
             return PostReceipt(post.session_id, 1, True)
-        self._stamp(post.session_id, 0, post.draft, post.key)
+        self._stamp(post.session_id, 0, ready(post.draft, post.key), post.key)
         return PostReceipt(post.session_id, 1, False)
 
-    def _stamp(self, session_id: str, epoch: int, draft: Draft, key: str = "") -> Event:  # S1
+    def _stamp(self, session_id: str, epoch: int, given: Ready, key: str = "") -> Event:  # S1
         row = self.row(session_id)
-        body, fact = prepare(draft, key)
+        draft, fact = given.draft, given.fact
         if isinstance(fact, SessionCreated) != (row is None):
             raise UsageError("session.created is the first event of a session, and only that")
         seq = row.head + 1 if row else 1
         prev = row.head_hash if row else genesis(session_id)
         kind = type_of(fact)
-        digest = body_digest(body)
-        link = chain(prev, session_id, seq, epoch, self._now_us, kind, digest)
+        link = chain(prev, session_id, seq, epoch, self._now_us, kind, given.digest)
         event = Event(session_id, seq, epoch, self._now_us, link, draft.id, draft.actor, kind, fact)
         after = next_row(row, event) if row else first_row(event)
         move = money.move(fact, seq, after.accounts)
         if move is not None:
             self.ledger.apply(session_id, move)
         self.rows[session_id] = after
-        self.sealed.append(Sealed(event, body, digest))
+        self.sealed.append(Sealed(event, given.body, given.digest))
         if key:
             self.posts[session_id, key] = seq
         return event

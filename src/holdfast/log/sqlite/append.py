@@ -87,6 +87,8 @@ class Writer:
 
     def settle(self, ask: Ask[T]) -> None:
         """Answer an ask, and with it whoever else waits. In the writing thread."""
+        if len(self._waiting) == 1 and not ask.answered:
+            self._alone(self._waiting.popleft())
         while not ask.answered:
             asks = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TOGETHER_MAX))]
             if len(asks) > 1 and self._together(asks):

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+import anyio.lowlevel
 import anyio.to_thread
 
 from holdfast.clock import Clock
@@ -21,7 +22,7 @@ from holdfast.log.sqlite.read import Reader
 from holdfast.log.sqlite.thread import ConnectionThread
 from holdfast.log.sqlite.trouble import sentences
 from holdfast.log.sqlite.watch import Watch
-from holdfast.log.transaction import Transaction, fenced
+from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.log.workers import is_live
 from holdfast.session.rows import AccountRow, SessionRow
@@ -90,7 +91,8 @@ class SqliteStore:
         posts: Sequence[Post] = (),
     ) -> list[Event]:
         """See `holdfast.log.base.Log`."""
-        return await self._write(lambda now: now.append(session_id, epoch, drafts, head, posts))
+        made = [ready(draft) for draft in drafts]
+        return await self._write(lambda now: now.append(session_id, epoch, made, head, posts))
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
         """See `holdfast.log.base.Log`."""
@@ -191,7 +193,8 @@ class SqliteStore:
         return await (thread or self._reading).run(job)
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
-        await self._writing.ready()  # what is asked is done, so nobody may leave after it
+        self._writing.check_open()
+        await anyio.lowlevel.checkpoint_if_cancelled()  # what is asked is done, so nobody may leave after it
         ask = self._writer.ask(work)
         await self._writing.run_now(lambda _: self._writer.settle(ask))
         for session_id, head in ask.moved:

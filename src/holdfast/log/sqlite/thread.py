@@ -63,17 +63,17 @@ class ConnectionThread:
 
         Once handed over it is waited for, even when the caller is cancelled: what it writes is known.
         """
-        await self.ready()
+        self.check_open()
+        await anyio.lowlevel.checkpoint_if_cancelled()
         return await self.run_now(job)
 
-    async def ready(self) -> None:
-        """Raise what keeps a job from being handed over: the caller's cancellation, a closed thread."""
+    def check_open(self) -> None:
+        """Raise `LogUnavailable` when the thread was closed."""
         if self._closed:
             raise LogUnavailable("the log was closed; open it again")
-        await anyio.lowlevel.checkpoint_if_cancelled()
 
     async def run_now(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """`run` for a caller that is `ready` and has not awaited anything since."""
+        """`run` for a caller that has just looked at both itself."""
         done = anyio.Event()
         call = _Call(job, soon_here(), done)
         self._calls.put(call)
