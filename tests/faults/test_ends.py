@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -25,9 +26,9 @@ WAITS = story(
 """Waits in its second command until somebody ends it."""
 
 
-def in_second_call(session: Session, brains: Nursery) -> Brain:
+def in_second_call(session: Session, brains: Nursery, *seams: Seam) -> Brain:
     """A brain whose second command runs."""
-    brain = brains.wake(session.home, session.session_id)
+    brain = brains.wake(session.home, session.session_id, *seams)
     wait_for(lambda: brain.dead.is_set() or "two" in effects(session), "the second command runs")
     return brain
 
@@ -53,13 +54,31 @@ def told_unknown(session: Session, brain: Brain) -> None:
     assert len(record.facts(HandsProvisioned)) == 2
 
 
-def test_the_sandbox_is_killed_from_outside(tmp_path: Path, brains: Nursery) -> None:
-    session = open_session(tmp_path / "home", WAITS)
-    brain = in_second_call(session, brains)
+def kill_sandbox(session: Session) -> None:
+    """SIGKILL to bubblewrap."""
     ((_, supervisor),) = supervisors(session.home).items()
     (bwrap,) = (entry for entry in tree.processes().values() if entry.parent == supervisor)
     signal_process(bwrap.pid, signal.SIGKILL)
+
+
+def test_the_sandbox_is_killed_from_outside(tmp_path: Path, brains: Nursery) -> None:
+    session = open_session(tmp_path / "home", WAITS)
+    brain = in_second_call(session, brains)
+    kill_sandbox(session)
     told_unknown(session, brain)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("type_", ["hands.lost", "tool.outcome_unknown", "shift.ended"])
+def test_a_brain_killed_while_it_takes_stock_of_lost_hands(
+    tmp_path: Path, brains: Nursery, type_: str, side: Literal["before", "after"]
+) -> None:
+    """Whatever it got to, what the lost hands left is taken away in the end."""
+    session = open_session(tmp_path / "home", WAITS)
+    first = in_second_call(session, brains, Seam("append", 1, side, "kill", type_))
+    kill_sandbox(session)
+    assert first.wait() == -9
+    told_unknown(session, brains.wake(session.home, session.session_id))
 
 
 def test_the_agent_is_killed_by_a_command_without_a_sandbox(tmp_path: Path, brains: Nursery) -> None:

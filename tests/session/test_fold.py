@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.facts.base import Usage
-from holdfast.facts.hands import HandsLost
+from holdfast.facts.hands import HandsLost, HandsReleased
 from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import FileSeen
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
@@ -37,7 +38,7 @@ def test_what_the_state_knows_after_a_story() -> None:
     assert state.seen == {"/workspace/a": "d2"}
     assert not state.open_calls()
     assert state.hands is not None
-    assert list(state.hands_known) == ["hnd_2"]
+    assert list(state.hands_known) == ["hnd_1", "hnd_2"]
     assert state.epoch == 2
 
 
@@ -57,6 +58,13 @@ def test_hands_of_an_open_call_are_remembered_after_they_are_lost() -> None:
     state = story.state()
     assert state.hands is None
     assert list(state.hands_known) == ["hnd_1"]
+
+
+def test_lost_hands_are_remembered_until_a_shift_ends_for_good() -> None:
+    story = Story().shift().hands().tell(HandsLost(hands_id="hnd_1", reason="gone"))
+    story.tell(ShiftEnded(status="released")).shift().hands("hnd_2").tell(HandsReleased(hands_id="hnd_2"))
+    assert list(story.state().hands_known) == ["hnd_1"]
+    assert story.tell(ShiftEnded(status="done")).state().hands_known == {}
 
 
 def test_a_second_end_of_a_call_is_refused() -> None:

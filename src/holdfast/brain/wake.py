@@ -200,4 +200,5 @@ async def _end(shift: Shift, end: End) -> None:
     if shift.state.hands is not None or shift.provisioned is not None:
         await hands_act.give_back(shift)
         return
+    await hands_act.clear_lost(shift)
     await shift.decision(end.fact)

@@ -90,9 +90,10 @@ def _shift(state: State, fact: ShiftStarted | LeaseStolen | ShiftEnded) -> None:
     match fact:
         case ShiftStarted():
             state.in_shift, state.ended, state.tries = True, None, 0
+        case ShiftEnded(status="released"):
+            state.in_shift, state.ended = False, None
         case ShiftEnded():
-            state.in_shift = False
-            state.ended = None if fact.status == "released" else fact
+            state.in_shift, state.ended, state.hands_known = False, fact, {}
         case LeaseStolen():
             pass
 
@@ -184,22 +185,14 @@ def _tool(state: State, fact: ToolDispatched | ToolResult | ToolOutcomeUnknown, 
     item.tokens += tokens
     state.window_tokens += tokens
     state.unseen = True
-    _forget_hands(state)
 
 
 def _hands(state: State, fact: HandsProvisioned | HandsLost | HandsReleased) -> None:
     if isinstance(fact, HandsProvisioned):
         state.hands = fact
         state.hands_known[fact.hands_id] = fact
-    elif state.hands is not None and state.hands.hands_id == fact.hands_id:
+        return
+    if state.hands is not None and state.hands.hands_id == fact.hands_id:
         state.hands = None
-    _forget_hands(state)
-
-
-def _forget_hands(state: State) -> None:
-    """Keep only hands that live or that an open call was dispatched to."""
-    keep = {call.hands_id for call in state.open_calls()}
-    if state.hands is not None:
-        keep.add(state.hands.hands_id)
-    for hands_id in [known for known in state.hands_known if known not in keep]:
-        del state.hands_known[hands_id]
+    if isinstance(fact, HandsReleased):
+        state.hands_known.pop(fact.hands_id, None)

@@ -85,6 +85,8 @@ class State(msgspec.Struct):
     have not been shown to the model. `failure` is of the latest attempt until a response comes; `tries`
     counts the failed attempts of this shift. `interrupted` and `cancelled` are positions, 0 when not asked.
     An interrupt holds until the next request, which only a later message brings about (S14).
+    `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
+    testify, and leave something behind. A shift that ends clears them away first.
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
     latest end of a shift, until something new arrives.
     """

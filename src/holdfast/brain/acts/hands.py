@@ -9,7 +9,7 @@ import anyio
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsLost as HandsLostFact
-from holdfast.facts.hands import HandsProvisioned, HandsReleased
+from holdfast.facts.hands import HandsReleased
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
 
@@ -101,19 +101,16 @@ async def current(shift: Shift) -> Hands:
 async def lost(shift: Shift, hands_id: str, reason: str) -> None:
     """Record that hands are gone, once."""
     shift.hands = None
-    identity = shift.state.hands
-    if identity is not None and identity.hands_id == hands_id:
+    if shift.state.hands is not None and shift.state.hands.hands_id == hands_id:
         await shift.fact(HandsLostFact(hands_id=hands_id, reason=reason))
-        await clear(shift, identity)
 
 
-async def clear(shift: Shift, identity: HandsProvisioned) -> None:
-    """Take away what dead hands left behind, once no open call needs their testimony (S10)."""
-    if identity.hands_id in shift.state.hands_known:
-        return
-    hands = await shift.doors.hands.attach(identity)
-    with contextlib.suppress(HandsError):  # what stays harms nobody
-        await hands.release(shift.epoch)
+async def clear_lost(shift: Shift) -> None:
+    """Take away what lost hands left behind: no open call needs their testimony any more (S10)."""
+    for identity in list(shift.state.hands_known.values()):
+        hands = await shift.doors.hands.attach(identity)
+        with contextlib.suppress(HandsError):  # what cannot be taken away harms nobody
+            await hands.release(shift.epoch)
 
 
 async def give_back(shift: Shift) -> None:

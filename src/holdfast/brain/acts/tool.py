@@ -138,8 +138,7 @@ def _content(result: ExecResult) -> str:
 async def reconcile(shift: Shift, call_id: str) -> None:
     """End a dispatched call that has no end: ask the hands it went to, and believe only them."""
     call = shift.state.call(call_id)
-    identity = shift.state.hands_known[call.hands_id]
-    hands = await shift.doors.hands.attach(identity)
+    hands = await shift.doors.hands.attach(shift.state.hands_known[call.hands_id])
     status = await hands.status(shift.epoch, call_id)
     stop = bool(shift.state.interrupted or shift.state.cancelled)
     match status.state:
@@ -155,7 +154,6 @@ async def reconcile(shift: Shift, call_id: str) -> None:
             await _again(shift, call)
         case _:
             await _unknown(shift, call, status, stop)
-    await hands_act.clear(shift, identity)
 
 
 async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
