@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -90,7 +89,7 @@ def _findings(said: Said, unchanged: bool) -> set[int]:
 
 
 @pytest.fixture(params=["half", "three pages", "header", "text"])
-def ruined(request: pytest.FixtureRequest, database: Path) -> Iterator[Path]:
+def ruined(request: pytest.FixtureRequest, database: Path) -> Path:
     """A file that is cut off, overwritten, or nothing of ours."""
     content = database.read_bytes()
     match request.param:
@@ -104,7 +103,7 @@ def ruined(request: pytest.FixtureRequest, database: Path) -> Iterator[Path]:
             database.write_text("a letter to a friend\n" * 100)
     for beside in database.parent.glob("holdfast.db-*"):
         beside.unlink()
-    yield database
+    return database
 
 
 def test_a_ruined_file(type: Type, ruined: Path) -> None:

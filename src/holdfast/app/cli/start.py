@@ -56,7 +56,7 @@ async def _until_signal(module: Any, args: argparse.Namespace) -> int:
     wanted += [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
     async def work() -> int:
-        call = Call(args, load_settings(Path.cwd(), vars(args)))
+        call = Call(args, load_settings(_here(), vars(args)))
         return int(await module.run(call))
 
     async def watch() -> None:
@@ -65,6 +65,14 @@ async def _until_signal(module: Any, args: argparse.Namespace) -> int:
                 raise Stopped
 
     return await alongside(work, watch)
+
+
+def _here() -> Path:
+    """The folder we stand in; the root when it was removed under us."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/")
 
 
 def _standard_streams() -> None:
