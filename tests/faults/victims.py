@@ -14,7 +14,7 @@ from tests.faults.brains import wait_for
 def supervisors(home: Path) -> dict[Path, int]:
     """Folder of hands → pid of its supervisor, for those that live."""
     out = {}
-    for folder in home.glob("hands/*"):
+    for folder in home.glob("hands/hnd_*"):
         pid = replay(str(folder / "journal")).opened.get("pid")
         if pid is not None and is_locked(str(folder / "lock")):
             out[folder] = int(pid)
