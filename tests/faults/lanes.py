@@ -11,7 +11,7 @@ import pytest
 
 T = TypeVar("T")
 
-LANES = 2
+LANES = 3
 
 
 def verdict(run: Callable[[T], list[str]], cases: Iterable[T]) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.facts.codec import Event
 from holdfast.facts.shift import LeaseStolen, ShiftStarted
+from holdfast.facts.tool import ToolResult
 from tests.faults import deaths, oracle
 from tests.faults.brains import Brain, Nursery, wait_for
 from tests.faults.cli import finished, holdfast
@@ -109,6 +110,25 @@ def test_a_robbed_zombie_writes_and_does_nothing(tmp_path: Path, brains: Nursery
 
 def test_a_robbed_zombie_writes_and_does_nothing_without_a_sandbox(tmp_path: Path, brains: Nursery) -> None:
     each(["between dispatch and start", IN_A_CALL], tmp_path, brains, sandbox=False)
+
+
+def test_a_zombie_cannot_start_what_was_ended_without_it(tmp_path: Path, brains: Nursery) -> None:
+    """The hands themselves refuse it: the log cannot, since its intent is there already (S9)."""
+    session = open_session(tmp_path / "home", SHORT)
+    zombie = stopped(session, brains, "between dispatch and start")
+    assert finished(holdfast(session.home, "interrupt", session.session_id))[0] == 0
+    after_end = Seam("append", 1, "after", "stop", "agent.tool_result")
+    thief = brains.wake(session.home, session.session_id, after_end, steal=True)
+    assert thief.until_stopped(), thief.errors()
+    zombie.send(signal.SIGCONT)
+    wait_for(lambda: "taken over" in zombie.errors() or zombie.dead.is_set(), "the zombie knows")
+    thief.send(signal.SIGCONT)
+    assert (thief.wait(), zombie.wait()) == (3, 3), thief.errors() + zombie.errors()
+    record = oracle.look(session)
+    assert record.facts(ToolResult)[-1].outcome == "cancelled"
+    assert record.damage == []
+    assert record.row.reason == "person"
+    assert list(record.effects) == ["one"]
 
 
 @pytest.mark.faults
