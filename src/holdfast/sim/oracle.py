@@ -223,7 +223,7 @@ class OracleModel:
         if not missing:
             return _Turn("Everything is back. Now the whole suite.", (self._bash(self._suite_command, suite=True),))
         if self._quick_command and progress.edits_since_tests >= QUICK_TESTS_EVERY:
-            text = f"{len(progress.done)} of {len(self._manifest.blocks)} are back. A look at the nearest tests."
+            text = f"{len(progress.done)} of {len(self._manifest.blocks)} pieces are back. A look at the nearest tests."
             return _Turn(text, (self._bash(self._quick_command, suite=False),))
         return self._edit(progress, missing)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime
+from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime, settled_model
 from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
 from holdfast.app.demo.judge import judge
 from holdfast.app.demo.material import Material, prepare
@@ -39,10 +39,12 @@ async def run(call: Call) -> int:
     clock = SystemClock()
     began_s = clock.monotonic_s()
     _kill_word(call.args.kill_at)
+    parse_pin(call.args.library)
+    if call.args.model:
+        find_model(call.args.model)
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
         folder = _folder(call, runtime, session_id)
-        parse_pin(call.args.library)
         call.note(f"fetching and stripping {call.args.library} …")
         material = await to_thread.run_sync(
             prepare, runtime.home, call.args.library, folder, session_id, abandon_on_cancel=True
@@ -73,7 +75,7 @@ async def run(call: Call) -> int:
         call.emit(story.public())
     else:
         call.say("\nWhat happened\n" + "\n".join(story.lines()))
-        call.say(f"  look     holdfast logs {session_id} --home {runtime.home.path}")
+        call.say(f"  look     {call.typed('logs', session_id)}")
         call.say(f"  files    {material.workspace.path}")
     return 0 if story.delivered else 1
 
@@ -93,8 +95,7 @@ def _folder(call: Call, runtime: Runtime, session_id: str) -> Path:
 
 
 async def _open(call: Call, runtime: Runtime, session_id: str, material: Material) -> None:
-    model = call.args.model or f"oracle:{material.answers}"
-    find_model(model)
+    model = settled_model(call.args.model or f"oracle:{material.answers}")
     created = SessionCreated(
         goal=material.goal,
         agent=Agent(model=model, name="demo"),
@@ -116,7 +117,7 @@ async def _live(
         _end(first)
     if killed is None:
         return None, None, None
-    call.note(f"    SIGKILL to the brain, process {first.pid}, in the middle of event {killed.seq}; waking another …")
+    call.note(f"    SIGKILL to the brain, process {first.pid}, after event {killed.seq}; waking another …")
     killed_us = SystemClock().now_us()
     second = start_brain(runtime, watch.session_id)
     try:

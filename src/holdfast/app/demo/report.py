@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.app.demo.judge import Verdict
 from holdfast.app.demo.material import Material
+from holdfast.app.progress import counted
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.shift import ShiftStarted
@@ -18,7 +19,7 @@ from holdfast.session.money import usd, usd_float
 
 @dataclass(frozen=True)
 class Counts:
-    """Effects, from the log alone. `commands` are bash calls that were dispatched."""
+    """Effects, from the log alone. `commands` are bash calls that were dispatched; an unknown cost is None."""
 
     calls: int
     dispatched: int
@@ -29,7 +30,7 @@ class Counts:
     from_journal: int
     shifts: int
     presumed: int
-    cost_pico: int
+    cost_pico: int | None
 
 
 def count(events: list[Event]) -> Counts:
@@ -50,8 +51,12 @@ def count(events: list[Event]) -> Counts:
         from_journal=sum(result.reconciled for result in results),
         shifts=sum(isinstance(fact, ShiftStarted) for fact in facts),
         presumed=sum(request.outcome == "presumed" for request in requests),
-        cost_pico=sum(request.cost_pico or 0 for request in requests),
+        cost_pico=None if any(each.cost_pico is None for each in requests) else sum(_costs(requests)),
     )
+
+
+def _costs(requests: list[ModelRequestEnd]) -> list[int]:
+    return [request.cost_pico for request in requests if request.cost_pico is not None]
 
 
 @dataclass(frozen=True)
@@ -84,27 +89,38 @@ class Story:
 
     def lines(self) -> list[str]:
         """The report for people."""
-        counts, material = self.counts, self.material
-        functions = len(material.manifest.functions())
-        library = material.library
+        functions = len(self.material.manifest.functions())
+        library = self.material.library
         rows = [
             ("library", f"{library.pin} ({library.licence}), {functions} functions of {library.module} taken out"),
             ("model", self._model()),
             ("killed", self._killed()),
             ("woken", self._woken()),
-            ("calls", f"{counts.calls} tool calls, {counts.dispatched} dispatched, {counts.dispatched_twice} twice"),
-            ("lost", f"{counts.without_end} results; {counts.unknown} outcomes unknown"),
-        ]
-        if self.oracle:
-            rows.append(
-                ("effects", f"{counts.commands} commands dispatched, {material.effects()} ran, by their traces")
-            )
-        rows += [
+            *self._effects(),
             ("judged", self._judged()),
-            ("log", f"{self.events} events, {counts.shifts} shifts, chain {'verified' if self.chain_ok else 'BROKEN'}"),
-            ("cost", f"{usd(counts.cost_pico)}{' at a nominal price' if self.oracle else ''}, {self.wall_s:.1f} s"),
+            ("log", self._log()),
+            (
+                "cost",
+                f"{usd(self.counts.cost_pico)}{' at a nominal price' if self.oracle else ''}, {self.wall_s:.1f} s",
+            ),
         ]
         return [f"  {name:<8} {text}" for name, text in rows]
+
+    def _effects(self) -> list[tuple[str, str]]:
+        counts = self.counts
+        calls = counted(counts.calls, "tool call")
+        rows = [
+            ("calls", f"{calls}, {counts.dispatched} dispatched, {counts.dispatched_twice} twice"),
+            ("lost", f"{counted(counts.without_end, 'result')}; {counted(counts.unknown, 'outcome')} unknown"),
+        ]
+        if self.oracle:
+            commands = counted(counts.commands, "command")
+            rows.append(("effects", f"{commands} dispatched, {self.material.effects()} ran, by their traces"))
+        return rows
+
+    def _log(self) -> str:
+        events, shifts = counted(self.events, "event"), counted(self.counts.shifts, "shift")
+        return f"{events}, {shifts}, chain {'verified' if self.chain_ok else 'BROKEN'}"
 
     def _model(self) -> str:
         if self.oracle:
@@ -120,12 +136,12 @@ class Story:
         if self.woken_s is None:
             return "not needed"
         taken = self.counts.from_journal
-        results = f"; {taken} result{'s' if taken != 1 else ''} taken from the hands' journal" if taken else ""
+        results = f"; {counted(taken, 'result')} taken from the hands' journal" if taken else ""
         return f"another process went on from the log {self.woken_s:.2f} s later{results}"
 
     def _judged(self) -> str:
         found = self.verdict.counts
-        same = ", the module is byte for byte the published one" if self.verdict.identical else ""
+        same = ",\n           the module is byte for byte the published one" if self.verdict.identical else ""
         state = "passed" if self.verdict.passed else "FAILED"
         bad = found.failed + found.errors
         return f"{state}: {found.passed} tests passed, {bad} failed, on a clean copy in fresh hands{same}"
