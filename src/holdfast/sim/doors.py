@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from holdfast.brain.doors import Doors
-from holdfast.errors import HandsError, HandsLost, ModelError, SandboxUnavailable, StorageFull
+from holdfast.errors import HandsLost, ModelError
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.hands import HandsProvisioned
@@ -22,13 +22,10 @@ from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.model.base import ModelRequest, StreamPart
 from holdfast.session.rows import AccountRow, SessionRow
 from holdfast.sim.world_model import PRICE
-from holdfast.sim.world_process import Process
+from holdfast.sim.world_process import FullDisk, NoHands, NoSandbox, Process, StuckHands
 from holdfast.sim.world_record import Asked, Heard, Served
 
 T = TypeVar("T")
-
-_TELLING = ("fence", "start", "kill")
-"""Verbs that show living hands an epoch."""
 
 PROMPT = "You are an agent in a simulated world."
 
@@ -46,6 +43,7 @@ def doors_of(process: Process) -> Doors:
         entropy=process.world.entropy,
         worker=process.worker,
         prompt=PROMPT,
+        provisioning="eager" if process.world.eager else "lazy",
     )
 
 
@@ -91,7 +89,7 @@ class StoreDoor:
         await self._process.seam(label)
         if self._world.happens(self._world.weather.full):
             self._world.note(self._process.name, f"{label}: disk full")
-            raise StorageFull("the disk of this world is full")
+            raise FullDisk("the disk of this world is full")
         events = await self._store.append(session_id, epoch, drafts, head=head, posts=posts)
         self._world.committed(self._process.name, "append", epoch, head)
         for event in events:
@@ -130,7 +128,7 @@ class StoreDoor:
         """See `holdfast.log.base.Leases`."""
         await self._process.seam("acquire")
         lease = await self._store.acquire(session_id, draft, steal=steal, head=head)
-        self._world.committed(self._process.name, "acquire", lease.epoch, None, steal=steal)
+        self._world.committed(self._process.name, "acquire", lease.epoch, head, steal=steal)
         self._world.live.add(lease.worker_id)
         await self._process.seam("acquire, done")
         return lease
@@ -184,7 +182,7 @@ class ProviderDoor:
         await process.seam("provision")
         if world.happens(world.weather.no_hands):
             world.note(process.name, "provision fails")
-            raise world.chance.choice((HandsError, SandboxUnavailable))("no hands can be made in this world now")
+            raise world.chance.choice((NoHands, NoSandbox))("no hands can be made in this world now")
         await asyncio.sleep(world.chance.choice((0.0, 0.05, 1.0)))
         made = await world.hands.provision(spec, epoch)
         world.provisioned[spec.hands_id] = made.identity
@@ -218,6 +216,11 @@ class HandsDoor:
         world, hands_id = self._world, self.identity.hands_id
         label = f"{verb} {call_id}"
         await self._process.seam(label)
+        if world.happens(world.weather.stuck):
+            world.stuck_until[hands_id] = world.loop.time() + world.chance.choice((1.0, 20.0))
+        if world.loop.time() < world.stuck_until.get(hands_id, 0.0):
+            world.note(self._process.name, f"{hands_id[-4:]} {label}: no answer")
+            raise StuckHands("the supervisor of these hands lives and does not answer")
         world.claims.setdefault(hands_id, set()).add(self._process.name)
         shown = world.shown.get(hands_id, 0)
         head = world.sessions[self._session_id].head
@@ -239,7 +242,7 @@ class HandsDoor:
                 **more,
             )
         )
-        if verb in _TELLING:
+        if alive:
             world.shown[hands_id] = max(epoch, world.shown.get(hands_id, 0))
         world.note(self._process.name, f"{hands_id[-4:]} {label}")
         return answer
@@ -259,6 +262,9 @@ class HandsDoor:
             raise HandsLost("these hands reached their longest life; make new ones")
         await self._ask("start", epoch, lambda: self._hands.start(epoch, call_id, request), call_id, request=request)
         world.tempt(hands_id)
+        if world.happens(world.weather.echo):
+            world.note(self._process.name, f"{hands_id[-4:]} start {call_id} again: the answer was lost on the way")
+            await self._hands.start(epoch, call_id, request)
         await self._process.seam("start, done")
 
     async def wait(self, epoch: int, call_id: str) -> ExecResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from holdfast.sim import invariants_calls, invariants_context, invariants_log, invariants_money, invariants_rest
 from holdfast.sim.invariants_history import History
@@ -26,6 +27,9 @@ OF_SESSION: tuple[OfSession, ...] = (
 OF_WORLD: tuple[OfWorld, ...] = (*invariants_rest.WORLD, *invariants_money.WORLD)
 
 
+Subject = TypeVar("Subject", World, History)
+
+
 @dataclass(frozen=True)
 class Violation:
     """Something that does not hold: the invariant's name and a sentence."""
@@ -38,9 +42,18 @@ def judge(world: World) -> list[Violation]:
     """Everything that does not hold in a world that has come to rest."""
     found: list[Violation] = []
     for of_world in OF_WORLD:
-        found += [Violation(of_world.__name__, message) for message in of_world(world)]
+        found += _found(of_world, world)
     for session in world.sessions.values():
         history = History(world, session)
         for of_session in OF_SESSION:
-            found += [Violation(of_session.__name__, message) for message in of_session(history)]
+            found += _found(of_session, history)
     return found
+
+
+def _found(invariant: Callable[[Subject], Iterator[str]], subject: Subject) -> list[Violation]:
+    """What one invariant finds. A log that it cannot even read does not hold either."""
+    name = invariant.__name__
+    try:
+        return [Violation(name, message) for message in invariant(subject)]
+    except (LookupError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        return [Violation(name, f"the log makes no sense here: {error!r}")]

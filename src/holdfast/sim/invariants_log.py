@@ -92,13 +92,11 @@ def _acquired(commit: Commit, holder: str) -> Iterator[str]:
 
 
 def decisions_name_the_head(history: History) -> Iterator[str]:
-    """S2: requests, dispatches and parks are appended at the very head that was folded."""
+    """S2: leases, requests, dispatches and parks are appended at the very head that was folded."""
     for commit in history.commits:
-        if commit.kind != "append":
-            continue
         first = commit.events[0]
-        decided = any(_is_decision(history, event.fact) for event in commit.events)
-        if decided and commit.head is None:
+        decided = commit.kind == "acquire" or any(_is_decision(history, event.fact) for event in commit.events)
+        if decided and commit.head is None and commit.kind != "post":
             yield f"{first.type} at {first.seq} was appended without a head"
         if commit.head is not None and first.seq != commit.head + 1:
             yield f"{first.type} at {first.seq} was decided at {commit.head}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.model import ModelRequestStart
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.sim.invariants_history import History
@@ -33,8 +33,8 @@ def all_is_at_rest(history: History) -> Iterator[str]:
         yield f"the session rests as {fact.status}, and it was {'' if cancelled else 'not '}cancelled"
     if (row.status, row.reason, row.holder) != (fact.status, fact.reason or "", ""):
         yield f"its row says {row.status} {row.reason} held by {row.holder!r}, its log says {fact.status} {fact.reason}"
-    if row.due_us is not None:
-        yield f"its row is still due at {row.due_us}"
+    if row.due_us is not None or fact.due_us is not None:
+        yield f"the session waits for {fact.due_us}, its row for {row.due_us}, and nothing woke it"
 
 
 def _last_end(history: History) -> tuple[Event, ShiftEnded] | None:
@@ -127,6 +127,21 @@ def stops_are_honoured(history: History) -> Iterator[str]:
                     yield f"the shift ended at {event.seq} as {status} after a person interrupted"
 
 
+def no_shift_for_nothing(history: History) -> Iterator[str]:
+    """S2, S27: a session that parked or ended is not taken up again before something is new or due."""
+    ended: ShiftEnded | None = None
+    for event in history.events:
+        match event.fact:
+            case ShiftEnded(status=status) as fact:
+                ended = fact if status != "released" else None
+            case ShiftStarted() | LeaseStolen():
+                if ended is not None and (ended.due_us is None or event.at_us < ended.due_us):
+                    yield f"a shift began at {event.seq} and there was nothing to do"
+                ended = None
+            case _:
+                ended = None
+
+
 def _was_interrupted(history: History, call_id: str, seq: int) -> bool:
     """Whether a person interrupted between the request that brought the call and that position."""
     start = history.calls[call_id].fact.request_seq
@@ -155,6 +170,13 @@ def nothing_unexplained(world: World) -> Iterator[str]:
         yield f"{mishap.who} raised {type(mishap.error).__name__}: {mishap.error}"
 
 
-ALL = (all_is_at_rest, no_input_is_forgotten, ends_have_reasons, stops_are_honoured, hands_are_given_back)
+ALL = (
+    all_is_at_rest,
+    no_input_is_forgotten,
+    ends_have_reasons,
+    stops_are_honoured,
+    no_shift_for_nothing,
+    hands_are_given_back,
+)
 
 WORLD = (nothing_unexplained,)

@@ -48,6 +48,8 @@ def run_seed(seed: int) -> Outcome:
         violations = judge(world)
     except Stuck as stuck:
         violations = [Violation("comes_to_rest", str(stuck))]
+    except Exception as error:  # people and the look at the end meet what brains meet
+        violations = [Violation("nothing_unexplained", f"the world fell apart: {error!r}")]
     return _outcome(world, violations)
 
 

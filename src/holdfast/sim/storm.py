@@ -55,9 +55,9 @@ class Storm:
         await self.open()
         if chance.random() < 0.15:
             await self.open(root=next(iter(self.world.sessions)))
-        for _ in range(chance.randint(4, 24)):
+        for _ in range(chance.randint(6, 28)):
             await self._something()
-            await asyncio.sleep(chance.choice((0.0, 0.01, 0.1, 0.5, 2.0, 8.0)))
+            await asyncio.sleep(chance.choice((0.0, 0.01, 0.1, 0.3, 0.5, 1.0, 2.0, 8.0)))
         await self.calm()
         await self._look()
 
@@ -120,14 +120,14 @@ class Storm:
         row = await StoreDoor(self.people).find(session.session_id)
         draw = chance.random()
         try:
-            if draw < 0.55:
+            if draw < 0.45:
                 await self._message(session)
-            elif draw < 0.72:
+            elif draw < 0.70:
                 receipt = await self._intake.interrupt(row)
                 self._said(session, "interrupt", "", receipt.seq, receipt.duplicate)
                 if chance.random() < 0.4:
                     await self._message(session)
-            elif draw < 0.80:
+            elif draw < 0.77:
                 receipt = await self._intake.cancel(row)
                 self._said(session, "cancel", "", receipt.seq, receipt.duplicate)
             else:

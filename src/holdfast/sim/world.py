@@ -36,7 +36,8 @@ class Weather:
 
     `kill`, `freeze` and `stop` hit the process that calls, `delay` makes it wait, `full` makes the log
     refuse. `hands_die` is per execution; `worn` hands take no new call; `no_hands` is how often making
-    them fails.
+    them fails; `echo` how often the answer to a start is lost, so that it is asked for again;
+    `stuck` how often a supervisor stands still for a while.
     """
 
     kill: float
@@ -47,6 +48,8 @@ class Weather:
     hands_die: float
     worn: float
     no_hands: float
+    echo: float
+    stuck: float
 
 
 def draw_weather(chance: Random) -> Weather:
@@ -61,13 +64,15 @@ def draw_weather(chance: Random) -> Weather:
         stop=rate(0.3, 0.01),
         delay=chance.uniform(0.1, 0.7),
         full=rate(0.15, 0.02),
-        hands_die=rate(0.4, 0.3),
+        hands_die=rate(0.5, 0.5),
         worn=rate(0.15, 0.2),
         no_hands=rate(0.2, 0.2),
+        echo=rate(0.3, 0.2),
+        stuck=rate(0.15, 0.03),
     )
 
 
-CALM = Weather(0.0, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0)
+CALM = Weather(0.0, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 """No more faults: what must come to rest, comes to rest."""
 
 
@@ -149,8 +154,11 @@ class World:
         self.shown: dict[str, int] = {}
         self.claims: dict[str, set[str]] = {}
         self.worn: set[str] = set()
+        self.stuck_until: dict[str, float] = {}
+        self.eager = self.chance.random() < 0.1
         self.live: set[str] = set()
         self.boots = 1
+        self._lasts_s = 0.0
         self.stored: dict[str, list[StoredEvent]] = {}
         self.events: dict[str, list[Event]] = {}
         self.beside = Beside()
@@ -227,18 +235,19 @@ class World:
 
     def _pace(self, call_id: str, request: ExecRequest) -> tuple[float, float]:
         chance = self.chance
-        longest = 4.0 if request.tool == "bash" else 0.05
+        longest = 4.0 if request.tool == "bash" else 0.2
         before, after = chance.uniform(0.0, longest), chance.uniform(0.0, longest / 2)
         if chance.random() < 0.3:
             before = 0.0
         self.loop.call_later(before, self.hands.settle)
         self.loop.call_later(before + after, self.hands.settle)
+        self._lasts_s = before + after
         return before, after
 
     def tempt(self, hands_id: str) -> None:
         """A call was started on these hands: they may die while it runs, or just after."""
         if self.happens(self.weather.hands_die):
-            self.loop.call_later(self.chance.uniform(0.0, self.chance.choice((0.05, 5.0))), self.lose, hands_id)
+            self.loop.call_later(self.chance.uniform(0.0, 1.2) * self._lasts_s, self.lose, hands_id)
 
     def lose(self, hands_id: str, reason: str = "killed") -> None:
         """Kill an incarnation of hands, if it lives."""

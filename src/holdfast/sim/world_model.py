@@ -17,7 +17,7 @@ from holdfast.facts.model import StopReason
 from holdfast.model.base import Finish, StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.money import Price
 
-FILES = ("notes.md", "src/a.py", "src/b.py")
+FILES = ("notes.md", "src/a.py")
 """The files that calls are about."""
 
 PRICE = Price(input=2_000_000, output=10_000_000, cache_read=0, cache_write=0)
@@ -93,7 +93,7 @@ class Script:
 def _draw(chance: Random, script: Script, responses: int) -> Turn:
     calls: tuple[SaidCall, ...] = ()
     stop: StopReason = "end_turn"
-    if responses < script.length or chance.random() < 0.15:
+    if responses < script.length or chance.random() < 0.3:
         draw = chance.random()
         if draw < 0.06:
             stop = "max_tokens"

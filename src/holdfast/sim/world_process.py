@@ -20,8 +20,25 @@ from holdfast.sim.world_record import Mishap
 
 T = TypeVar("T")
 
-EXPLAINED = (LeaseHeld, StorageFull, HandsError, SandboxUnavailable)
-"""Errors that the weather makes, and that a caller of `wake` has to live with."""
+
+class Weathered(Exception):
+    """Marks an error that the weather made: whoever calls `wake` has to live with it."""
+
+
+class FullDisk(Weathered, StorageFull):
+    """The log takes no more."""
+
+
+class NoHands(Weathered, HandsError):
+    """Hands cannot be made now."""
+
+
+class StuckHands(Weathered, HandsError):
+    """The supervisor of the hands stands still and does not answer."""
+
+
+class NoSandbox(Weathered, SandboxUnavailable):
+    """This machine cannot isolate now."""
 
 
 class Killed(BaseException):
@@ -53,7 +70,7 @@ class Process:
     async def _live(self, job: Callable[[Process], Awaitable[None]]) -> None:
         try:
             await job(self)
-        except EXPLAINED as error:
+        except (LeaseHeld, Weathered) as error:
             self.world.note(self.name, f"ends: {type(error).__name__}")
         except asyncio.CancelledError:
             self.world.note(self.name, "stopped")
