@@ -8,14 +8,14 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.terminal import HOLDFAST, Said, Type, bash, ended, rows, script, spawn, turn, typed
+from tests.app.terminal import HOLDFAST, Said, Type, bash, ended, kept, rows, script, spawn, turn, typed
 
 MARK = "begun"
 """What the long command of these tests leaves in its workspace when it has begun."""
@@ -33,6 +33,15 @@ def until(condition: Callable[[], object], process: subprocess.Popen[str]) -> No
     while not condition():
         assert process.poll() is None, ended(process)
         threading.Event().wait(0.01)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_goes_on(type: Type) -> Iterator[None]:
+    """Commands that a test left running in their hands end with their sessions."""
+    yield
+    for row in type("ps", "--json").lines:
+        if row["state"] == "runnable":
+            type("cancel", row["session_id"]).went()
 
 
 class Running:
@@ -202,14 +211,15 @@ def test_detach_and_follow_to_the_end(type: Type, long: str, holdfast_home: Path
     assert type("wake", "k").went().out == "It is over.\n"
 
 
-def test_detach_says_when_it_could_not_begin(type: Type, tmp_path: Path) -> None:
+def test_what_cannot_go_on_is_not_detached(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
     model = script(tmp_path / "m.json", turn(text="ok"))
     type("run", "x", "--model", model, "--session-id", "k").went()
     type("send", "k", "more")
     (tmp_path / "m.json").unlink()
-    said = typed("run", "--session-id", "k", "--detach")
-    assert said.code == 2
-    assert "the background process ended at once, and said: holdfast wake: the model script" in said.err
+    before = kept(holdfast_home)
+    for words in (("--detach",), ("--max-turns", "9"), ("a new goal",)):
+        type("run", "--session-id", "k", *words).refused(2, "the model script", "m.json")
+    assert kept(holdfast_home) == before
 
 
 def test_readers_that_leave(type: Type, long: str, tmp_path: Path, holdfast_home: Path) -> None:

@@ -61,6 +61,7 @@ USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*RUN, "--rules", "gone.toml"), ("gone.toml", "No such file")),
     ((*RUN, "--take-over"), ("--take-over needs a folder", "--workspace DIR")),
     (("run", "--session-id", "kept", "--budget", "2"), ("has no price",)),
+    (("run", "--session-id", "kept", "--budget", "0"), ("--budget 0",)),
     (("show", "nobody"), ("no session 'nobody'", "holdfast ps --all")),
     (("show", ""), ("no session ''",)),
     (("wake",), ("ID", "holdfast wake 7f3k")),

@@ -19,10 +19,12 @@ from holdfast.app.compose import PROGRAM, Runtime, find_model, settled_model
 from holdfast.app.config import budget_pico, load_agent, load_rules, pinned_rules
 from holdfast.app.exits import name_of
 from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
 from holdfast.facts.base import Usage
 from holdfast.facts.session import Agent, Limits, SessionCreated, SessionUpdated, Workspace
 from holdfast.hands.user import HandsUser, choose_user, make_ready, take_over
+from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 
 KEY_LENGTH = 200
@@ -91,15 +93,16 @@ async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> Non
     assert created is not None
     _check_kept(call, created, row)
     cap = budget_pico(args.budget_usd or "")
-    if cap is not None:
-        check_model(created.agent.model, cap)
     change = SessionUpdated(
         budget_pico=cap if cap != state.limits.budget_pico else None,
         max_turns=args.max_turns if args.max_turns != state.limits.max_turns else None,
     )
-    if change != SessionUpdated():
+    changed, asked = change != SessionUpdated(), bool(args.goal.strip()) and args.goal != created.goal
+    if changed or asked or not is_idle(state, SystemClock().now_us()):
+        check_model(created.agent.model, cap)
+    if changed:
         await runtime.intake.update(row, change)
-    if args.goal.strip() and args.goal != created.goal:
+    if asked:
         await runtime.intake.send(row, args.goal)
 
 
