@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
+import pty
+import re
+import struct
 import subprocess
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +105,24 @@ def test_a_message_is_taken_once_per_key(type: Type) -> None:
     first = type("send", "k", "hello", "--key", "mail-7").went()
     again: Said = type("send", "k", "hello", "--key", "mail-7").went()
     assert again.out == first.out.replace("\n", " before, and not again\n")
+
+
+def test_a_terminal_gets_lines_that_fit_and_nothing_that_moves(tmp_path: Path) -> None:
+    model = script(tmp_path / "m.json", bash("echo " + "wide " * 40), turn(text="word " * 40))
+    inner, outer = pty.openpty()
+    fcntl.ioctl(outer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    with os.fdopen(inner, "rb", buffering=0) as screen:
+        process = spawn("run", "x", "--model", model, stderr=outer)
+        os.close(outer)
+        assert process.stdout is not None
+        assert process.stdout.read() == "word " * 40 + "\n"
+        shown = b""
+        with contextlib.suppress(OSError):  # the terminal is gone with its last user
+            while piece := screen.read(65_536):
+                shown += piece
+        assert ended(process).code == 0
+    lines = [line for line in shown.decode().split("\r\n") if re.match(r" +\d+\.\ds ", line)]
+    assert len(lines) == 5
+    assert max(map(len, lines)) == 80
+    assert b"\x1b" not in shown
+    assert b"\r" not in shown.replace(b"\r\n", b"")
