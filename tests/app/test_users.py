@@ -58,6 +58,7 @@ def test_a_workspace_of_root_is_refused(type: Type, model: str, project: Path, h
     type(*run, "--user", "root", "--take-over").refused(5, "never run as root")
     type(*run, "--user", "no-such-login").refused(2, "no such user", "getent passwd")
     type(*run, "--user", "no-such-login", "--take-over").refused(2, "no such user")
+    type("run", "x", "--model", model, "--user", "no-such-login").refused(2, "no such user")
     type("run", "x", "--model", model, "--workspace", "/usr", "--take-over").refused(
         5, "/usr is a folder of the system"
     )
