@@ -70,29 +70,33 @@ def test_long_run() -> None:
 # --- a seed is one world ---
 
 _TRACES = """
-import hashlib
+import gc, hashlib, sys
 from holdfast.sim.loop import run
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import World
-digest = hashlib.sha256()
-for seed in range(40):
+said = {}
+step = int(sys.argv[1])
+if step < 0:
+    gc.disable()
+for seed in range(80)[::step]:
     world = World(seed)
     run(world.loop, Storm(world).run())
-    digest.update(repr(world.record.trace).encode())
-print(digest.hexdigest())
+    said[seed] = hashlib.sha256(repr(world.record.trace).encode()).hexdigest()
+print(sorted(said.items()))
 """
 
 
 def test_a_seed_is_the_same_world_in_every_process() -> None:
+    """Whatever ran before it, wherever objects lie in memory, whenever they are collected."""
     said = {
         subprocess.run(
-            [sys.executable, "-c", _TRACES],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            [sys.executable, "-c", _TRACES, step],
+            env={**os.environ, "PYTHONHASHSEED": "1" if step == "1" else "2"},
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        for hash_seed in ("1", "2")
+        for step in ("1", "-1")
     }
     assert len(said) == 1
 
@@ -179,6 +183,31 @@ def test_a_cancelled_scope_that_waits_for_a_shield_lets_time_pass() -> None:
     loop = VirtualLoop(Random(1))
     run(loop, main_task())
     assert loop.time() >= 100
+
+
+def test_scopes_are_cancelled_in_an_order_that_memory_does_not_decide() -> None:
+    said: list[int] = []
+
+    class First(Random):
+        def random(self) -> float:
+            return 0.0
+
+    async def one(number: int) -> None:
+        with anyio.CancelScope():
+            try:
+                await anyio.sleep(1000)
+            finally:
+                said.append(number)
+
+    async def main_task() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(40):
+                group.start_soon(one, number)
+            await anyio.sleep(1)
+            group.cancel_scope.cancel()
+
+    run(VirtualLoop(First()), main_task())
+    assert said in [[*range(at, 40), *range(at)] for at in range(40)]
 
 
 # --- processes: the dead and the undead ---

@@ -5,6 +5,7 @@ A declaration is data: what the model is told, and what the harness must know of
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
@@ -130,7 +131,8 @@ def timeout_s(name: str, value: dict[str, Any]) -> float:
     return min(asked / 1000, BASH_TIMEOUT_MAX_S) if asked else TOOLS[name].timeout_s
 
 
+@cache
 def input_schema(name: str) -> dict[str, Any]:
-    """The JSON schema of a tool's input, with no references in it."""
+    """The JSON schema of a tool's input, with no references in it. The same object each time: do not change it."""
     _, components = msgspec.json.schema_components([TOOLS[name].input_type], ref_template="{name}")
     return {key: val for key, val in components[TOOLS[name].input_type.__name__].items() if key != "title"}

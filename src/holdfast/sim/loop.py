@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import inspect
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Iterator
 from contextvars import ContextVar
 from random import Random
 from typing import Any
+
+from anyio._backends._asyncio import CancelScope
 
 OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASKS", default=None)
 """Where the tasks that code of this context starts are listed: a simulated process owns its tasks."""
@@ -136,11 +138,31 @@ def is_under_way(task: asyncio.Task[Any]) -> bool:
 
 def run(loop: VirtualLoop, main: Coroutine[Any, Any, Any]) -> Any:
     """Run `main` to its end on this loop and close it."""
+    with _ordered_scopes():
+        try:
+            return loop.run_until_complete(main)
+        finally:
+            _end_tasks(loop)
+            loop.close()
+
+
+@contextlib.contextmanager
+def _ordered_scopes() -> Iterator[None]:
+    """Cancel scopes of our tasks are hashed by the task's number instead of by their address in memory.
+
+    anyio keeps them in sets and cancels in the order of those. Scopes of other loops keep their hash.
+    """
+
+    def hashed(scope: CancelScope) -> int:
+        host = scope._host_task
+        return host._number if isinstance(host, _Task) else object.__hash__(scope)
+
+    before = CancelScope.__hash__
+    CancelScope.__hash__ = hashed  # type: ignore[assignment,method-assign]
     try:
-        return loop.run_until_complete(main)
+        yield
     finally:
-        _end_tasks(loop)
-        loop.close()
+        CancelScope.__hash__ = before  # type: ignore[method-assign]
 
 
 def _end_tasks(loop: VirtualLoop) -> None:
