@@ -6,7 +6,7 @@ import argparse
 import subprocess
 from pathlib import Path
 
-from anyio import to_thread
+from anyio import get_cancelled_exc_class, to_thread
 
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime, settled_model
@@ -53,7 +53,11 @@ async def run(call: Call) -> int:
         choose_user(material.workspace)
         await _open(call, runtime, session_id, material)
         watch = Watch(runtime, session_id, observer_for(call))
-        killed_at, killed_pid, woken_s = await _live(call, runtime, watch, material)
+        try:
+            killed_at, killed_pid, woken_s = await _live(call, runtime, watch, material)
+        except get_cancelled_exc_class():
+            call.note(f"stopped; the session is intact and can go on: `{call.typed('wake', session_id)}`")
+            raise
         call.note("judging on a clean copy, in fresh hands …")
         row = await runtime.store.find(session_id)
         story = Story(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+
 from holdfast.app.compose import Runtime
 from holdfast.app.demo.material import Material
 from holdfast.clock import SystemClock
@@ -45,6 +47,7 @@ async def judge(runtime: Runtime, material: Material, session_id: str) -> Verdic
         await hands.start(_EPOCH, _CALL, ExecRequest("bash", {"command": material.suite}, TIMEOUT_S))
         result = await hands.wait(_EPOCH, _CALL)
     finally:
-        await hands.release(_EPOCH)
+        with anyio.CancelScope(shield=True):
+            await hands.release(_EPOCH)
     identical = bool(restored(material.manifest, worked))
     return Verdict(result.ok, parse_counts(result.output), identical, result.output)
