@@ -157,8 +157,8 @@ class StoreDoor:
         return await self._process.through("sessions", self._store.sessions)
 
     async def due(self, now_us: int) -> list[str]:
-        """See `holdfast.log.base.Index`."""
-        return await self._process.through("due", lambda: self._store.due(now_us))
+        """See `holdfast.log.base.Index`. Whoever dies here has not begun: no weather."""
+        return await self._store.due(now_us)
 
     async def accounts(self) -> list[AccountRow]:
         """See `holdfast.log.base.Index`."""
@@ -322,7 +322,7 @@ class ModelDoor:
         record = world.record
         record.served.append(Served(record.tick(), process.name, session.session_id, start_seq, session.head, request))
         world.note(process.name, f"{session.script.name} model {request.responses}/{request.attempt}")
-        await asyncio.sleep(world.chance.choice((0.0, 0.1, 3.0)))
+        await asyncio.sleep(world.chance.choice((0.0, 0.1, 0.1, 3.0, 3.0, 15.0)))
         turn = session.script.turn(request.responses)
         parts = turn.parts(f"p{request.responses}")
         trouble = turn.troubles[request.attempt - 1] if request.attempt <= len(turn.troubles) else None

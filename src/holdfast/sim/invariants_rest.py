@@ -6,12 +6,16 @@ from collections.abc import Iterator
 
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
-from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolDispatched
+from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.sim.invariants_history import History
 from holdfast.sim.world import World
+from holdfast.sim.world_record import Commit
+
+PROMPT_S = 4.0
+"""How long ending what runs may take a brain that nothing holds up: its door calls are slow here, too."""
 
 LASTING = ("invalid_request",)
 """Failures of a request that no other attempt mends."""
@@ -127,6 +131,48 @@ def stops_are_honoured(history: History) -> Iterator[str]:
                     yield f"the shift ended at {event.seq} as {status} after a person interrupted"
 
 
+def stops_are_prompt(history: History) -> Iterator[str]:
+    """S14: a brain waits on the effect and on the log at once: what runs when a person stops it ends soon."""
+    stopped: dict[str, float] = {}
+    for commit in history.commits:
+        for event in commit.events:
+            match event.fact:
+                case UserInterrupt() | UserCancel():
+                    stopped.update({name: commit.at_s for name in _under_way(history, event.seq)})
+                case ToolResult(call_id=name, reconciled=False):
+                    yield from _late(history, commit, stopped.get(name), name, name)
+                case ModelRequestEnd(request_seq=seq, outcome="ok" | "cancelled" | "error"):
+                    yield from _late(history, commit, stopped.get(str(seq)), str(seq), f"the request at {seq}")
+
+
+def _under_way(history: History, seq: int) -> list[str]:
+    """Calls and requests that had begun and not ended at that position."""
+    requests = [
+        each for each in history.requests if each.start.seq < seq and (not each.ends or each.ends[0][0].seq > seq)
+    ]
+    calls = [
+        call for call in history.calls.values() if call.dispatches and call.dispatches[0][0].seq < seq < call.end_seq
+    ]
+    return [str(each.start.seq) for each in requests] + [call.fact.call_id for call in calls]
+
+
+def _late(history: History, commit: Commit, since_s: float | None, name: str, what: str) -> Iterator[str]:
+    """A process that stood still, or took over from another, has an excuse."""
+    begun = [each.who for each in history.commits if any(_begins(event.fact, name, event.seq) for event in each.events)]
+    alert = begun == [commit.who] and commit.who not in history.world.record.slept
+    if since_s is not None and alert and commit.at_s - since_s > PROMPT_S:
+        yield f"{what} went on for {commit.at_s - since_s:.1f} s after a person had stopped it"
+
+
+def _begins(fact: object, name: str, seq: int) -> bool:
+    match fact:
+        case ToolDispatched(call_id=call_id):
+            return call_id == name
+        case ModelRequestStart():
+            return str(seq) == name
+    return False
+
+
 def no_shift_for_nothing(history: History) -> Iterator[str]:
     """S2, S27: a session that parked or ended is not taken up again before something is new or due."""
     ended: ShiftEnded | None = None
@@ -175,6 +221,7 @@ ALL = (
     no_input_is_forgotten,
     ends_have_reasons,
     stops_are_honoured,
+    stops_are_prompt,
     no_shift_for_nothing,
     hands_are_given_back,
 )

@@ -181,7 +181,7 @@ class World:
         held = session.holder in self.live
         record = self.record
         record.commits.append(
-            Commit(record.tick(), who, kind, session.session_id, epoch, head, events, held=held, steal=steal)
+            Commit(record.tick(), self.loop.time(), who, kind, session.session_id, epoch, head, events, held, steal)
         )
         for event in events:
             match event.fact:
@@ -235,7 +235,7 @@ class World:
 
     def _pace(self, call_id: str, request: ExecRequest) -> tuple[float, float]:
         chance = self.chance
-        longest = 4.0 if request.tool == "bash" else 0.2
+        longest = chance.choice((4.0, 4.0, 20.0)) if request.tool == "bash" else 0.2
         before, after = chance.uniform(0.0, longest), chance.uniform(0.0, longest / 2)
         if chance.random() < 0.3:
             before = 0.0

@@ -111,6 +111,7 @@ class Process:
         if self.alive and self._frozen is None:
             self.world.note(self.name, f"frozen for {seconds:.0f} s")
             self.world.record.zombies += 1
+            self.world.record.slept.add(self.name)
             self._frozen = asyncio.Event()
             self.world.loop.call_later(seconds, self.thaw)
 

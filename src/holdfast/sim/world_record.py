@@ -18,12 +18,14 @@ CommitKind = Literal["append", "post", "acquire", "release"]
 
 @dataclass(slots=True)
 class Commit:
-    """A transaction that the store made. `epoch` is the writer's, 0 for posts; `head` what a decision named.
+    """A transaction that the store made, at a virtual time. `epoch` is the writer's, 0 for posts; `head` what a
+    decision named.
 
     For an acquire, `held` says that the holder it replaced was alive, `steal` that it was asked to take it.
     """
 
     tick: int
+    at_s: float
     who: str
     kind: CommitKind
     session_id: str
@@ -124,7 +126,7 @@ class Mishap:
 
 @dataclass
 class Record:
-    """Everything that was seen in one seed."""
+    """Everything that was seen in one seed. `slept` names the processes that stood still once."""
 
     commits: list[Commit] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)
@@ -137,6 +139,7 @@ class Record:
     trace: list[tuple[float, str, str]] = field(default_factory=list)
     kills: int = 0
     zombies: int = 0
+    slept: set[str] = field(default_factory=set)
     ticks: int = 0
 
     def tick(self) -> int:

@@ -397,6 +397,19 @@ def a_goodbye_ends_the_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "_let_go", let_go)
 
 
+@BED.plant("S14", "stops_are_prompt")
+def a_running_call_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
+    async def wait(shift: Shift, hands: Hands, call_id: str) -> Any:
+        return await hands.wait(shift.epoch, call_id)
+
+    patch.setattr(tool_act, "_wait", wait)
+
+
+@BED.plant("S14", "stops_are_prompt")
+def a_stream_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model_act, "_stream", model_act._consume)
+
+
 @BED.plant("S14", "only_allowed_calls_run")
 def skipped_calls_are_told_as_done(patch: pytest.MonkeyPatch) -> None:
     whole = wake._act
