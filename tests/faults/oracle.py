@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.hands.box import tree
 from holdfast.hands.box.journal import Testimony
 from holdfast.hands.box.kernel import is_locked
 from holdfast.log.sqlite import SqliteStore
@@ -31,6 +33,7 @@ from holdfast.session.fold import empty, fold
 from holdfast.session.rows import AccountRow, SessionRow
 from holdfast.session.window import build
 from tests.faults.story import ARTIFACT, EFFECTS, Session, Story
+from tests.faults.victims import supervisors
 
 F = TypeVar("F", bound=Fact)
 
@@ -114,6 +117,35 @@ def events(session: Session) -> list[Event]:
             return await store.read(session.session_id)
 
     return anyio.run(read)
+
+
+def processes_of(record: Record) -> list[str]:
+    """What still runs as the user of this session's hands, a user id set apart for its workspace.
+
+    Hands of a brain that died while it made them are nobody's and end by themselves: they are let off.
+    """
+    users = {hands.uid for hands in record.facts(HandsProvisioned)} - {os.getuid()}
+    mine = {pid: entry for pid, entry in tree.processes().items() if entry.state != "Z" and _user(pid) in users}
+    for pid in supervisors(record.session.home).values():
+        for entry in tree.descendants(pid):
+            mine.pop(entry.pid, None)
+    return [f"{pid} {_command(pid)}" for pid in mine if _user(pid) in users]
+
+
+def _user(pid: int) -> int:
+    """The real user id of a process, -1 when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return -1
+    return int(status.partition("\nUid:")[2].split()[0])
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")[-60:]
+    except OSError:
+        return "is gone now"
 
 
 def broken(record: Record, story: Story, acknowledged: Sequence[tuple[int, str]] = ()) -> list[str]:
@@ -255,4 +287,5 @@ def _left(record: Record) -> list[str]:
             out.append(f"the folder of the hands {hands.hands_id} was left behind")
         if Path(hands.address).exists():
             out.append(f"the socket of the hands {hands.hands_id} was left behind")
+    out += [f"left behind by a command: {who}" for who in processes_of(record)]
     return out

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast.hands.box.journal import Testimony, replay
 from holdfast.hands.box.kernel import is_locked
+from holdfast.hands.host import run_directory
 from tests.faults.brains import wait_for
 
 
@@ -36,11 +37,12 @@ def until_gone(folder: Path) -> None:
 
 
 def end_supervisors(base: Path) -> None:
-    """Kill every supervisor under any home of `base`."""
+    """Kill every supervisor under any home of `base`, and take its socket away."""
     for folder in base.rglob("hands"):
         for place, pid in supervisors(folder.parent).items():
             signal_process(pid, signal.SIGKILL)
             until_gone(place)
+            (run_directory(os.getuid()) / f"{place.name}.sock").unlink(missing_ok=True)
 
 
 class Witness:
