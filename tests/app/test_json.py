@@ -102,8 +102,7 @@ def test_every_verb_with_data_prints_json_alone(type: Type) -> None:
         (("interrupt", "k"), 1),
         (("sim", "--seeds", "1"), 1),
     ):
-        flags = () if words[0] == "export" else ("--json",)
-        said = type(*words, *flags).went()
+        said = type(*words, "--json").went()
         lines = [json.loads(line) for line in said.out.split("\n")[:-1]]
         assert len(lines) == count, said
 

@@ -179,6 +179,21 @@ def test_an_agent_file(type: Type, note: str) -> None:
     assert result["outcome"] == "error", "bash is not among its tools"
 
 
+def test_a_session_as_it_stood(type: Type, priced: str) -> None:
+    type("run", "count", "--model", priced, "--session-id", "k", "--max-turns", "2").went(4)
+    whole = type("show", "k", "--json").went().lines
+    assert type("show", "k", "--json", "--at", whole[0]["events"]).went().lines == whole
+    opened = type("show", "k", "--at", "1").went().out
+    assert "state       runnable\n" in opened
+    assert "turns       0 of at most 2\n" in opened
+    early = type("show", "k", "--at", "6").went().out
+    assert "turns       1 of at most 2\nc" in early
+    assert "open calls  bash 3.0\n" in early
+    assert "holdfast" not in early.replace("holdfast-tests", ""), "no next step for what is past"
+    for seq in ("0", "99"):
+        type("show", "k", "--at", seq).refused(2, f"--at {seq}", "the events 1 to 15", "--at 15")
+
+
 def test_interrupt_and_cancel_of_sessions_that_nobody_runs(type: Type, priced: str, holdfast_home: Path) -> None:
     type("run", "count", "--model", priced, "--session-id", "k", "--max-turns", "1")
     before = kept(holdfast_home)

@@ -147,10 +147,11 @@ def user(importable: Path | None, tmp_path: Path) -> Callable[..., Said]:
         os.chown(mine, UID, UID)
         drop = {"user": UID, "group": UID, "extra_groups": []}
 
-    def run(*words: str | Path, within: tuple[str, ...] = ()) -> Said:
+    def run(*words: str | Path, within: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Said:
+        given = {name: value for name, value in env.items() if name not in without}
         command = [*within, python, "-m", "holdfast", *map(str, words)]
         done = subprocess.run(  # type: ignore[call-overload]
-            command, env=env, cwd=mine, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, **drop
+            command, env=given, cwd=mine, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, **drop
         )
         return Said(done.returncode, done.stdout, done.stderr)
 
@@ -186,6 +187,7 @@ def test_what_an_ordinary_user_may_not(user: Callable[..., Said], model: str, tm
     run = ("run", "x", "--model", model)
     if os.getuid() == 0:
         user(*run, "--workspace", project).refused(2, "not writable for you")
+        user("ps", without=("HOME",)).refused(5, "--home DIR or HOLDFAST_HOME")
         user("ps", "--home", "/root/h").refused(5, "Permission denied", "--home DIR")
         user("ps", "--home", project).refused(5, "Permission denied", "--home DIR")
         user("ps", "--db", f"sqlite:///{project}/x.db").refused(5, "Permission denied")

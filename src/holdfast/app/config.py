@@ -51,8 +51,13 @@ def default_home() -> Path:
     """The user's data directory; `/var/lib/holdfast` for root, since hands under another uid must reach in."""
     if os.geteuid() == 0:
         return Path("/var/lib/holdfast")
-    data = os.environ.get("XDG_DATA_HOME")
-    return Path(data) / "holdfast" if data else Path.home() / ".local" / "share" / "holdfast"
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    if not os.path.isabs(data):
+        raise CannotRunSafely(
+            f"nobody knows where the data of this user belongs ({data} is no absolute path); "
+            "name a folder with --home DIR or HOLDFAST_HOME"
+        )
+    return Path(data) / "holdfast"
 
 
 def database_path(settings: Settings) -> Path:

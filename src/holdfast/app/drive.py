@@ -124,7 +124,8 @@ def _then(call: Call, row: SessionRow, state: State, running: bool) -> str:
 
 async def last_message(runtime: Runtime, state: State) -> str:
     """The model's latest words; empty when there are none."""
-    events = await runtime.store.read(state.session_id, after=max(0, state.seq - 200))
+    first = max(0, state.seq - 200)
+    events = await runtime.store.read(state.session_id, after=first, limit=state.seq - first)
     for event in reversed(events):
         if isinstance(event.fact, AgentMessage):
             return text_of(event.fact.content)

@@ -14,6 +14,7 @@ from holdfast.facts.codec import genesis
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--json", action="store_true", help="JSON lines, as without it")
 
 
 async def run(call: Call) -> int:

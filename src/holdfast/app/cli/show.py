@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app import exits
 from holdfast.app.call import Call
+from holdfast.app.cli.logs import position
 from holdfast.app.cli.ps import public
-from holdfast.app.compose import open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import last_message
+from holdfast.app.exits import name_of, next_step
 from holdfast.app.progress import harmless, one_line
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
+from holdfast.errors import UsageError
+from holdfast.facts.codec import genesis
+from holdfast.session.fold import empty, fold
 from holdfast.session.money import usd
+from holdfast.session.rows import SessionRow, first_row, next_row
 from holdfast.session.state import State
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--at", metavar="SEQ", type=position, help="as it stood after that event")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def _then(runtime: Runtime, row: SessionRow, seq: int) -> tuple[SessionRow, State]:
+    """Row and state as they were after the event at `seq`, from the log alone."""
+    if not 1 <= seq <= row.head:
+        raise UsageError(f"--at {seq}: {name_of(row)} has the events 1 to {row.head}; an example is --at {row.head}")
+    first, *others = await runtime.store.read(row.session_id, prev=genesis(row.session_id), limit=seq)
+    then = first_row(first)
+    for event in others:
+        then = next_row(then, event)
+    return then, fold(empty(row.session_id), [first, *others])
 
 
 async def run(call: Call) -> int:
     """Show it."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
-        holder = (await runtime.store.holders()).get(row.session_id)
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        holder: str | None = None
+        if call.args.at is not None:
+            row, state = await _then(runtime, row, call.args.at)
+        else:
+            holder = (await runtime.store.holders()).get(row.session_id)
+            state, _ = await recall(row.session_id, runtime.store, runtime.store)
         if call.json:
             call.emit({**public(row, running=holder is not None), **_details(state)})
             return 0
@@ -53,8 +74,10 @@ async def run(call: Call) -> int:
         answer = await last_message(runtime, state)
         if answer:
             call.say(f"\n{harmless(answer)}")
-        step = f"Follow it with `{call.typed('logs', exits.name_of(row), '-f')}`."
-        call.say(f"\n{step if holder else exits.next_step(row, state, call.typed)}")
+        if call.args.at is not None:
+            return 0
+        step = f"Follow it with `{call.typed('logs', name_of(row), '-f')}`."
+        call.say(f"\n{step if holder else next_step(row, state, call.typed)}")
         return 0
 
 
