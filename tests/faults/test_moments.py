@@ -9,7 +9,7 @@ import pytest
 from tests.faults import deaths
 from tests.faults.brains import Nursery
 from tests.faults.lanes import none_broken, verdict
-from tests.faults.trials import WAYS, one_death
+from tests.faults.trials import WAYS, many_lives, one_death
 from tests.log.processes import needs_strace
 
 
@@ -35,6 +35,26 @@ def test_killed_at_random_moments(tmp_path: Path, brains: Nursery, way: str) -> 
 @pytest.mark.parametrize("way", ["brain", "both"])
 def test_killed_at_random_moments_without_a_sandbox(tmp_path: Path, brains: Nursery, way: str) -> None:
     many_deaths(tmp_path, brains, way, seed=2, times=5, sandbox=False)
+
+
+def many_sessions(base: Path, brains: Nursery, seed: int, sessions: int) -> None:
+    """Sessions that die again and again; every promise must hold of each."""
+    calm = deaths.undisturbed(base / "calm", brains, sandbox=True)
+
+    def run(number: int) -> list[str]:
+        return many_lives(base, brains, calm, f"{seed}-{number}", lives=8)
+
+    none_broken(verdict(run, range(sessions)), f"again and again, seed {seed}")
+
+
+def test_killed_again_and_again(tmp_path: Path, brains: Nursery) -> None:
+    many_sessions(tmp_path, brains, seed=7, sessions=6)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", [8, 9])
+def test_many_killed_again_and_again(tmp_path: Path, brains: Nursery, seed: int) -> None:
+    many_sessions(tmp_path, brains, seed, sessions=30)
 
 
 @needs_strace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from tests.faults import deaths, oracle
@@ -34,6 +35,30 @@ def one_death(base: Path, brains: Nursery, way: Way, calm: Undisturbed, seed: st
                 witness.close()
             return [f"{death.how}: {each}" for each in broken]
     return [f"{TRIES} moments in a row came after the end of the run"]
+
+
+def many_lives(base: Path, brains: Nursery, calm: Undisturbed, seed: str, lives: int) -> list[str]:
+    """One session that dies up to so many times, each time in another way; then it is left in peace."""
+    chance = random.Random(seed)
+    patient = replace(SHORT, spare_turns=lives + 1)
+    session = open_session(base / seed, patient)
+    witnesses, acknowledged, hows = [], [], []
+    for _ in range(lives):
+        death = WAYS[chance.choice(("brain", "brain", "both", "supervisor"))](session, brains, chance, calm)
+        if death is None:
+            continue
+        hows.append(death.how)
+        witnesses += death.witnesses
+        death.brain.wait()
+        acknowledged += death.brain.acknowledged()
+    last = brains.wake(session.home, session.session_id)
+    out = [] if last.wait() == 0 else [f"the last brain ended with {last.wait()}: {last.errors()}"]
+    record = oracle.look(session)
+    out += oracle.broken(record, patient, acknowledged + last.acknowledged())
+    out += oracle.torn(record, [witness.says() for witness in witnesses]) + oracle.settled(record, calm.record)
+    for witness in witnesses:
+        witness.close()
+    return [f"{each} ({'; '.join(hows)})" for each in out]
 
 
 def after(death: Death, brains: Nursery, calm: Undisturbed, session: Session) -> list[str]:

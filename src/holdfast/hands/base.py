@@ -150,7 +150,10 @@ class Provider(Protocol):
         ...
 
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
-        """Make a new incarnation. Raises `SandboxUnavailable` or `HandsError`; leaves nothing then."""
+        """Make a new incarnation. Raises `SandboxUnavailable` or `HandsError`; leaves nothing then.
+
+        `HandsLost` says that it was ended while it started: another one may well work.
+        """
         ...
 
     async def attach(self, identity: HandsProvisioned) -> Hands:
