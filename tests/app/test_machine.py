@@ -6,14 +6,19 @@ namespace of its own (made by bubblewrap), or a limit of the process.
 
 from __future__ import annotations
 
+import argparse
+import errno
 import os
 import resource
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from holdfast.app.call import Call
+from holdfast.app.cli.start import start
 from tests.app.terminal import HOLDFAST, Said, Type, bash, ended, kept, rows, script, spawn, turn, typed
 
 BWRAP = "/usr/bin/bwrap"
@@ -228,3 +233,32 @@ def test_a_workspace_that_was_removed(type: Type, tmp_path: Path, holdfast_home:
     assert str(folder) in said.err.splitlines()[-1]
     folder.mkdir()
     assert type("wake", "k").went().out == "ok\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "pieces"),
+    [
+        (ZeroDivisionError("a bug"), 1, ("ZeroDivisionError: a bug", "intact in the log", "please report")),
+        (OSError(errno.ENOSPC, "No space left on device", "/somewhere"), 5, ("the disk is full", "/somewhere")),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), 5, ("the disk is full", "quota")),
+        (PermissionError(errno.EACCES, "Permission denied", "/there"), 5, ("the machine refused", "/there")),
+    ],
+    ids=["bug", "full", "quota", "denied"],
+)
+def test_whatever_else_goes_wrong_is_one_line(
+    capfd: pytest.CaptureFixture[str], error: Exception, code: int, pieces: tuple[str, ...]
+) -> None:
+    async def broken(call: Call) -> int:
+        raise error
+
+    assert start(SimpleNamespace(run=broken), argparse.Namespace(verb="ps")) == code
+    out, err = capfd.readouterr()
+    (line,) = err.splitlines()
+    assert out == ""
+    assert line.startswith("holdfast ps: ")
+    assert all(piece in line for piece in pieces), line
+    if code == 1:
+        place = Path(line.split("The details are in ")[1].split(":")[0])
+        assert "ZeroDivisionError: a bug" in place.read_text()
+        assert place.stat().st_mode & 0o077 == 0
+        place.unlink()
