@@ -14,7 +14,8 @@ import pytest
 
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.facts.session import Workspace
+from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.session import Limits, Workspace
 from holdfast.hands import launch
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.hands.box import tree
@@ -115,6 +116,33 @@ async def with_dying_hands(deaths: int) -> AsyncIterator[tuple[Stage, Dying]]:
     stage.doors = replace(stage.doors, hands=dying)
     await stage.open()
     yield stage, dying
+
+
+PRICE = {"input_per_mtok": 1.0, "output_per_mtok": 1.0}
+USAGE = {"input_tokens": 1000, "output_tokens": 0}
+
+
+async def test_hands_made_at_once_are_not_made_for_a_request_that_money_does_not_allow() -> None:
+    stage = Stage([turn("Hello.", usage=USAGE)], price=PRICE, limits=Limits(budget_pico=1))
+    stage.doors = replace(stage.doors, provisioning="eager")
+    outcome = await stage.run()
+    assert outcome.ended is not None
+    assert outcome.ended.reason == "budget"
+    assert await stage.facts(HandsProvisioned) == []
+
+
+async def test_a_request_without_the_hands_that_it_waits_for_costs_nothing() -> None:
+    stage = Stage([turn("Hello.", usage=USAGE)], price=PRICE, limits=Limits(budget_pico=10**12))
+    dying = Dying(stage.clock)
+    dying.deaths = 3
+    stage.doors = replace(stage.doors, hands=dying, provisioning="eager")
+    with pytest.raises(HandsLost):
+        await stage.run()
+    (end,) = await stage.facts(ModelRequestEnd)
+    assert (end.outcome, end.cost_pico) == ("cancelled", 0)
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
 
 
 async def test_a_brain_makes_others() -> None:

@@ -16,7 +16,7 @@ from tests.faults.brains import Brain, Nursery, wait_for
 from tests.faults.cli import finished, holdfast
 from tests.faults.lanes import none_broken, verdict
 from tests.faults.seams import Seam
-from tests.faults.story import EFFECTS, SHORT, Session, open_session
+from tests.faults.story import EFFECTS, SHORT, Session, effect, open_session, story, turn
 from tests.faults.victims import supervisors
 
 
@@ -110,6 +110,22 @@ def test_a_robbed_zombie_writes_and_does_nothing(tmp_path: Path, brains: Nursery
 
 def test_a_robbed_zombie_writes_and_does_nothing_without_a_sandbox(tmp_path: Path, brains: Nursery) -> None:
     each(["between dispatch and start", IN_A_CALL], tmp_path, brains, sandbox=False)
+
+
+def test_a_zombie_stops_at_what_it_reads(tmp_path: Path, brains: Nursery) -> None:
+    """It does not wait for its model's answer first, which here would take ten minutes."""
+    session = open_session(tmp_path / "home", story(turn("", effect("one"), delay_s=600.0), keys=("one",)))
+    asked = "span.model_request_start"
+    zombie = brains.wake(session.home, session.session_id, Seam("append", 1, "after", "stop", asked))
+    assert zombie.until_stopped(), zombie.errors()
+    thief = brains.wake(session.home, session.session_id, steal=True)
+    wait_for(lambda: [event.type for event in oracle.events(session)].count(asked) == 2, "the thief asks")
+    zombie.send(signal.SIGCONT)
+    wait_for(lambda: "taken over" in zombie.errors(), "the zombie knows")
+    assert not zombie.dead.is_set()
+    for brain in (zombie, thief):
+        brain.send(signal.SIGKILL)
+        assert brain.wait() == -9
 
 
 def test_a_zombie_cannot_start_what_was_ended_without_it(tmp_path: Path, brains: Nursery) -> None:
