@@ -183,10 +183,10 @@ def hands_refuse_the_past(history: History) -> Iterator[str]:
 
 
 def hands_are_fenced_first(history: History) -> Iterator[str]:
-    """S9: a new shift shuts earlier brains out of living hands before it asks them anything."""
+    """S9: a new shift shuts earlier brains out of living hands before it asks them anything; to end them does, too."""
     for asked in _asked(history):
         worn = asked.hands_id in history.world.worn
-        if asked.verb != "fence" and asked.alive and asked.shown < asked.epoch and not worn:
+        if asked.verb not in ("fence", "release") and asked.alive and asked.shown < asked.epoch and not worn:
             yield f"{asked.who} did {asked.verb} {asked.call_id} with epoch {asked.epoch} and had not fenced"
 
 

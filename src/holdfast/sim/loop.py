@@ -21,8 +21,10 @@ OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASK
 """Where the tasks that code of this context starts are listed: a simulated process owns its tasks."""
 
 
-SPINS_MAX = 40
-"""Rounds without a pause after which the next timer is due: a task that spins costs time too."""
+SPINS_MAX = 100
+"""Rounds without a pause after which each further one takes `SPIN_S`: a task that spins costs time too."""
+
+SPIN_S = 0.01
 
 
 STEPS_TO_END = 10_000
@@ -107,8 +109,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise Stuck(f"no end after {self._steps_max} rounds, at {self._now_s:.3f} s")
         self._spins = 0 if timeout else self._spins + 1
         if self._spins > SPINS_MAX and self._scheduled:
-            timeout = max(0.0, self._scheduled[0].when() - self._now_s)
-            self._spins = 0
+            timeout = min(SPIN_S, max(0.0, self._scheduled[0].when() - self._now_s))
         self._now_s += timeout
 
     def _process_events(self, event_list: Any) -> None:

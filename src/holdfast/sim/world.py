@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import anyio
 
@@ -21,7 +23,7 @@ from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Beside, Verified
 from holdfast.sim.loop import VirtualLoop
 from holdfast.sim.world_model import Script
-from holdfast.sim.world_record import Commit, CommitKind, Effect, Known, Record, Testimony
+from holdfast.sim.world_record import Commit, CommitKind, Effect, Known, Mishap, Record, Testimony
 
 START_US = 1_790_000_000_000_000
 """Wall time at which every world begins."""
@@ -144,6 +146,7 @@ class World:
         self.chance = Random(f"holdfast world {seed}")
         self.weather = draw_weather(self.chance)
         self.loop = VirtualLoop(Random(self.chance.getrandbits(64)))
+        self.loop.set_exception_handler(self._broken)
         self.clock = VirtualClock(self.loop)
         self.entropy = Random(self.chance.getrandbits(64)).randbytes
         self.store = WatchedStore(self.clock, self.entropy)
@@ -167,6 +170,12 @@ class World:
     def note(self, who: str, what: str) -> None:
         """A line of the trace."""
         self.record.trace.append((self.loop.time(), who, what))
+
+    def _broken(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something that runs by itself, such as the hands, raised."""
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self.record.mishaps.append(Mishap(self.record.tick(), "world", error))
 
     def happens(self, rate: float) -> bool:
         """Whether something of that chance happens now. Draws nothing when it cannot."""
