@@ -48,7 +48,7 @@ def many_sessions(base: Path, brains: Nursery, seed: int, sessions: int) -> None
 
 
 def test_killed_again_and_again(tmp_path: Path, brains: Nursery) -> None:
-    many_sessions(tmp_path, brains, seed=7, sessions=6)
+    many_sessions(tmp_path, brains, seed=7, sessions=3)
 
 
 @pytest.mark.faults

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.facts.model import ModelRequestEnd
 from tests.faults import deaths, oracle
 from tests.faults.brains import Nursery
@@ -18,11 +20,21 @@ CAP = TURN_PICO * TURNS
 
 
 def test_a_request_that_died_is_paid_for_and_the_cap_holds(tmp_path: Path, brains: Nursery) -> None:
-    golden = deaths.undisturbed(tmp_path / "calm", brains, sandbox=True).record
+    died_in(tmp_path, brains, [1, TURNS])
+
+
+@pytest.mark.faults
+def test_each_request_that_died_is_paid_for_and_the_cap_holds(tmp_path: Path, brains: Nursery) -> None:
+    died_in(tmp_path, brains, list(range(1, TURNS + 1)))
+
+
+def died_in(base: Path, brains: Nursery, turns: list[int]) -> None:
+    """Kill a brain in each of these turns, with money for a run without a death."""
+    golden = deaths.undisturbed(base / "calm", brains, sandbox=True).record
     assert golden.account.spent_pico == CAP
 
     def run(nth: int) -> list[str]:
-        session = open_session(tmp_path / str(nth), SHORT, budget_pico=CAP)
+        session = open_session(base / str(nth), SHORT, budget_pico=CAP)
         first = brains.wake(
             session.home, session.session_id, Seam("append", nth, "before", "kill", "span.model_request_end")
         )
@@ -41,4 +53,4 @@ def test_a_request_that_died_is_paid_for_and_the_cap_holds(tmp_path: Path, brain
         record = oracle.look(session)
         return out + oracle.broken(record, SHORT) + oracle.same_as(record, golden)
 
-    none_broken(verdict(run, range(1, TURNS + 1)), "a request that died")
+    none_broken(verdict(run, turns), "a request that died")
