@@ -180,21 +180,6 @@ def test_what_never_ends_is_an_error() -> None:
         run(VirtualLoop(Random(1), steps_max=50), spin())
 
 
-def test_a_cancelled_scope_that_waits_for_a_shield_lets_time_pass() -> None:
-    async def shielded() -> None:
-        with anyio.CancelScope(shield=True):
-            await anyio.sleep(7200)
-
-    async def main_task() -> None:
-        with anyio.move_on_after(1):
-            async with anyio.create_task_group() as group:
-                group.start_soon(shielded)
-
-    loop = VirtualLoop(Random(1))
-    run(loop, main_task())
-    assert loop.time() >= 7200
-
-
 def test_scopes_are_cancelled_in_an_order_that_memory_does_not_decide() -> None:
     said: list[int] = []
 

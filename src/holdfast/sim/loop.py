@@ -21,12 +21,6 @@ OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASK
 """Where the tasks that code of this context starts are listed: a simulated process owns its tasks."""
 
 
-SPINS_MAX = 100
-"""Rounds without a pause after which each further one takes `SPIN_S`: a task that spins costs time too."""
-
-SPIN_S = 0.01
-
-
 STEPS_TO_END = 10_000
 """Rounds that tasks left over are given to end."""
 
@@ -74,14 +68,11 @@ class _Task(asyncio.Task[Any]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """The loop of one seed. `steps_max` bounds its rounds, so that a livelock is an error."""
 
-    _scheduled: list[asyncio.TimerHandle]
-
     def __init__(self, chance: Random, *, steps_max: int = 100_000) -> None:
         super().__init__()
         self._now_s = 0.0
         self._steps = 0
         self._steps_max = steps_max
-        self._spins = 0
         self._tasks = 0
         self._ready = _Drawn(chance)
         self._selector = _Jump(self)
@@ -107,9 +98,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps += 1
         if self._steps > self._steps_max:
             raise Stuck(f"no end after {self._steps_max} rounds, at {self._now_s:.3f} s")
-        self._spins = 0 if timeout else self._spins + 1
-        if self._spins > SPINS_MAX and self._scheduled:
-            timeout = min(SPIN_S, max(0.0, self._scheduled[0].when() - self._now_s))
         self._now_s += timeout
 
     def _process_events(self, event_list: Any) -> None:
