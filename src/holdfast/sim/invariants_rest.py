@@ -195,12 +195,16 @@ def _was_interrupted(history: History, call_id: str, seq: int) -> bool:
 
 
 def hands_are_given_back(history: History) -> Iterator[str]:
-    """DESIGN 3, S27: a session at rest holds no hands."""
+    """DESIGN 3, S27: a session at rest holds no hands, and those that it had do not live on."""
+    world = history.world
+    excused = world.stuck_until.keys()
     held: set[str] = set()
     for event in history.events:
         match event.fact:
             case HandsProvisioned(hands_id=hands_id):
                 held.add(hands_id)
+                if hands_id in world.hands.alive() and hands_id not in excused:
+                    yield f"the hands made at {event.seq} live on"
             case HandsLost(hands_id=hands_id) | HandsReleased(hands_id=hands_id):
                 held.discard(hands_id)
             case ShiftEnded(status=status):

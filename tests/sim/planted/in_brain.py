@@ -241,6 +241,14 @@ def a_parked_session_keeps_its_hands(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "_end", end)
 
 
+@BED.plant("S10", "hands_are_given_back")
+def lost_hands_live_on(patch: pytest.MonkeyPatch) -> None:
+    async def clear_lost(shift: Shift) -> None:
+        return None
+
+    patch.setattr(hands_act, "clear_lost", clear_lost)
+
+
 @BED.plant("S6", "calls_are_named_by_place")
 def call_ids_are_random(patch: pytest.MonkeyPatch) -> None:
     count = iter(range(10**9))
