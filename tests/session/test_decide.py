@@ -231,6 +231,15 @@ def test_a_failure_that_no_retry_can_mend_fails_the_session() -> None:
     assert action.fact.status == "failed"
 
 
+def test_a_message_after_such_a_failure_gets_one_try() -> None:
+    story = Story().shift().fail("invalid_request").tell(message())
+    assert decide(story.state(), story.now_us) == AskModel(inputs_through=len(story.events), attempt=2)
+    story.fail("invalid_request", attempt=2)
+    action = decide(story.state(), story.now_us)
+    assert isinstance(action, End)
+    assert action.fact.status == "failed"
+
+
 def test_a_released_shift_leaves_the_session_to_be_woken() -> None:
     story = Story().shift().tell(ShiftEnded(status="released"))
     assert not is_idle(story.state(), story.now_us)

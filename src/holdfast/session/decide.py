@@ -112,6 +112,8 @@ def _request(state: State, now_us: int) -> Action:
     if failure is None:
         return AskModel(state.seq, 1)
     if failure.kind not in RETRYABLE:
+        if state.pending:  # somebody said something new: that deserves a try
+            return AskModel(state.seq, failure.attempt + 1)
         return _end("failed", detail=f"the model request failed ({failure.kind}): {failure.message}")
     due_us = failure.at_us + int(delay_s(failure, max(1, state.tries)) * 1_000_000)
     if state.tries >= limits.max_attempts:
