@@ -37,21 +37,22 @@ plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, a
 anything = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(texts, inner), max_leaves=8)
 
 
+PLAIN: dict[type[msgspec.inspect.Type], st.SearchStrategy[Any]] = {
+    msgspec.inspect.StrType: texts,
+    msgspec.inspect.BytesType: st.binary(max_size=40),
+    msgspec.inspect.BoolType: st.booleans(),
+    msgspec.inspect.IntType: st.integers(),
+    msgspec.inspect.FloatType: st.floats(allow_nan=False, allow_infinity=False),
+    msgspec.inspect.NoneType: st.none(),
+    msgspec.inspect.AnyType: anything,
+}
+
+
 def values(kind: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
     """Values of a field, from its type."""
+    if type(kind) in PLAIN:
+        return PLAIN[type(kind)]
     match kind:
-        case msgspec.inspect.StrType():
-            return texts
-        case msgspec.inspect.BoolType():
-            return st.booleans()
-        case msgspec.inspect.IntType():
-            return st.integers()
-        case msgspec.inspect.FloatType():
-            return st.floats(allow_nan=False, allow_infinity=False)
-        case msgspec.inspect.NoneType():
-            return st.none()
-        case msgspec.inspect.AnyType():
-            return anything
         case msgspec.inspect.LiteralType():
             return st.sampled_from(kind.values)
         case msgspec.inspect.VarTupleType():

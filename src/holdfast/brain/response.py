@@ -11,7 +11,7 @@ from holdfast.facts.base import Text
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.union import AnyFact
 from holdfast.ids import call_id
-from holdfast.model.base import Finish, StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from holdfast.model.base import Finish, PartDetails, StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 
 
 @dataclass
@@ -21,6 +21,8 @@ class _Block:
     name: str = ""
     provider_id: str = ""
     signature: str = ""
+    provider: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
 
     def joined(self) -> str:
@@ -47,8 +49,20 @@ class Response:
                 self._blocks.append(_Block("call", index, name, provider_id))
             case ToolCallDelta(index=index, fragment=fragment):
                 self._call(index).text.append(fragment)
+            case PartDetails():
+                self._detail(part)
             case Finish():
                 self.finish = part
+
+    def _detail(self, part: PartDetails) -> None:
+        if part.kind == "call":
+            block = self._call(part.index)
+        else:
+            block = next((each for each in reversed(self._blocks) if each.kind == part.kind), None) or self._open(
+                part.kind
+            )
+        block.provider, block.details = part.provider, {**block.details, **part.details}
+        block.provider_id = part.provider_id or block.provider_id
 
     def _open(self, kind: str) -> _Block:
         last = self._blocks[-1] if self._blocks else None
@@ -65,6 +79,10 @@ class Response:
         self._blocks.append(block)
         return block
 
+    def text(self) -> str:
+        """All its words, without reasoning and calls."""
+        return "".join(block.joined() for block in self._blocks if block.kind == "text")
+
     def characters(self) -> int:
         """How much has arrived, for an estimate of what it costs."""
         return sum(len(piece) for block in self._blocks for piece in block.text)
@@ -78,9 +96,9 @@ class Response:
                 facts.append(_tool_use(block, request_seq, calls))
                 calls += 1
             elif block.kind == "thinking":
-                facts.append(AgentThinking(request_seq=request_seq, text=block.joined(), signature=block.signature))
+                facts.append(_thinking(block, request_seq))
             elif block.joined():
-                facts.append(AgentMessage(request_seq=request_seq, content=(Text(block.joined()),)))
+                facts.append(_message(block, request_seq))
         return facts
 
     def finished_part(self, request_seq: int) -> list[AnyFact]:
@@ -90,6 +108,27 @@ class Response:
             for fact in self.facts(request_seq)
             if isinstance(fact, AgentMessage) or (isinstance(fact, AgentThinking) and fact.signature)
         ]
+
+
+def _thinking(block: _Block, request_seq: int) -> AgentThinking:
+    return AgentThinking(
+        request_seq=request_seq,
+        text=block.joined(),
+        signature=block.signature,
+        provider=block.provider,
+        provider_id=block.provider_id,
+        details=block.details,
+    )
+
+
+def _message(block: _Block, request_seq: int) -> AgentMessage:
+    return AgentMessage(
+        request_seq=request_seq,
+        content=(Text(block.joined()),),
+        provider=block.provider,
+        provider_id=block.provider_id,
+        details=block.details,
+    )
 
 
 def _tool_use(block: _Block, request_seq: int, index: int) -> AgentToolUse:
@@ -102,6 +141,8 @@ def _tool_use(block: _Block, request_seq: int, index: int) -> AgentToolUse:
         input=value,
         provider_id=block.provider_id,
         malformed=malformed,
+        provider=block.provider,
+        details=block.details,
     )
 
 

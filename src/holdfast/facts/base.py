@@ -31,13 +31,44 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, ta
     text: str
 
 
-Content = tuple[Text, ...]
+class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="image", tag_field="type"):
+    """A picture inside a message: its media type (`image/png`) and its bytes."""
+
+    media_type: str
+    data: bytes
+
+
+class Document(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    tag="document",
+    tag_field="type",
+):
+    """A file inside a message: its media type (`application/pdf`, `text/plain`), its bytes, its name."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+Block = Text | Image | Document
+Content = tuple[Block, ...]
 """The content of a message, in order."""
 
 
 def text_of(content: Content) -> str:
-    """The text of a message as one string."""
-    return "\n".join(block.text for block in content)
+    """The text of a message as one string; what is not text is named in brackets."""
+    return "\n".join(block.text if isinstance(block, Text) else named(block) for block in content)
+
+
+def named(block: Image | Document) -> str:
+    """What stands in a text for a picture or a file."""
+    name = f" {block.name}" if isinstance(block, Document) and block.name else ""
+    kind = "image" if isinstance(block, Image) else "document"
+    return f"[{kind}{name} {block.media_type}, {len(block.data)} bytes]"
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):

@@ -2,7 +2,7 @@
 
 A stored body is one JSON object: `v` (schema version), `id`, `actor`, `key` (the post's key, absent
 for what was appended) and `fact`, whose `type` comes first. The chain holds the digest of those bytes
-as stored; decoding, upcasts and re-encoding never touch it. The format is frozen by `tests/golden/v1`.
+as stored; decoding, upcasts and re-encoding never touch it. The format of each version is frozen by `tests/golden`.
 
 What cannot be read back is never stored: `prepare` decodes what it encoded. A field, a type or a
 literal value that this program does not know is never skipped (S19); therefore every addition to the
@@ -22,7 +22,7 @@ from holdfast.errors import LogDamaged, SchemaTooNew, UsageError
 from holdfast.facts.base import Erased, Fact
 from holdfast.facts.union import FACT_TYPES, AnyFact, type_of
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the vocabulary that this program writes."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]

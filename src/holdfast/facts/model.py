@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from holdfast.facts.base import Content, Fact, Usage
 
-Purpose = Literal["turn"]
-"""What a request is for. Compaction and judging will be others; each counts its own responses."""
+Purpose = Literal["turn", "compaction", "handoff"]
+"""What a request is for: the agent's next turn, a summary (S16), the note for a reset. Each counts its own
+responses."""
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
 
@@ -16,7 +17,8 @@ class ModelRequestStart(Fact, frozen=True, tag="span.model_request_start"):
     """One attempt begins; its money is reserved by this very event (S13, S15).
 
     `inputs_through` is the last sequence number that the model will see. `attempt` counts the tries
-    since the last response, from 1. `reserved_pico` is None when the model has no price.
+    since the last response, from 1. `reserved_pico` is None when the model has no price. `through_seq`,
+    of a compaction or handoff, is the last event that it covers, fixed here (S16).
     """
 
     purpose: Purpose
@@ -27,6 +29,7 @@ class ModelRequestStart(Fact, frozen=True, tag="span.model_request_start"):
     reserved_pico: int | None = None
     window_digest: str = ""
     input_tokens_estimate: int = 0
+    through_seq: int = 0
 
 
 class ModelRequestEnd(Fact, frozen=True, tag="span.model_request_end"):
@@ -49,18 +52,28 @@ class ModelRequestEnd(Fact, frozen=True, tag="span.model_request_end"):
 
 
 class AgentThinking(Fact, frozen=True, tag="agent.thinking"):
-    """The model's reasoning, with the provider's signature, kept to be sent back."""
+    """The model's reasoning, with the provider's signature, kept to be sent back.
+
+    `provider`, `provider_id` and `details` are what that provider wants to see again beside the text;
+    another provider is never given them.
+    """
 
     request_seq: int
     text: str
     signature: str = ""
+    provider: str = ""
+    provider_id: str = ""
+    details: dict[str, Any] = {}
 
 
 class AgentMessage(Fact, frozen=True, tag="agent.message"):
-    """The model's words."""
+    """The model's words. `provider`, `provider_id` and `details` are as in `AgentThinking`."""
 
     request_seq: int
     content: Content
+    provider: str = ""
+    provider_id: str = ""
+    details: dict[str, Any] = {}
 
 
 class AgentToolUse(Fact, frozen=True, tag="agent.tool_use"):
@@ -75,3 +88,5 @@ class AgentToolUse(Fact, frozen=True, tag="agent.tool_use"):
     input: dict[str, Any]
     provider_id: str = ""
     malformed: str = ""
+    provider: str = ""
+    details: dict[str, Any] = {}

@@ -2,28 +2,113 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from holdfast.facts.base import Fact
+from holdfast.facts.base import Fact, OnUnknown
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One permission rule. `tool` is a glob over tool names; the last rule that matches wins."""
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One permission rule. `tool` is a glob over tool names; the last rule that matches wins.
+
+    `match`, when not empty, is a glob over the call's main argument too (the command, the path). `for_s`
+    seconds after the session began, or after `uses` calls, the rule no longer matches.
+    """
 
     tool: str
-    decision: Literal["allow", "deny"]
+    decision: Literal["allow", "ask", "deny"]
+    match: str = ""
+    for_s: float | None = None
+    uses: int | None = None
+
+
+class CustomTool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A tool that the embedding program brings: a function in the brain's process.
+
+    `input_schema` is JSON schema. `on_unknown` says what to do when nobody knows whether it happened
+    (S12). A `keyed` one is handed a key that stays the same when the call is repeated. `price_pico` is
+    what a call costs.
+    """
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    on_unknown: OnUnknown = "tell"
+    timeout_s: float = 120.0
+    read_only: bool = False
+    keyed: bool = False
+    price_pico: int = 0
 
 
 class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who works: a model, a system prompt, the tools it is offered, what it may do."""
+    """Who works: a model, a system prompt, the tools it is offered, what it may do.
+
+    `fallbacks` are models to ask when the first one cannot answer, in order. `thinking` is how much the
+    model may reason before it answers, empty for its provider's default.
+    """
 
     model: str
     name: str = "agent"
     system: str = ""
     tools: tuple[str, ...] = ("bash", "read", "write", "edit", "glob", "grep")
     rules: tuple[Rule, ...] = ()
+    custom: tuple[CustomTool, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    thinking: Literal["", "off", "low", "medium", "high"] = ""
+
+
+class ContextPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a context is kept small. All lines are absolute tokens: models decline by those, not by percent.
+
+    `strategy`: `compaction` summarises the older turns, `reset` starts from a handoff, `hybrid` compacts
+    inside a phase and resets between phases, `auto` chooses by phase and by the share of tool output,
+    `off` parks at the limit. `line_tokens` is where it acts, `keep_tokens` what stays in full after a
+    compaction. `failures` bounds the tries of each. `signs` says whether signs of anxiety, of loops and
+    of no progress lead to a reset. Every `check_every` turns the rules that can be checked are.
+    """
+
+    strategy: Literal["auto", "compaction", "reset", "hybrid", "off"] = "auto"
+    line_tokens: int = 100_000
+    keep_tokens: int = 20_000
+    failures: int = 2
+    signs: bool = True
+    check_every: int = 20
+
+
+class Breakers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a session stops by itself and asks a person.
+
+    `spend_per_hour_pico` caps the spend of any hour, None for no cap; `tool_failures` in a row, and
+    `idle_turns` without progress after a reset did not help, open a breaker. `provider_failures` in a row
+    take a model out of the chain for `provider_rest_s`.
+    """
+
+    spend_per_hour_pico: int | None = None
+    tool_failures: int = 12
+    idle_turns: int = 15
+    provider_failures: int = 3
+    provider_rest_s: float = 300.0
+
+
+class People(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Who answers, and when (S21). Names are as actors have them after `user:`; none means anybody.
+
+    An item that nobody answers within `expires_s` takes its default, but only once somebody has seen it;
+    None means never. After `remind_s` a reminder goes out, after `escalate_s` to `second` as well.
+    `quiet` is `HH:MM-HH:MM Zone`, hours in which nothing is sent. `notify` are the names of the targets
+    that are told.
+    """
+
+    owner: str = ""
+    approvers: tuple[str, ...] = ()
+    second: tuple[str, ...] = ()
+    expires_s: float | None = 259_200.0
+    on_expiry: Literal["deny", "approve"] = "deny"
+    remind_s: float = 14_400.0
+    escalate_s: float = 43_200.0
+    quiet: str = ""
+    notify: tuple[str, ...] = ()
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +116,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `budget_pico` is in pico-dollars, None for no money cap; `max_turns` counts model responses;
     `context_tokens` is the line at which the session parks; `max_output_tokens` bounds a response;
-    `max_attempts` bounds the tries of one model request.
+    `max_attempts` bounds the tries of one model request. `unpriced` accepts a model without a price
+    under a money cap: its cost is then unknown and not counted. `max_children` counts those alive at one
+    time, `max_depth` the generations below this session.
     """
 
     budget_pico: int | None = None
@@ -39,6 +126,11 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_tokens: int = 150_000
     max_output_tokens: int = 8_192
     max_attempts: int = 5
+    unpriced: bool = False
+    max_children: int = 16
+    max_depth: int = 3
+    context: ContextPolicy = ContextPolicy()
+    breakers: Breakers = Breakers()
 
 
 class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,11 +150,20 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
 
 
-class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):
-    """The first event of every session: what is wanted, by whom, within which limits.
+class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The session that opened this one, by which call, and how many generations are above."""
 
-    `goal` and `rules` are pinned: they stand byte-identical in every context (S17). `accounts` is
-    the path of money accounts from leaf to root; the first is the session's own.
+    session_id: str
+    call_id: str
+    depth: int
+
+
+class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):
+    """The first event of a session: what is wanted, by whom, within which limits.
+
+    `goal`, `rules` and `criteria` are pinned: they stand byte-identical in every context (S17).
+    `accounts` is the path of money accounts from leaf to root; the first is the session's own, the others
+    are a parent's, or shared ones such as `project:web`, which begin with their first session.
     """
 
     goal: str
@@ -73,14 +174,39 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     key: str = ""
     accounts: tuple[str, ...] = ()
     program: str = ""
+    criteria: tuple[str, ...] = ()
+    parent: Parent | None = None
+    people: People = People()
+
+
+class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):
+    """The first own event of a fork (S22): all before it are the events of `origin` up to `origin_seq`.
+
+    Its chain goes on from `origin_hash`. Open calls become cancelled, reservations and approvals do not
+    carry over. `goal` and `model` are as the origin had them, for lists. `snapshot` is the state of the
+    workspace that the fork began with.
+    """
+
+    origin: str
+    origin_seq: int
+    origin_hash: str
+    goal: str
+    model: str
+    workspace: Workspace
+    accounts: tuple[str, ...]
+    budget_pico: int | None = None
+    key: str = ""
+    snapshot: str = ""
+    program: str = ""
 
 
 class SessionUpdated(Fact, frozen=True, tag="session.updated"):
-    """A person changed a limit; only what changed is set."""
+    """A person changed a limit, or handed the session to another person; only what changed is set."""
 
     budget_pico: int | None = None
     max_turns: int | None = None
     context_tokens: int | None = None
+    owner: str | None = None
 
 
 class SessionError(Fact, frozen=True, tag="session.error"):

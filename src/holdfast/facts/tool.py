@@ -16,8 +16,17 @@ class FileSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False
     digest: str
 
 
+Place = Literal["", "process", "log"]
+"""Where a call runs: in hands (empty), in the brain's own process (a function of the embedding program), or
+on the session's log."""
+
+
 class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
-    """The call goes through its door now. Without this event it never ran (S6)."""
+    """The call goes through its door now. Without this event it never ran (S6).
+
+    `approval_id` is the approval that this dispatch uses up (S21). `reserved_pico` is the price of a
+    priced tool, held until the call ends (S15).
+    """
 
     call_id: str
     attempt: int
@@ -25,6 +34,9 @@ class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
     action_digest: str
     on_unknown: OnUnknown
     timeout_s: float
+    place: Place = ""
+    approval_id: str = ""
+    reserved_pico: int | None = None
 
 
 class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
@@ -32,7 +44,8 @@ class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
 
     `content` is what the model reads. `bytes_total` is the size of all output, `output_path` the
     file inside the hands with the whole of it when `truncated`. `reconciled` marks a result that was
-    taken from the hands' journal by a later shift.
+    taken from the hands' journal by a later shift. `dispatch_seq` and `cost_pico` settle the price of a
+    priced tool.
     """
 
     call_id: str
@@ -47,6 +60,8 @@ class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
     duration_ms: float | None = None
     files: tuple[FileSeen, ...] = ()
     reconciled: bool = False
+    dispatch_seq: int = 0
+    cost_pico: int | None = None
 
 
 class ToolOutcomeUnknown(Fact, frozen=True, tag="tool.outcome_unknown"):
@@ -58,3 +73,5 @@ class ToolOutcomeUnknown(Fact, frozen=True, tag="tool.outcome_unknown"):
     call_id: str
     reason: str
     content: str
+    dispatch_seq: int = 0
+    cost_pico: int | None = None

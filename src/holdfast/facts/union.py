@@ -5,20 +5,44 @@ from __future__ import annotations
 from typing import get_args
 
 from holdfast.facts.base import Fact
+from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetReached, BudgetSet
+from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.context import (
+    ContextCompacted,
+    ContextFailed,
+    ContextReset,
+    ContextSign,
+    PhaseEnded,
+    RuleBreached,
+    RuleChecked,
+)
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
-from holdfast.facts.session import SessionCreated, SessionError, SessionUpdated
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSeen,
+    ApprovalSuperseded,
+    NoticeSent,
+)
+from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.facts.workspace import WorkspaceSnapshotted
 
 AnyFact = (
     SessionCreated
+    | SessionForked
     | SessionUpdated
     | SessionError
     | UserMessage
     | UserInterrupt
     | UserCancel
+    | UserPause
+    | UserResume
     | ShiftStarted
     | LeaseStolen
     | ShiftEnded
@@ -33,6 +57,30 @@ AnyFact = (
     | HandsProvisioned
     | HandsLost
     | HandsReleased
+    | ApprovalRequested
+    | ApprovalDecided
+    | ApprovalExpired
+    | ApprovalSuperseded
+    | ApprovalSeen
+    | NoticeSent
+    | ChildOpened
+    | ChildMessaged
+    | ChildCancelled
+    | ChildFinished
+    | ContextCompacted
+    | ContextReset
+    | ContextSign
+    | ContextFailed
+    | PhaseEnded
+    | RuleChecked
+    | RuleBreached
+    | BudgetSet
+    | BudgetReached
+    | BreakerOpened
+    | BreakerClosed
+    | EmergencyStopped
+    | EmergencyReleased
+    | WorkspaceSnapshotted
 )
 """Every fact that can be stored."""
 

@@ -21,3 +21,19 @@ class UserCancel(Fact, frozen=True, tag="user.cancel"):
     """A person ended the session for good."""
 
     reason: str = ""
+
+
+class UserPause(Fact, frozen=True, tag="user.pause"):
+    """A person asked the session to rest at its next safe boundary, until `user.resume`.
+
+    `stop_seq` is not 0 when it comes from an emergency stop: the position of that in the home's log.
+    """
+
+    reason: str = ""
+    stop_seq: int = 0
+
+
+class UserResume(Fact, frozen=True, tag="user.resume"):
+    """A person lifted a pause."""
+
+    reason: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -22,7 +22,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 class ModelRequest(msgspec.Struct, frozen=True):
     """One attempt. `responses` counts the responses of this purpose already in the session's log,
-    `attempt` the tries since the last of them, from 1.
+    `attempt` the tries since the last of them, from 1. With `output_schema`, a JSON schema, the whole text
+    of the answer is one JSON value of it, and no tool is called.
     """
 
     purpose: Purpose
@@ -33,6 +34,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     responses: int
     attempt: int
     input_tokens_estimate: int = 0
+    output_schema: dict[str, Any] | None = None
+    thinking: Literal["", "off", "low", "medium", "high"] = ""
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -63,6 +66,19 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
     fragment: str
 
 
+class PartDetails(msgspec.Struct, frozen=True):
+    """What the provider wants back with the latest block of that kind, beside its text (S13).
+
+    `index` is a call's; it counts for `kind="call"` alone. It may come at any time before the finish.
+    """
+
+    kind: Literal["text", "thinking", "call"]
+    provider: str
+    provider_id: str = ""
+    details: dict[str, Any] = {}
+    index: int = 0
+
+
 class Finish(msgspec.Struct, frozen=True):
     """The last part of a whole response. A stream without it is an error (`bad_stream`)."""
 
@@ -70,7 +86,7 @@ class Finish(msgspec.Struct, frozen=True):
     usage: Usage
 
 
-StreamPart = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | Finish
+StreamPart = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | PartDetails | Finish
 
 
 class Model(Protocol):

@@ -7,26 +7,49 @@ from typing import Any, Literal
 import msgspec
 
 
-class TextPart(msgspec.Struct, frozen=True, tag="text"):
-    """Words."""
+class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="text"):
+    """Words. `provider`, `provider_id` and `details` are what that provider wants back with them."""
 
     text: str
+    provider: str = ""
+    provider_id: str = ""
+    details: dict[str, Any] = {}
 
 
-class ThinkingPart(msgspec.Struct, frozen=True, tag="thinking"):
+class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
     """The model's own reasoning, given back to it as its provider requires."""
 
     text: str
     signature: str = ""
+    provider: str = ""
+    provider_id: str = ""
+    details: dict[str, Any] = {}
 
 
-class ToolCallPart(msgspec.Struct, frozen=True, tag="tool_call"):
+class ImagePart(msgspec.Struct, frozen=True, tag="image"):
+    """A picture."""
+
+    media_type: str
+    data: bytes
+
+
+class DocumentPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="document"):
+    """A file."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_call"):
     """A call that the model asked for."""
 
     call_id: str
     name: str
     input: dict[str, Any]
     provider_id: str = ""
+    provider: str = ""
+    details: dict[str, Any] = {}
 
 
 class ToolResultPart(msgspec.Struct, frozen=True, tag="tool_result"):
@@ -39,7 +62,7 @@ class ToolResultPart(msgspec.Struct, frozen=True, tag="tool_result"):
     provider_id: str = ""
 
 
-Part = TextPart | ThinkingPart | ToolCallPart | ToolResultPart
+Part = TextPart | ThinkingPart | ImagePart | DocumentPart | ToolCallPart | ToolResultPart
 
 
 class Message(msgspec.Struct, frozen=True):

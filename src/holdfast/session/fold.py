@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import assert_never
 
 import msgspec
 
@@ -55,7 +54,7 @@ def _apply(state: State, fact: Fact, event: Event) -> None:
         case SessionCreated() | SessionUpdated() | SessionError():
             _session(state, known)
         case _:
-            assert_never(known)
+            return
 
 
 def _session(state: State, fact: SessionCreated | SessionUpdated | SessionError) -> None:

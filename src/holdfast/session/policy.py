@@ -8,7 +8,7 @@ from typing import Literal
 
 from holdfast.facts.session import Rule
 
-Decision = Literal["allow", "deny"]
+Decision = Literal["allow", "ask", "deny"]
 
 
 def evaluate(rules: Sequence[Rule], tool: str) -> tuple[Decision, Rule | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from holdfast.errors import BudgetRefused, UnknownSession, UsageError
+from holdfast.facts.base import text_of
 from holdfast.facts.codec import genesis
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Post, PostReceipt
@@ -19,7 +20,7 @@ async def posts_are_ordered_and_unfenced(rig: Rig) -> None:
     assert receipts == [PostReceipt("ses_a", seq, False) for seq in (3, 4, 5)]
     await case.append(lease, case.result())
     events = await rig.store.read("ses_a", prev=genesis("ses_a"))
-    assert [event.fact.content[0].text for event in events if isinstance(event.fact, UserMessage)] == [
+    assert [text_of(event.fact.content) for event in events if isinstance(event.fact, UserMessage)] == [
         "text 0",
         "text 1",
         "text 2",
