@@ -76,10 +76,15 @@ class _AnyBody(msgspec.Struct, frozen=True):
     key: str = ""
 
 
+class _OldBody(_AnyBody, frozen=True, forbid_unknown_fields=True):
+    """A body of an earlier version: it has nothing that this program does not know."""
+
+
 _encode = msgspec.json.Encoder().encode
 decode_today = msgspec.json.Decoder(Body).decode
 """Bytes → `Body`, when they are of today's schema; `decode_body` knows the others too."""
 _decode_any = msgspec.json.Decoder(_AnyBody).decode
+_decode_old = msgspec.json.Decoder(_OldBody).decode
 
 
 def prepare(draft: Draft, key: str = "") -> tuple[bytes, Fact]:
@@ -136,6 +141,7 @@ def _decode_other(body: bytes, type_: str, error: Exception | None) -> tuple[str
                 f"(schema {SCHEMA}); nothing was skipped or changed: upgrade Holdfast and try again"
             ) from error
         if 1 <= whole.v < SCHEMA:
+            whole = _decode_old(body)
             return whole.id, whole.actor, _upcast(whole.fact, type_, whole.v)
         reason = str(error) if error else "it is of another type"
     except (msgspec.MsgspecError, UnicodeDecodeError) as worse:

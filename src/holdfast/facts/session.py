@@ -23,7 +23,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     uses: int | None = None
 
 
-class CustomTool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class CustomTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A tool that the embedding program brings: a function in the brain's process.
 
     `input_schema` is JSON schema. `on_unknown` says what to do when nobody knows whether it happened
@@ -91,7 +91,7 @@ class Breakers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     provider_rest_s: float = 300.0
 
 
-class People(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class People(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who answers, and when (S21). Names are as actors have them after `user:`; none means anybody.
 
     An item that nobody answers within `expires_s` takes its default, but only once somebody has seen it;
