@@ -40,7 +40,8 @@ def without_addresses(lock: str) -> str:
     """The text of a uv.lock with file names instead of addresses."""
     # Without the project's own requirements uv takes the lock for out of date: it keeps the versions
     # and resolves again. With them it would believe the lock, and then fail for want of addresses.
-    lock = re.sub(r"\[package\.metadata\]\nrequires-dist = \[\n.*?\n\]\n", "", lock, flags=re.DOTALL)
+    own = r"\[package\.metadata\]\nrequires-dist = \[\n.*?\n\]\n(?:provides-extras = [^\n]*\n)?"
+    lock = re.sub(own, "", lock, flags=re.DOTALL)
     lock = re.sub(r'\bsdist = \{ url = "[^"]*", ', "sdist = { ", lock)
     lock = re.sub(r'\burl = "[a-z+]*://[^"]*/([^"/]+)"', r'filename = "\1"', lock)
     return re.sub(r'\{ registry = "[^"]*" \}', '{ registry = "." }', lock)
