@@ -17,7 +17,7 @@ from holdfast.model.base import Finish, PartDetails, StreamPart, TextDelta, Thin
 @dataclass
 class _Block:
     kind: str
-    index: int = 0
+    index: int = -1
     name: str = ""
     provider_id: str = ""
     signature: str = ""
@@ -39,10 +39,10 @@ class Response:
     def add(self, part: StreamPart) -> None:
         """Take in the next part."""
         match part:
-            case TextDelta(text=text):
-                self._open("text").text.append(text)
-            case ThinkingDelta(text=text, signature=signature):
-                block = self._open("thinking")
+            case TextDelta(text=text, block=number):
+                self._open("text", number).text.append(text)
+            case ThinkingDelta(text=text, signature=signature, block=number):
+                block = self._open("thinking", number)
                 block.text.append(text)
                 block.signature = signature or block.signature
             case ToolCallStart(index=index, name=name, provider_id=provider_id):
@@ -57,14 +57,23 @@ class Response:
     def _detail(self, part: PartDetails) -> None:
         if part.kind == "call":
             block = self._call(part.index)
+        elif part.index >= 0:
+            block = self._open(part.kind, part.index)
         else:
-            block = next((each for each in reversed(self._blocks) if each.kind == part.kind), None) or self._open(
-                part.kind
-            )
+            latest = [each for each in self._blocks if each.kind == part.kind]
+            block = latest[-1] if latest else self._open(part.kind)
         block.provider, block.details = part.provider, {**block.details, **part.details}
         block.provider_id = part.provider_id or block.provider_id
 
-    def _open(self, kind: str) -> _Block:
+    def _open(self, kind: str, number: int = -1) -> _Block:
+        """The block of that kind and number; without a number, the one that is being written."""
+        if number >= 0:
+            numbered = (each for each in self._blocks if each.kind == kind and each.index == number)
+            block = next(numbered, None)
+            if block is None:
+                block = _Block(kind, number)
+                self._blocks.append(block)
+            return block
         last = self._blocks[-1] if self._blocks else None
         if last is None or last.kind != kind or last.signature:
             last = _Block(kind)
@@ -97,7 +106,7 @@ class Response:
                 calls += 1
             elif block.kind == "thinking":
                 facts.append(_thinking(block, request_seq))
-            elif block.joined():
+            elif block.joined() or block.details:
                 facts.append(_message(block, request_seq))
         return facts
 

@@ -39,16 +39,18 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More words."""
+    """More words. `block` numbers the block they belong to in the response; -1 says the latest of its kind."""
 
     text: str
+    block: int = -1
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True):
-    """More reasoning; `signature` comes with the last piece, if the provider signs."""
+    """More reasoning; `signature` comes with the last piece, if the provider signs. `block` is as in `TextDelta`."""
 
     text: str
     signature: str = ""
+    block: int = -1
 
 
 class ToolCallStart(msgspec.Struct, frozen=True):
@@ -67,16 +69,18 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class PartDetails(msgspec.Struct, frozen=True):
-    """What the provider wants back with the latest block of that kind, beside its text (S13).
+    """What the provider wants back with a block, beside its text (S13).
 
-    `index` is a call's; it counts for `kind="call"` alone. It may come at any time before the finish.
+    `index` is the block's: that of a call, the `block` of words or reasoning, -1 for the latest of that
+    kind. A block that has no text yet begins with it. It may come at any time before the finish; the
+    details of a later one are added to those of an earlier one.
     """
 
     kind: Literal["text", "thinking", "call"]
     provider: str
     provider_id: str = ""
     details: dict[str, Any] = {}
-    index: int = 0
+    index: int = -1
 
 
 class Finish(msgspec.Struct, frozen=True):

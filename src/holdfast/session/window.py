@@ -76,13 +76,15 @@ def _response(messages: list[Message], facts: Mapping[int, Fact], item: Response
     calls: list[AgentToolUse] = []
     for seq in item.parts:
         match facts[seq]:
-            case AgentThinking(text=text, signature=signature):
-                parts.append(ThinkingPart(text, signature))
-            case AgentMessage(content=content):
-                parts.append(TextPart(text_of(content)))
+            case AgentThinking() as said:
+                parts.append(ThinkingPart(said.text, said.signature, said.provider, said.provider_id, said.details))
+            case AgentMessage() as said:
+                parts.append(TextPart(text_of(said.content), said.provider, said.provider_id, said.details))
             case AgentToolUse() as call:
                 calls.append(call)
-                parts.append(ToolCallPart(call.call_id, call.name, call.input, call.provider_id))
+                parts.append(
+                    ToolCallPart(call.call_id, call.name, call.input, call.provider_id, call.provider, call.details)
+                )
             case _:
                 parts.append(TextPart("(this part was erased)"))
     if parts:
