@@ -2,7 +2,8 @@
 
     HoldfastError
     ├── UsageError                 2  what was typed cannot be meant
-    │   └── UnknownSession         2  no session has that id, key or prefix
+    │   ├── UnknownSession         2  no session has that id, key or prefix
+    │   └── UnknownItem            2  no question to a person has that id or prefix
     ├── CannotRunSafely            5  the machine or the configuration is not able to
     │   ├── SandboxUnavailable     5  no isolation here
     │   ├── StorageFull            5  the disk took no more
@@ -13,9 +14,12 @@
     │   ├── Fenced                 –  a later epoch owns the session or the hands
     │   ├── HeadMoved              –  something was posted since the fold: fold again
     │   ├── LeaseHeld              –  another process is running this session
-    │   └── BudgetRefused          –  the reservation does not fit under a cap
+    │   ├── BudgetRefused          –  the reservation does not fit under a cap
+    │   └── EmergencyStop          3  everything was stopped by a person
     ├── HandsError                 –  the hands could not be reached or made
     │   └── HandsLost              –  this incarnation of the hands is gone
+    ├── SnapshotFailed             –  the workspace could not be kept, read or restored
+    ├── NotifyError                –  a message to a person could not be delivered
     └── ModelError                 –  a model request failed; `kind` says how
 
 The number is the exit status of the command line. A message is a sentence for the person
@@ -45,6 +49,10 @@ class UsageError(HoldfastError):
 
 class UnknownSession(UsageError):
     """No session has that id, key or unique prefix. `holdfast ps --all` lists them."""
+
+
+class UnknownItem(UsageError):
+    """No question to a person has that id or unique prefix. `holdfast inbox` lists those that are open."""
 
 
 class CannotRunSafely(HoldfastError):
@@ -114,12 +122,39 @@ class LeaseHeld(Refused):
 
 
 class BudgetRefused(Refused):
-    """The reservation does not fit under the cap of an account on the path from leaf to root."""
+    """The reservation does not fit under a cap of an account on the path from leaf to root.
 
-    def __init__(self, message: str, *, account_id: str, left_pico: int) -> None:
+    `left_pico` is what is left under that cap now, and `held_pico` what other open requests hold of it:
+    when `wanted_pico` fits into both together, it may fit once those end. `retry_us` is when a rolling
+    cap has room again, None when time alone makes none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        account_id: str,
+        left_pico: int,
+        period: Literal["total", "day", "week"] = "total",
+        cap_pico: int = 0,
+        wanted_pico: int = 0,
+        held_pico: int = 0,
+        retry_us: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.account_id = account_id
         self.left_pico = left_pico
+        self.period: Literal["total", "day", "week"] = period
+        self.cap_pico = cap_pico
+        self.wanted_pico = wanted_pico
+        self.held_pico = held_pico
+        self.retry_us = retry_us
+
+
+class EmergencyStop(Refused):
+    """A person stopped everything: nothing is started or opened until `holdfast stop --release`."""
+
+    exit_code = 3
 
 
 class HandsError(HoldfastError):
@@ -128,6 +163,22 @@ class HandsError(HoldfastError):
 
 class HandsLost(HandsError):
     """This incarnation of the hands is gone; what it had open is unknown unless its journal says."""
+
+
+class SnapshotFailed(HoldfastError):
+    """The workspace could not be kept, or a snapshot not be read or restored. Earlier snapshots are safe."""
+
+
+class NotifyError(HoldfastError):
+    """A message to a person could not be delivered, or answers could not be fetched. No session changes by it.
+
+    `retryable` says whether the same message may arrive later, `retry_after_s` when to try, if the receiver said.
+    """
+
+    def __init__(self, message: str, *, retryable: bool, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
 
 
 class ModelError(HoldfastError):

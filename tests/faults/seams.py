@@ -76,6 +76,7 @@ class StruckStore:
         self._striker = striker
         self.read = store.read
         self.wait = store.wait
+        self.changed = store.changed
         self.renew = store.renew
         self.release = store.release
         self.holders = store.holders

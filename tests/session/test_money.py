@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BudgetRefused, UsageError
 from holdfast.facts.base import Fact, Text, Usage
+from holdfast.facts.budget import BudgetSet
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.session import Agent, Limits, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.people import ApprovalDecided, Verdict
+from holdfast.facts.session import Agent, Limits, SessionCreated, SessionForked, SessionUpdated, Workspace
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.log.ledger import Ledger
+from holdfast.session.accounts import AccountRow, Spend
+from holdfast.session.home import HOME, home_created
 from holdfast.session.money import (
     PICO,
     Move,
+    NameAccount,
     OpenAccount,
     Price,
     Reserve,
@@ -30,7 +36,6 @@ from holdfast.session.money import (
     usd,
     usd_float,
 )
-from holdfast.session.rows import AccountRow
 
 amounts = st.integers(0, 10**16)
 
@@ -94,25 +99,74 @@ def start(amount: int | None) -> ModelRequestStart:
     )
 
 
+LINE = ("leaf", "root")
+
+
+def forked(cap: int | None) -> SessionForked:
+    workspace = Workspace("/w")
+    return SessionForked(
+        origin="ses_o",
+        origin_seq=3,
+        origin_hash="",
+        goal="g",
+        model="m",
+        workspace=workspace,
+        accounts=LINE,
+        budget_pico=cap,
+    )
+
+
+def decided(verdict: Verdict, cap: int | None) -> ApprovalDecided:
+    return ApprovalDecided(item_id="itm_1", verdict=verdict, account_id="root", budget_pico=cap)
+
+
+def dispatch(amount: int | None) -> ToolDispatched:
+    return ToolDispatched(
+        call_id="c", attempt=1, hands_id="", action_digest="", on_unknown="tell", timeout_s=1.0, reserved_pico=amount
+    )
+
+
 @pytest.mark.parametrize(
     ("fact", "expected"),
     [
-        (created(5), OpenAccount("leaf", 5)),
-        (created(None), OpenAccount("leaf", None)),
-        (SessionUpdated(budget_pico=7), SetCap("leaf", 7)),
-        (SessionUpdated(budget_pico=0), SetCap("leaf", 0)),
-        (SessionUpdated(max_turns=3), None),
-        (start(9), Reserve(("leaf", "root"), 4, 9)),
-        (start(0), Reserve(("leaf", "root"), 4, 0)),
-        (start(None), None),
-        (ModelRequestEnd(request_seq=2, outcome="ok", cost_pico=8), Settle(("leaf", "root"), 2, 8)),
-        (ModelRequestEnd(request_seq=2, outcome="presumed", cost_pico=8), Settle(("leaf", "root"), 2, 8)),
-        (ModelRequestEnd(request_seq=2, outcome="error"), Settle(("leaf", "root"), 2, 0)),
-        (UserMessage(content=(Text("hi"),)), None),
+        (created(5), (OpenAccount("leaf", 5, 9), NameAccount("root"))),
+        (created(None), (OpenAccount("leaf", None, 9), NameAccount("root"))),
+        (forked(5), (OpenAccount("leaf", 5, 9), NameAccount("root"))),
+        (SessionUpdated(budget_pico=7), (SetCap("leaf", 7, "total", 9),)),
+        (SessionUpdated(budget_pico=0), (SetCap("leaf", 0, "total", 9),)),
+        (SessionUpdated(max_turns=3), ()),
+        (BudgetSet(account_id="project:web", period="day", cap_pico=3), (SetCap("project:web", 3, "day", 9),)),
+        (BudgetSet(account_id="root", period="total"), (SetCap("root", None, "total", 9),)),
+        (decided("approve", 8), (SetCap("root", 8, "total", 9),)),
+        (decided("approve", None), ()),
+        (decided("deny", 8), ()),
+        (start(9), (Reserve(LINE, 4, 9),)),
+        (start(0), (Reserve(LINE, 4, 0),)),
+        (start(None), ()),
+        (dispatch(9), (Reserve(LINE, 4, 9),)),
+        (dispatch(None), ()),
+        (ModelRequestEnd(request_seq=2, outcome="ok", cost_pico=8), (Settle(LINE, 2, 8, 9),)),
+        (ModelRequestEnd(request_seq=2, outcome="presumed", cost_pico=8), (Settle(LINE, 2, 8, 9),)),
+        (ModelRequestEnd(request_seq=2, outcome="error"), (Settle(LINE, 2, 0, 9),)),
+        (ToolResult(call_id="c", outcome="ok", content="", dispatch_seq=3, cost_pico=2), (Settle(LINE, 3, 2, 9),)),
+        (ToolResult(call_id="c", outcome="ok", content="", dispatch_seq=3), (Settle(LINE, 3, 0, 9),)),
+        (ToolResult(call_id="c", outcome="denied", content=""), ()),
+        (
+            ToolOutcomeUnknown(call_id="c", reason="r", content="", dispatch_seq=3, cost_pico=2),
+            (Settle(LINE, 3, 2, 9),),
+        ),
+        (UserMessage(content=(Text("hi"),)), ()),
     ],
 )
-def test_moves_follow_from_facts(fact: Fact, expected: Move | None) -> None:
-    assert move(fact, 4, ("leaf", "root")) == expected
+def test_moves_follow_from_facts(fact: Fact, expected: tuple[Move, ...]) -> None:
+    assert move(fact, 4, LINE, 9) == expected
+
+
+def test_the_home_has_no_money_of_its_own() -> None:
+    home = home_created().fact
+    assert isinstance(home, SessionCreated)
+    assert path_of(home, HOME) == ()
+    assert move(home, 1, (), 9) == ()
 
 
 def test_the_path_is_the_sessions_own_account_unless_named() -> None:
@@ -152,12 +206,12 @@ PATHS = (("root",), ("mid", "root"), ("leaf", "mid", "root"))
 def test_reservations_never_pass_a_cap_and_books_balance(caps: list[int | None], steps: list[Any]) -> None:
     shelf = Shelf()
     for path, cap in zip(PATHS, caps, strict=True):
-        ledger = Ledger(shelf)
+        ledger = Ledger(shelf, 0)
         ledger.apply(path[0], OpenAccount(path[0], cap))
         shelf.keep(ledger)
     spent = dict.fromkeys(("root", "mid", "leaf"), 0)
     for seq, (which, reserve, amount, cheaply) in enumerate(steps):
-        path, ledger = PATHS[which], Ledger(shelf)
+        path, ledger = PATHS[which], Ledger(shelf, 0)
         mine = [key for key in shelf.held if key[0] == path[0]]
         if reserve:
             room = [
@@ -173,7 +227,7 @@ def test_reservations_never_pass_a_cap_and_books_balance(caps: list[int | None],
                 refused = None
                 shelf.keep(ledger)
             assert (refused is not None) == any(amount > left for left in room)
-            assert refused is None or refused.left_pico in room
+            assert refused is None or refused.left_pico == min(room)
         elif mine:
             held = shelf.held[mine[0]]
             cost = min(amount, held) if cheaply else held
@@ -190,22 +244,22 @@ def test_reservations_never_pass_a_cap_and_books_balance(caps: list[int | None],
 
 def test_a_settlement_without_a_reservation_still_spends() -> None:
     shelf = Shelf()
-    ledger = Ledger(shelf)
+    ledger = Ledger(shelf, 0)
     ledger.apply("a", OpenAccount("a", 10))
     ledger.apply("a", Settle(("a",), 5, 3))
     ledger.apply("a", Settle(("a",), 5, 0))
-    assert ledger.accounts == {"a": AccountRow("a", 10, 3, 0)}
+    assert ledger.accounts == {"a": AccountRow("a", 10, 3, 0, spend=Spend(((0, 3),), ((0, 3),)))}
     assert ledger.reservations == {}
 
 
 def test_a_request_that_ends_in_its_own_batch_holds_nothing() -> None:
     shelf = Shelf()
-    ledger = Ledger(shelf)
+    ledger = Ledger(shelf, 0)
     ledger.apply("a", OpenAccount("a", 10))
     ledger.apply("a", Reserve(("a",), 5, 8))
     ledger.apply("a", Settle(("a",), 5, 2))
     ledger.apply("a", Reserve(("a",), 7, 8))
-    assert ledger.accounts == {"a": AccountRow("a", 10, 2, 8)}
+    assert ledger.accounts == {"a": AccountRow("a", 10, 2, 8, spend=Spend(((0, 2),), ((0, 2),)))}
     assert ledger.reservations == {("a", 5): None, ("a", 7): 8}
 
 
@@ -216,14 +270,13 @@ def test_a_request_that_ends_in_its_own_batch_holds_nothing() -> None:
         Reserve(("a",), 1, 2**62 + 1),
         Reserve(("a", "nobody"), 1, 1),
         Settle(("a",), 1, -1),
-        SetCap("nobody", 1),
         SetCap("a", -1),
         OpenAccount("a", 1),
         OpenAccount("b", -1),
     ],
 )
 def test_moves_that_mean_nothing_are_refused(bad: Move) -> None:
-    ledger = Ledger(Shelf())
+    ledger = Ledger(Shelf(), 0)
     ledger.apply("a", OpenAccount("a", 10))
     with pytest.raises(UsageError):
         ledger.apply("a", bad)

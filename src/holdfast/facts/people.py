@@ -89,10 +89,14 @@ class ApprovalSuperseded(Fact, frozen=True, tag="approval.superseded"):
 
 
 class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
-    """A person was shown the item. Posted once per item and person."""
+    """A person was shown the item. Posted once per item and person.
+
+    `expires_us` is the item's own: from now on its default may be applied, so the session is due then.
+    """
 
     item_id: str
     by: str
+    expires_us: int | None = None
 
 
 class NoticeSent(Fact, frozen=True, tag="notice.sent"):
@@ -100,6 +104,7 @@ class NoticeSent(Fact, frozen=True, tag="notice.sent"):
 
     `notice_id` stays the same over all tries, for the receiver to tell repeats. `round` is "first",
     "reminder" or "second". `target` is its configured name, never its address: that may hold a secret.
+    `again_us` is when the next try is due, None when it arrived or was given up.
     """
 
     notice_id: str
@@ -108,3 +113,4 @@ class NoticeSent(Fact, frozen=True, tag="notice.sent"):
     round: str = ""
     ok: bool = False
     detail: str = ""
+    again_us: int | None = None

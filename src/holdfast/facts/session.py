@@ -151,11 +151,15 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The session that opened this one, by which call, and how many generations are above."""
+    """The session that opened this one, by which call, and how many generations are above.
+
+    `root` is the session at the top of the tree; empty means the parent itself.
+    """
 
     session_id: str
     call_id: str
     depth: int
+    root: str = ""
 
 
 class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):

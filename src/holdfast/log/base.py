@@ -2,7 +2,7 @@
 
 One store implements them all, because an append, its posts, its wakes and its money are one
 transaction (S4). Rows beside the events (sessions, wakes, accounts, reservations) follow from the
-events alone and can be rebuilt from them (S20); `holdfast.session.rows` says how.
+events alone and can be rebuilt from them (S20); `holdfast.session` says how (`rows`, `items`, `accounts`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Protocol
 import msgspec
 
 from holdfast.facts.codec import Draft, Event
-from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.session.accounts import AccountRow
+from holdfast.session.home import Stop
+from holdfast.session.items import ItemRow
+from holdfast.session.rows import SessionRow
 
 
 class Post(msgspec.Struct, frozen=True):
@@ -70,7 +73,9 @@ class Log(Protocol):
 
         `head` makes it a decision: refused with `HeadMoved` unless it is the session's head (S2).
         Raises `Fenced` when `epoch` is not the current one, `BudgetRefused` when a reservation among
-        the drafts does not fit, `StorageFull`. After any of them nothing was written.
+        the drafts does not fit, `EmergencyStop` when a post among `posts` would open a session and the home
+        is stopped, `UsageError` when a post would open a session under a key that another one has,
+        `StorageFull`. After any of them nothing was written, in no session.
         """
         ...
 
@@ -78,7 +83,11 @@ class Log(Protocol):
         """Append what comes from outside: ordered, under no epoch, once per key (S3).
 
         `create` opens a new session with this, a `session.created`; its `key`, when not empty, names
-        the session one to one, and an existing one is returned as a duplicate.
+        the session one to one, and an existing one is returned as a duplicate. Refused with
+        `EmergencyStop` while the home is stopped.
+
+        A post to `HOME` opens the home's log first when there is none. An answer to an item, or its
+        expiry, takes the key `item_key` gives: the first one wins (S21).
         """
         ...
 
@@ -94,6 +103,14 @@ class Log(Protocol):
 
     async def wait(self, session_id: str, after: int) -> int:
         """Return the head once it is beyond `after`, whoever moved it, in whichever process."""
+        ...
+
+    async def changed(self, after: int) -> int:
+        """Return a token once anything in the whole log moved since the token `after`, whoever moved it.
+
+        0 begins: it returns at once. Look at what you wait for after each return, then wait with its
+        token: nothing is missed between. It may return without a change. A token is of this object alone.
+        """
         ...
 
 
@@ -117,7 +134,7 @@ class Leases(Protocol):
 
         With `head` it is a decision: refused with `HeadMoved` unless that is the session's head (S2).
         Raises `LeaseHeld` while a live process holds it; with `steal` it is taken all the same, and a
-        `lease.stolen` stands before the shift.
+        `lease.stolen` stands before the shift. Raises `EmergencyStop` while the home is stopped.
         """
         ...
 
@@ -141,14 +158,34 @@ class Index(Protocol):
         """The session with that id, key or unique prefix of either. Raises `UnknownSession`."""
         ...
 
-    async def sessions(self) -> list[SessionRow]:
-        """All of them, newest first."""
+    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
+        """All of them, newest first; with `home` the home's own log too."""
         ...
 
     async def due(self, now_us: int) -> list[str]:
         """Sessions whose wake is due, longest due first."""
         ...
 
+    async def next_due(self, now_us: int) -> int | None:
+        """The earliest time after `now_us` at which a session that no live process holds is due."""
+        ...
+
     async def accounts(self) -> list[AccountRow]:
         """All money accounts."""
+        ...
+
+    async def account(self, account_id: str) -> AccountRow | None:
+        """One money account, None when no session and no budget has named it."""
+        ...
+
+    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+        """What people are asked, oldest first; without `open_only` also what was answered."""
+        ...
+
+    async def item(self, name: str) -> ItemRow:
+        """The item with that id, or whose id alone begins so. Raises `UnknownItem`."""
+        ...
+
+    async def stopped(self) -> Stop | None:
+        """The emergency stop in force, None when there is none."""
         ...

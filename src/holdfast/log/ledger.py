@@ -5,16 +5,23 @@ Pure: it reads accounts through a function and keeps what changed, for the store
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import BudgetRefused, UsageError
-from holdfast.session.money import Move, OpenAccount, Reserve, SetCap, Settle, usd
-from holdfast.session.rows import AccountRow
+from holdfast.facts.budget import Period
+from holdfast.session.accounts import AccountRow, add_spend, frees_us
+from holdfast.session.money import Move, NameAccount, OpenAccount, Reserve, SetCap, Settle, usd
 
 _LARGEST_PICO = 2**62
 """What fits a 64-bit column with room to add: about four million dollars."""
+
+_PERIODS: tuple[Period, ...] = ("total", "day", "week")
+
+_OVER: dict[Period, str] = {"total": "", "day": " for 24 hours", "week": " for seven days"}
 
 
 class Books(Protocol):
@@ -24,61 +31,115 @@ class Books(Protocol):
         """One account."""
         ...
 
-    def reservation(self, session_id: str, request_seq: int) -> int | None:
-        """What an open request holds, in pico-dollars."""
+    def reservation(self, session_id: str, seq: int) -> int | None:
+        """What the event at `seq` holds, in pico-dollars."""
         ...
+
+
+class _Miss(msgspec.Struct, frozen=True):
+    """A cap under which an amount does not fit."""
+
+    account: AccountRow
+    period: Period
+    cap_pico: int
+    left_pico: int
 
 
 class Ledger:
     """The books with the moves of one transaction on top. `accounts` and `reservations` are the changes;
-    a reservation of None is gone.
+    a reservation of None is gone. `now_us` is where rolling windows end.
     """
 
-    __slots__ = ("_books", "accounts", "reservations")
+    __slots__ = ("_books", "_now_us", "accounts", "reservations")
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, now_us: int) -> None:
         self._books = books
+        self._now_us = now_us
         self.accounts: dict[str, AccountRow] = {}
         self.reservations: dict[tuple[str, int], int | None] = {}
 
     def apply(self, session_id: str, move: Move) -> None:
         """Move money, or raise `BudgetRefused`; the whole transaction is then given up."""
         match move:
-            case OpenAccount():
-                self._open(move)
-            case SetCap():
-                account = self._need(move.account_id)
-                self._keep(replace(account, cap_pico=_amount(move.cap_pico)))
             case Reserve():
                 self._reserve(session_id, move)
             case Settle():
                 self._settle(session_id, move)
+            case OpenAccount():
+                self._open(move)
+            case NameAccount(account_id=name):
+                if self._find(name) is None:
+                    self._keep(AccountRow(name, None, 0, 0))
+            case SetCap():
+                self._set_cap(move)
+
+    def cap_time(self, moves: Iterable[Move]) -> int:
+        """When caps that these moves set are set: now, but later than any cap of the same accounts before.
+
+        So the order of an account's caps can be read from the events, whichever sessions they stand in
+        and whatever the clock did.
+        """
+        named = [self._find(each.account_id) for each in moves if isinstance(each, OpenAccount | SetCap)]
+        return max([self._now_us, *(account.caps_us + 1 for account in named if account is not None)])
 
     def _open(self, move: OpenAccount) -> None:
         if self._find(move.account_id) is not None:
             raise UsageError(f"there is an account named {move.account_id!r} already; give the new session its own")
         cap = None if move.cap_pico is None else _amount(move.cap_pico)
-        self._keep(AccountRow(move.account_id, cap, 0, 0))
+        self._keep(AccountRow(move.account_id, cap, 0, 0, caps_us=move.at_us))
+
+    def _set_cap(self, move: SetCap) -> None:
+        account = self._find(move.account_id) or AccountRow(move.account_id, None, 0, 0)
+        cap = None if move.cap_pico is None else _amount(move.cap_pico)
+        self._keep(with_cap(account, move.period, cap, move.at_us))
 
     def _reserve(self, session_id: str, move: Reserve) -> None:
         amount = _amount(move.amount_pico)
-        for account in map(self._need, move.path):
-            if account.cap_pico is None:
-                continue
-            left = account.cap_pico - account.spent_pico - account.reserved_pico
-            if amount > left:
-                raise BudgetRefused(
-                    f"{usd(amount)} does not fit: account {account.account_id} has {usd(max(left, 0))} left of "
-                    f"{usd(account.cap_pico)}; raise the budget with `holdfast budget`",
-                    account_id=account.account_id,
-                    left_pico=left,
-                )
-        for account in map(self._need, move.path):
+        accounts = [self._need(name) for name in move.path]
+        misses = [miss for account in accounts for miss in self._misses(account, amount)]
+        if misses:
+            raise self._refusal(min(misses, key=lambda miss: miss.left_pico), amount)
+        for account in accounts:
             self._keep(replace(account, reserved_pico=account.reserved_pico + amount))
-        self.reservations[session_id, move.request_seq] = amount
+        self.reservations[session_id, move.seq] = amount
+
+    def _misses(self, account: AccountRow, amount: int) -> list[_Miss]:
+        out = []
+        for period in _PERIODS:
+            cap = account.cap_of(period)
+            if cap is None:
+                continue
+            left = cap - account.spent_in(period, self._now_us) - account.reserved_pico
+            if amount > left:
+                out.append(_Miss(account, period, cap, left))
+        return out
+
+    def _refusal(self, miss: _Miss, amount: int) -> BudgetRefused:
+        account, held = miss.account, miss.account.reserved_pico
+        return BudgetRefused(
+            f"{usd(amount)} does not fit: account {account.account_id} has {usd(max(miss.left_pico, 0))} left of "
+            f"{usd(miss.cap_pico)}{_OVER[miss.period]}; raise the budget with `holdfast budget`",
+            account_id=account.account_id,
+            left_pico=miss.left_pico,
+            period=miss.period,
+            cap_pico=miss.cap_pico,
+            wanted_pico=amount,
+            held_pico=held,
+            retry_us=self._retry(miss, amount, held),
+        )
+
+    def _retry(self, miss: _Miss, amount: int, held: int) -> int | None:
+        """When time has made room: with what is held still held, or else with that given back."""
+        if miss.period == "total" or amount > miss.cap_pico:
+            return None
+        spend, needed = miss.account.spend, amount - miss.left_pico
+        soonest = frees_us(spend, miss.period, self._now_us, needed)
+        if soonest is None and needed > held:
+            soonest = frees_us(spend, miss.period, self._now_us, needed - held)
+        return soonest
 
     def _settle(self, session_id: str, move: Settle) -> None:
-        key = (session_id, move.request_seq)
+        key = (session_id, move.seq)
         held = self.reservations[key] if key in self.reservations else self._books.reservation(*key)
         cost = _amount(move.cost_pico)
         if held is None and not cost:
@@ -89,6 +150,7 @@ class Ledger:
                     account,
                     reserved_pico=account.reserved_pico - (held or 0),
                     spent_pico=account.spent_pico + cost,
+                    spend=add_spend(account.spend, move.at_us, cost),
                 )
             )
         if held is not None:
@@ -105,6 +167,15 @@ class Ledger:
 
     def _keep(self, account: AccountRow) -> None:
         self.accounts[account.account_id] = account
+
+
+def with_cap(account: AccountRow, period: Period, cap_pico: int | None, at_us: int) -> AccountRow:
+    """The account after that cap was set at that time."""
+    if period == "total":
+        return replace(account, cap_pico=cap_pico, caps_us=at_us)
+    if period == "day":
+        return replace(account, cap_day_pico=cap_pico, caps_us=at_us)
+    return replace(account, cap_week_pico=cap_pico, caps_us=at_us)
 
 
 def _amount(pico: int) -> int:

@@ -17,9 +17,12 @@ from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
-from holdfast.log.transaction import Transaction, fenced, pick, ready, unknown
+from holdfast.log.transaction import Transaction, fenced, pick, pick_item, ready, unknown
 from holdfast.log.verify import Beside, Look
-from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.session.accounts import AccountRow
+from holdfast.session.home import HOME, Stop, stop_in
+from holdfast.session.items import ItemRow
+from holdfast.session.rows import SessionRow
 
 T = TypeVar("T")
 
@@ -35,6 +38,7 @@ class _Tables:
         self.posts: dict[tuple[str, str], int] = {}
         self.accounts: dict[str, AccountRow] = {}
         self.reservations: dict[tuple[str, int], int] = {}
+        self.items: dict[str, ItemRow] = {}
 
     def row(self, session_id: str) -> SessionRow | None:
         return self.rows.get(session_id)
@@ -48,8 +52,11 @@ class _Tables:
     def account(self, account_id: str) -> AccountRow | None:
         return self.accounts.get(account_id)
 
-    def reservation(self, session_id: str, request_seq: int) -> int | None:
-        return self.reservations.get((session_id, request_seq))
+    def reservation(self, session_id: str, seq: int) -> int | None:
+        return self.reservations.get((session_id, seq))
+
+    def item(self, item_id: str) -> ItemRow | None:
+        return self.items.get(item_id)
 
     def session_ids(self) -> list[str]:
         return sorted(self.events)
@@ -62,7 +69,9 @@ class _Tables:
 
     def beside(self) -> Beside:
         versions = dict.fromkeys(self.rows, SCHEMA)
-        return Beside(dict(self.rows), dict(self.posts), dict(self.accounts), dict(self.reservations), versions)
+        return Beside(
+            dict(self.rows), dict(self.posts), dict(self.accounts), dict(self.reservations), versions, dict(self.items)
+        )
 
     def write(self, done: Transaction) -> None:
         for sealed in done.sealed:
@@ -73,6 +82,7 @@ class _Tables:
         self.rows.update(done.rows)
         self.keys.update((row.key, row.session_id) for row in done.rows.values() if row.key)
         self.posts.update(done.posts)
+        self.items.update(done.items)
         self.accounts.update(done.ledger.accounts)
         for key, amount in done.ledger.reservations.items():
             if amount is None:
@@ -91,6 +101,8 @@ class MemoryStore:
         self._snapshots: dict[str, Snapshot] = {}
         self._live: set[str] = set()
         self._moved: dict[str, anyio.Event] = {}
+        self._token = 1
+        self._anything = anyio.Event()
         self._rewritten: set[str] = set()
 
     def worker_lives(self, worker_id: str) -> None:
@@ -153,6 +165,13 @@ class MemoryStore:
             await self._moved.setdefault(session_id, anyio.Event()).wait()
         return head
 
+    async def changed(self, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        await anyio.lowlevel.checkpoint()
+        while self._token <= after:
+            await self._anything.wait()
+        return self._token
+
     async def save(self, snapshot: Snapshot) -> None:
         """See `holdfast.log.base.Snapshots`."""
         await anyio.lowlevel.checkpoint()
@@ -202,13 +221,14 @@ class MemoryStore:
         exact = tables.rows.get(name) or tables.rows.get(tables.keys.get(name, ""))
         if exact is not None:
             return exact
-        like = [row.session_id for row in tables.rows.values() if _begins(row, name)]
+        like = [row.session_id for row in tables.rows.values() if _begins(row, name) and row.session_id != HOME]
         return tables.rows[pick(name, sorted(like))]
 
-    async def sessions(self) -> list[SessionRow]:
+    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
-        return sorted(self._tables.rows.values(), key=lambda row: (row.created_us, row.session_id), reverse=True)
+        rows = [row for row in self._tables.rows.values() if home or row.session_id != HOME]
+        return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)
 
     async def due(self, now_us: int) -> list[str]:
         """See `holdfast.log.base.Index`."""
@@ -221,6 +241,36 @@ class MemoryStore:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         return sorted(self._tables.accounts.values(), key=lambda account: account.account_id)
+
+    async def next_due(self, now_us: int) -> int | None:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        rows = self._tables.rows.values()
+        later = [row.due_us for row in rows if row.due_us is not None and row.holder not in self._live]
+        return min((due_us for due_us in later if due_us > now_us), default=None)
+
+    async def account(self, account_id: str) -> AccountRow | None:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        return self._tables.account(account_id)
+
+    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        items = [item for item in self._tables.items.values() if item.status == "open" or not open_only]
+        return sorted(items, key=lambda item: (item.opened_us, item.item_id))
+
+    async def item(self, name: str) -> ItemRow:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        items = self._tables.items
+        return pick_item(name, [items[item_id] for item_id in sorted(items) if item_id.startswith(name)])
+
+    async def stopped(self) -> Stop | None:
+        """See `holdfast.log.base.Index`."""
+        await anyio.lowlevel.checkpoint()
+        home = self._tables.row(HOME)
+        return stop_in(home.detail) if home is not None else None
 
     async def look(self, work: Callable[[Look], T]) -> T:
         """See `holdfast.log.verify.Source`."""
@@ -242,6 +292,10 @@ class MemoryStore:
             moved = self._moved.pop(session_id, None)
             if moved is not None:
                 moved.set()
+        if transaction.rows:
+            self._token += 1
+            anything, self._anything = self._anything, anyio.Event()
+            anything.set()
 
     def _event_id(self) -> str:
         return new_event_id(self._clock.now_us(), self._entropy)

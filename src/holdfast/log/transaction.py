@@ -7,24 +7,34 @@ run it, so that there is one truth of stamping, fencing, posts, money and rows (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Protocol
 
 import msgspec
 
-from holdfast.errors import Fenced, HeadMoved, LeaseHeld, UnknownSession, UsageError
+from holdfast.errors import EmergencyStop, Fenced, HeadMoved, LeaseHeld, UnknownItem, UnknownSession, UsageError
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event, body_digest, chain, genesis, prepare
+from holdfast.facts.home import EmergencyReleased, EmergencyStopped
+from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
 from holdfast.log.ledger import Books, Ledger
 from holdfast.session import money
+from holdfast.session.home import HOME, HOME_FACTS, Stop, home_created, stop_in
+from holdfast.session.items import ANSWERS, ItemRow, item_key, item_of, next_item
+from holdfast.session.money import CAP_FACTS, path_of
 from holdfast.session.rows import SessionRow, first_row, next_row
 
 
 class View(Books, Protocol):
     """What is stored, as far as a transaction asks."""
+
+    def item(self, item_id: str) -> ItemRow | None:
+        """One question to a person."""
+        ...
 
     def row(self, session_id: str) -> SessionRow | None:
         """One session's row."""
@@ -63,12 +73,12 @@ def ready(draft: Draft, key: str = "") -> Ready:
 
 
 class Transaction:
-    """One transaction: verbs that stamp, then `sealed`, `rows`, `ledger` and `posts` to be written.
+    """One transaction: verbs that stamp, then `sealed`, `rows`, `items`, `ledger` and `posts` to be written.
 
     A verb that raises leaves it useless: nothing of it may be written.
     """
 
-    __slots__ = ("_now_us", "_view", "before", "ledger", "posts", "rows", "sealed")
+    __slots__ = ("_now_us", "_view", "before", "items", "ledger", "posts", "rows", "sealed")
 
     def __init__(self, view: View, now_us: int) -> None:
         self._view = view
@@ -77,7 +87,8 @@ class Transaction:
         self.before: dict[str, SessionRow | None] = {}
         self.rows: dict[str, SessionRow] = {}
         self.posts: dict[tuple[str, str], int] = {}
-        self.ledger = Ledger(view)
+        self.items: dict[str, ItemRow] = {}
+        self.ledger = Ledger(view, now_us)
 
     def append(
         self, session_id: str, epoch: int, drafts: Sequence[Ready], head: int | None, posts: Sequence[Post]
@@ -89,7 +100,12 @@ class Transaction:
         _check_head(row, head)
         events = [self._stamp(session_id, epoch, draft) for draft in drafts]
         for post in posts:
-            self.post(post, create=isinstance(post.draft.fact, SessionCreated))
+            receipt = self.post(post, create=isinstance(post.draft.fact, SessionCreated))
+            if receipt.session_id != post.session_id:
+                raise UsageError(
+                    f"session {post.session_id} cannot be opened: session {receipt.session_id} has its key; give the "
+                    "new one another key, or none"
+                )
         return events
 
     def post(self, post: Post, *, create: bool = False) -> PostReceipt:
@@ -98,6 +114,8 @@ class Transaction:
             raise UsageError("a post needs a key: a second one with the same key is then dropped")
         if create:
             return self._open(post)
+        if post.session_id == HOME and self.row(HOME) is None:
+            self._stamp(HOME, 0, ready(home_created(), "created"), "created")
         row = self._need(post.session_id)
         seq = self._posted(post)
         if seq is not None:
@@ -119,6 +137,9 @@ class Transaction:
         if not isinstance(draft.fact, ShiftStarted):
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
+        if session_id == HOME:
+            raise UsageError(f"{HOME} is the log of the home itself: it never runs")
+        self._check_stop()
         held = bool(row.holder) and live(row.holder)
         if held and not steal:
             raise LeaseHeld(
@@ -158,6 +179,13 @@ class Transaction:
         key = (post.session_id, post.key)
         return self.posts[key] if key in self.posts else self._view.posted(*key)
 
+    def _check_stop(self) -> None:
+        """Nothing starts while the home is stopped."""
+        home = self.row(HOME)
+        stop = stop_in(home.detail) if home is not None else None
+        if stop is not None:
+            raise emergency(stop)
+
     def _open(self, post: Post) -> PostReceipt:
         fact = post.draft.fact
         if not isinstance(fact, SessionCreated):
@@ -171,6 +199,9 @@ class Transaction:
                 return PostReceipt(known, 1, True)
         if self.row(post.session_id) is not None:
             return PostReceipt(post.session_id, 1, True)
+        if post.session_id == HOME:
+            raise UsageError(f"{HOME} is the log of the home itself; give the new session another id")
+        self._check_stop()
         self._stamp(post.session_id, 0, ready(post.draft, post.key), post.key)
         return PostReceipt(post.session_id, 1, False)
 
@@ -179,20 +210,53 @@ class Transaction:
         draft, fact = given.draft, given.fact
         if isinstance(fact, SessionCreated) != (row is None):
             raise UsageError("session.created is the first event of a session, and only that")
+        _check_place(session_id, fact, key)
         seq = row.head + 1 if row else 1
         prev = row.head_hash if row else genesis(session_id)
         kind = type_of(fact)
-        link = chain(prev, session_id, seq, epoch, self._now_us, kind, given.digest)
-        event = Event(session_id, seq, epoch, self._now_us, link, draft.id, draft.actor, kind, fact)
+        at_us = self._now_us if type(fact) not in CAP_FACTS else self._cap_time(session_id, fact, row)
+        link = chain(prev, session_id, seq, epoch, at_us, kind, given.digest)
+        event = Event(session_id, seq, epoch, at_us, link, draft.id, draft.actor, kind, fact)
         after = next_row(row, event) if row else first_row(event)
-        move = money.move(fact, seq, after.accounts)
-        if move is not None:
+        for move in money.move(fact, seq, after.accounts, at_us):
             self.ledger.apply(session_id, move)
+        self._item(event)
         self.rows[session_id] = after
         self.sealed.append(Sealed(event, given.body, given.digest))
         if key:
             self.posts[session_id, key] = seq
         return event
+
+    def _cap_time(self, session_id: str, fact: Fact, row: SessionRow | None) -> int:
+        if row is not None:
+            path = row.accounts
+        else:
+            path = path_of(fact, session_id) if isinstance(fact, SessionCreated) else ()
+        return self.ledger.cap_time(money.move(fact, 0, path, self._now_us))
+
+    def _item(self, event: Event) -> None:
+        item_id = item_of(event)
+        if item_id is None:
+            return
+        item = self.items.get(item_id) or self._view.item(item_id)
+        if item is not None and isinstance(event.fact, ApprovalRequested):
+            raise UsageError(f"there is a question named {item_id!r} already; give the new one a name of its own")
+        after = next_item(item, event)
+        if after is not None and after is not item:
+            self.items[item_id] = after
+
+
+def _check_place(session_id: str, fact: Fact, key: str) -> None:
+    """What concerns the home stands in its log and nothing else does; answers have one key an item (S21)."""
+    if session_id == HOME:
+        if not isinstance(fact, (*HOME_FACTS, SessionCreated)):
+            raise UsageError(f"{HOME} is the log of the home itself and takes no {type_of(fact)}")
+    elif isinstance(fact, EmergencyStopped | EmergencyReleased):
+        raise UsageError(f"a {type_of(fact)} concerns every session: post it to {HOME}")
+    if isinstance(fact, ANSWERS) and key != item_key(fact.item_id):
+        raise UsageError(
+            f"a {type_of(fact)} is posted under the key {item_key(fact.item_id)!r}, so that the first wins"
+        )
 
 
 def _check_head(row: SessionRow, head: int | None) -> None:
@@ -215,9 +279,32 @@ def fenced(row: SessionRow, epoch: int) -> Fenced:
     )
 
 
+def emergency(stop: Stop) -> EmergencyStop:
+    """The refusal while an emergency stop is in force."""
+    when = datetime.fromtimestamp(stop.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    who = stop.by.removeprefix("user:")
+    why = f" ({stop.reason})" if stop.reason else ""
+    return EmergencyStop(
+        f"{who} stopped everything at {when}{why}; nothing was started or written: `holdfast stop --release` lifts it"
+    )
+
+
 def unknown(name: str) -> UnknownSession:
     """The refusal of a name that no session has."""
     return UnknownSession(f"there is no session {name!r}; `holdfast ps --all` lists them")
+
+
+def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
+    """The one item whose id begins with `name`. Raises `UnknownItem` for none and for several."""
+    exact = next((item for item in candidates if item.item_id == name), None)
+    if exact is not None:
+        return exact
+    if not name or not candidates:
+        raise UnknownItem(f"there is no question {name!r}; `holdfast inbox` lists them")
+    if len(candidates) > 1:
+        several = ", ".join(item.item_id for item in candidates[:3])
+        raise UnknownItem(f"{name!r} begins more than one question ({several}); type more of it")
+    return candidates[0]
 
 
 def pick(name: str, candidates: Sequence[str]) -> str:

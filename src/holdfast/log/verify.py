@@ -6,20 +6,24 @@ together with the rows that named them: that takes a checkpoint kept elsewhere.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased
+from holdfast.facts.budget import Period
 from holdfast.facts.codec import Event, genesis, stored_envelope
 from holdfast.facts.session import SessionCreated
+from holdfast.log.ledger import with_cap
 from holdfast.log.stored import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.session import money
-from holdfast.session.rows import AccountRow, SessionRow, first_row, next_row
+from holdfast.session.accounts import AccountRow, add_spend
+from holdfast.session.items import ANSWERS, ItemRow, item_of, next_item
+from holdfast.session.rows import SessionRow, first_row, next_row
 
 T = TypeVar("T")
 
@@ -29,7 +33,8 @@ _PART = 2_000
 
 class Beside(msgspec.Struct, frozen=True):
     """The rows beside the events: sessions by id, posts by (session, key), accounts by id, what open
-    requests hold by (session, request), and the highest schema version among a session's bodies.
+    requests and calls hold by (session, event), the highest schema version among a session's bodies, and
+    items by id.
     """
 
     rows: dict[str, SessionRow] = {}
@@ -37,6 +42,7 @@ class Beside(msgspec.Struct, frozen=True):
     accounts: dict[str, AccountRow] = {}
     reservations: dict[tuple[str, int], int] = {}
     vocabularies: dict[str, int] = {}
+    items: dict[str, ItemRow] = {}
 
 
 class Look(Protocol):
@@ -108,6 +114,7 @@ def _verify(look: Look, session_id: str | None) -> Verified:
     whole = set(chosen) - rebuilt.partly - {finding.session_id for finding in findings}
     findings += _compare_keyed(whole, "posts", beside.posts, rebuilt.posts)
     findings += _compare_keyed(whole, "reservations", beside.reservations, rebuilt.books.held)
+    findings += _compare_keyed(whole, "items", _by_session(beside.items), _by_session(rebuilt.items))
     if session_id is None and not findings:
         findings += _compare_money(beside, rebuilt)
     return Verified(len(chosen), count, tuple(findings))
@@ -118,7 +125,7 @@ def _rebuild(look: Look) -> Beside:
     for each in look.session_ids():
         rebuilt.session(each, look.stored(each), look.blob)
     books = rebuilt.books
-    return Beside(rebuilt.rows, rebuilt.posts, books.accounts(), dict(books.held), rebuilt.vocabularies)
+    return Beside(rebuilt.rows, rebuilt.posts, books.accounts(), dict(books.held), rebuilt.vocabularies, rebuilt.items)
 
 
 class Books:
@@ -127,29 +134,50 @@ class Books:
     """
 
     def __init__(self) -> None:
-        self._caps: dict[str, int | None] = {}
-        self._spent: Counter[str] = Counter()
-        self._reserved: Counter[str] = Counter()
+        self._accounts: dict[str, AccountRow] = {}
+        self._caps_at: dict[tuple[str, Period], int] = {}
         self.held: dict[tuple[str, int], int] = {}
 
     def apply(self, session_id: str, move: money.Move) -> None:
         """One more move of a session; its own moves come in order."""
         match move:
-            case money.OpenAccount() | money.SetCap():
-                self._caps[move.account_id] = move.cap_pico
+            case money.OpenAccount():
+                self._cap(move.account_id, "total", move.cap_pico, move.at_us)
+            case money.SetCap():
+                self._cap(move.account_id, move.period, move.cap_pico, move.at_us)
+            case money.NameAccount():
+                self._account(move.account_id)
             case money.Reserve():
-                self.held[session_id, move.request_seq] = move.amount_pico
-                self._reserved.update(dict.fromkeys(move.path, move.amount_pico))
+                self.held[session_id, move.seq] = move.amount_pico
+                self._move(move.path, 0, move.amount_pico, 0)
             case money.Settle():
-                held = self.held.pop((session_id, move.request_seq), 0)
-                self._reserved.subtract(dict.fromkeys(move.path, held))
-                self._spent.update(dict.fromkeys(move.path, move.cost_pico))
+                held = self.held.pop((session_id, move.seq), 0)
+                self._move(move.path, move.at_us, -held, move.cost_pico)
 
     def accounts(self) -> dict[str, AccountRow]:
-        """The accounts that were opened."""
-        return {
-            name: AccountRow(name, cap, self._spent[name], self._reserved[name]) for name, cap in self._caps.items()
-        }
+        """The accounts that were opened or named."""
+        return dict(self._accounts)
+
+    def _account(self, name: str) -> AccountRow:
+        return self._accounts.setdefault(name, AccountRow(name, None, 0, 0))
+
+    def _cap(self, name: str, period: Period, cap_pico: int | None, at_us: int) -> None:
+        """The cap that was set last counts; the log sees to it that no two are set at one time."""
+        account = self._account(name)
+        if at_us > self._caps_at.get((name, period), -(2**63)):
+            self._caps_at[name, period] = at_us
+            after = with_cap(account, period, cap_pico, at_us)
+            self._accounts[name] = replace(after, caps_us=max(account.caps_us, at_us))
+
+    def _move(self, path: tuple[str, ...], at_us: int, held_pico: int, cost_pico: int) -> None:
+        for name in path:
+            account = self._account(name)
+            self._accounts[name] = replace(
+                account,
+                reserved_pico=account.reserved_pico + held_pico,
+                spent_pico=account.spent_pico + cost_pico,
+                spend=add_spend(account.spend, at_us, cost_pico),
+            )
 
 
 class Rebuilt:
@@ -162,7 +190,9 @@ class Rebuilt:
         self.posts: dict[tuple[str, str], int] = {}
         self.vocabularies: dict[str, int] = {}
         self.books = Books()
+        self.items: dict[str, ItemRow] = {}
         self.partly: set[str] = set()
+        self._answered: dict[str, tuple[str, int]] = {}
 
     def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob) -> int:
         """Walk one session; returns how many events it has. Raises `LogDamaged`."""
@@ -191,9 +221,20 @@ class Rebuilt:
         if row is None:
             return
         self.rows[session_id] = row
-        move = money.move(event.fact, event.seq, row.accounts)
-        if move is not None:
+        for move in money.move(event.fact, event.seq, row.accounts, event.at_us):
             self.books.apply(session_id, move)
+        item_id = item_of(event)
+        if item_id is not None:
+            self._item(item_id, event)
+
+    def _item(self, item_id: str, event: Event) -> None:
+        if isinstance(event.fact, ANSWERS):  # S21
+            session_id, seq = self._answered.setdefault(item_id, (event.session_id, event.seq))
+            if (session_id, seq) != (event.session_id, event.seq):
+                raise damaged(event.session_id, event.seq, f"question {item_id} has an answer already, at event {seq}")
+        item = next_item(self.items.get(item_id), event)
+        if item is not None:
+            self.items[item_id] = item
 
     def _envelope(self, event: Event, kept: StoredEvent, blob: Blob) -> None:
         body = kept[5] if kept[5] is not None else blob(kept[6] or b"").body
@@ -221,11 +262,16 @@ def _check_session(session_id: str, beside: Beside, rebuilt: Rebuilt) -> None:
         raise damaged(session_id, 0, "the schema version of its row is not that of its events")
 
 
+def _by_session(items: Mapping[str, ItemRow]) -> dict[tuple[str, str], ItemRow]:
+    return {(item.session_id, item.item_id): item for item in items.values()}
+
+
 def _compare_keyed(
-    chosen: set[str], what: str, have: Mapping[tuple[str, Any], int], want: Mapping[tuple[str, Any], int]
+    chosen: set[str], what: str, have: Mapping[tuple[str, Any], object], want: Mapping[tuple[str, Any], object]
 ) -> list[Finding]:
     """Rows keyed by session and something else, of the sessions that were walked whole."""
-    wrong = {key[0] for key, _ in have.items() ^ want.items()} & chosen
+    keys = have.keys() | want.keys()
+    wrong = {key[0] for key in keys if have.get(key) != want.get(key)} & chosen
     return [Finding(each, 0, f"the {what} of session {each} do not follow from its events") for each in sorted(wrong)]
 
 

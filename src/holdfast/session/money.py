@@ -11,8 +11,12 @@ from decimal import ROUND_CEILING, Decimal, DecimalException
 import msgspec
 
 from holdfast.facts.base import Fact, Usage
+from holdfast.facts.budget import BudgetSet, Period
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.session import SessionCreated, SessionUpdated
+from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.session.home import HOME
 
 PICO = 10**12
 """Pico-dollars in a dollar."""
@@ -83,53 +87,92 @@ def price_per_mtok(
 
 
 class OpenAccount(msgspec.Struct, frozen=True):
-    """An account begins, with its cap or none."""
+    """A session's own account begins, with its cap or none. It must be new."""
 
     account_id: str
     cap_pico: int | None
+    at_us: int = 0
+
+
+class NameAccount(msgspec.Struct, frozen=True):
+    """An account stands on the path of a new session: it begins without a cap unless it is there."""
+
+    account_id: str
 
 
 class SetCap(msgspec.Struct, frozen=True):
-    """An account's cap becomes this."""
+    """An account's cap over a period becomes this, or none; the account begins if it is not there."""
 
     account_id: str
-    cap_pico: int
+    cap_pico: int | None
+    period: Period = "total"
+    at_us: int = 0
 
 
 class Reserve(msgspec.Struct, frozen=True):
-    """Hold an amount on every account of the path, or refuse."""
+    """Hold an amount on every account of the path, or refuse. `seq` is the event that holds it."""
 
     path: tuple[str, ...]
-    request_seq: int
+    seq: int
     amount_pico: int
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Give the hold of that request back and spend what it cost."""
+    """Give back what the event at `seq` holds, and spend what it cost, at that time."""
 
     path: tuple[str, ...]
-    request_seq: int
+    seq: int
     cost_pico: int
+    at_us: int = 0
 
 
-Move = OpenAccount | SetCap | Reserve | Settle
+Move = OpenAccount | NameAccount | SetCap | Reserve | Settle
 
 
 def path_of(created: SessionCreated, session_id: str) -> tuple[str, ...]:
-    """The accounts of a session from leaf to root; its own when none are named."""
+    """The accounts of a session from leaf to root; its own when none are named. The home has none."""
+    if session_id == HOME:
+        return ()
     return created.accounts or (session_id,)
 
 
-def move(fact: Fact, seq: int, path: tuple[str, ...]) -> Move | None:
-    """What a fact at `seq` of a session with that account path does to the ledger."""
+def move(fact: Fact, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
+    """What a fact at `seq` of a session with that account path does to the ledger, at that time."""
+    if type(fact) not in _MOVERS:
+        return ()
     match fact:
-        case SessionCreated():
-            return OpenAccount(path[0], fact.limits.budget_pico)
-        case SessionUpdated(budget_pico=int() as cap):
-            return SetCap(path[0], cap)
-        case ModelRequestStart(reserved_pico=int() as amount):
-            return Reserve(path, seq, amount)
+        case ModelRequestStart(reserved_pico=int() as amount) | ToolDispatched(reserved_pico=int() as amount):
+            return (Reserve(path, seq, amount),)
         case ModelRequestEnd():
-            return Settle(path, fact.request_seq, fact.cost_pico or 0)
+            return (Settle(path, fact.request_seq, fact.cost_pico or 0, at_us),)
+        case ToolResult() | ToolOutcomeUnknown():
+            return (Settle(path, fact.dispatch_seq, fact.cost_pico or 0, at_us),) if fact.dispatch_seq else ()
+        case SessionCreated() | SessionForked():
+            cap = fact.limits.budget_pico if isinstance(fact, SessionCreated) else fact.budget_pico
+            return _opened(path, cap, at_us)
         case _:
-            return None
+            return _caps(fact, path, at_us)
+
+
+def _opened(path: tuple[str, ...], cap: int | None, at_us: int) -> tuple[Move, ...]:
+    if not path:
+        return ()
+    return (OpenAccount(path[0], cap, at_us), *map(NameAccount, path[1:]))
+
+
+def _caps(fact: Fact, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
+    match fact:
+        case SessionUpdated(budget_pico=int() as cap) if path:
+            return (SetCap(path[0], cap, at_us=at_us),)
+        case BudgetSet(account_id=account, period=period, cap_pico=cap_or_none):
+            return (SetCap(account, cap_or_none, period, at_us),)
+        case ApprovalDecided(verdict="approve", budget_pico=int() as cap) if fact.account_id:
+            return (SetCap(fact.account_id, cap, at_us=at_us),)
+        case _:
+            return ()
+
+
+CAP_FACTS = frozenset((SessionCreated, SessionForked, SessionUpdated, BudgetSet, ApprovalDecided))
+"""The facts that may set a cap."""
+
+_MOVERS = CAP_FACTS | {ModelRequestStart, ModelRequestEnd, ToolDispatched, ToolResult, ToolOutcomeUnknown}

@@ -10,11 +10,17 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.facts.base import Fact
+from holdfast.facts.budget import BudgetSet
+from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
 from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.session.home import HOME, home_changes
 from holdfast.session.money import path_of
 
 RowStatus = Literal["runnable", "parked", "done", "failed", "cancelled"]
@@ -25,6 +31,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     """One session at a glance. `holder` is the worker of a shift that has not ended, live or dead.
 
     `due_us` is when it should be looked at, None for never; `cost_pico` is what is known of its cost.
+    `parent` is empty at the top of a tree, `root` is the session at the top: itself when it has no
+    parent. `owner` is the person it belongs to, empty for nobody in particular; `name` is its agent's.
     """
 
     session_id: str
@@ -47,15 +55,11 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     cost_pico: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-
-
-class AccountRow(msgspec.Struct, frozen=True):
-    """A money account: what is spent, what is held for open requests, and the cap over both."""
-
-    account_id: str
-    cap_pico: int | None
-    spent_pico: int
-    reserved_pico: int
+    parent: str = ""
+    root: str = ""
+    depth: int = 0
+    owner: str = ""
+    name: str = ""
 
 
 _GOAL_LENGTH = 200
@@ -65,6 +69,7 @@ def first_row(event: Event) -> SessionRow:
     """The row of a session whose first event is this `session.created`."""
     fact = event.fact
     assert isinstance(fact, SessionCreated)
+    parent = fact.parent
     return SessionRow(
         session_id=event.session_id,
         key=fact.key,
@@ -77,36 +82,42 @@ def first_row(event: Event) -> SessionRow:
         head=event.seq,
         head_hash=event.hash,
         epoch=event.epoch,
-        due_us=event.at_us,
+        status="parked" if event.session_id == HOME else "runnable",
+        due_us=None if event.session_id == HOME else event.at_us,
+        parent=parent.session_id if parent else "",
+        root=(parent.root or parent.session_id) if parent else event.session_id,
+        depth=parent.depth if parent else 0,
+        owner=fact.people.owner,
+        name=fact.agent.name,
     )
 
 
 def next_row(row: SessionRow, event: Event) -> SessionRow:
     """The row after one more event."""
-    changes = _changes(row, event)
+    changes = home_changes(event, row.detail) if row.session_id == HOME else _changes(row, event)
     return msgspec.structs.replace(
         row, head=event.seq, head_hash=event.hash, epoch=event.epoch, updated_us=event.at_us, **changes
     )
 
 
+_REOPEN = frozenset((UserMessage, UserInterrupt, UserCancel, SessionUpdated))
+"""What a person says wakes even a session that is done or has failed."""
+
+_WAKE = _REOPEN | {UserPause, UserResume, ApprovalDecided, ApprovalExpired, ChildFinished, BudgetSet}
+"""What is posted and concerns a session: it is due at once. What comes after its end is only recorded."""
+
+
 def _changes(row: SessionRow, event: Event) -> dict[str, object]:
-    match event.fact:
-        case UserMessage() | UserInterrupt() | UserCancel() | SessionUpdated():
-            if row.status == "cancelled":
-                return {}
-            return {"status": "runnable", "reason": "", "detail": "", "due_us": event.at_us}
+    fact = event.fact
+    if type(fact) in _WAKE:
+        return _woken(row, event)
+    match fact:
+        case ToolResult() | ToolOutcomeUnknown():
+            return {"cost_pico": row.cost_pico + fact.cost_pico} if fact.cost_pico else {}
         case ShiftStarted(worker_id=worker):
             return {"holder": worker, "status": "runnable", "reason": "", "detail": "", "due_us": event.at_us}
         case ShiftEnded() as ended:
-            status = "runnable" if ended.status == "released" else ended.status
-            due = event.at_us if ended.status == "released" else ended.due_us
-            return {
-                "holder": "",
-                "status": status,
-                "reason": ended.reason or "",
-                "detail": ended.detail,
-                "due_us": due,
-            }
+            return _ended(ended, event.at_us)
         case ModelRequestEnd() as end:
             usage = end.usage
             return {
@@ -115,5 +126,29 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
                 "input_tokens": row.input_tokens + (usage.input_tokens if usage else 0),
                 "output_tokens": row.output_tokens + (usage.output_tokens if usage else 0),
             }
+        case ApprovalSeen(expires_us=int() as expires_us) if row.status == "parked":
+            return {"due_us": expires_us if row.due_us is None else min(row.due_us, expires_us)}
         case _:
             return {}
+
+
+def _woken(row: SessionRow, event: Event) -> dict[str, object]:
+    owner = _owner(event.fact)
+    if row.status == "cancelled" or (row.status in ("done", "failed") and type(event.fact) not in _REOPEN):
+        return owner
+    return {"status": "runnable", "reason": "", "detail": "", "due_us": event.at_us, **owner}
+
+
+def _owner(fact: Fact) -> dict[str, object]:
+    return {"owner": fact.owner} if isinstance(fact, SessionUpdated) and fact.owner is not None else {}
+
+
+def _ended(ended: ShiftEnded, at_us: int) -> dict[str, object]:
+    released = ended.status == "released"
+    return {
+        "holder": "",
+        "status": "runnable" if released else ended.status,
+        "reason": ended.reason or "",
+        "detail": ended.detail,
+        "due_us": at_us if released else ended.due_us,
+    }

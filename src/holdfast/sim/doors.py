@@ -20,7 +20,10 @@ from holdfast.facts.union import type_of
 from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Hands, HandsSpec
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.model.base import ModelRequest, StreamPart
-from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.session.accounts import AccountRow
+from holdfast.session.home import Stop
+from holdfast.session.items import ItemRow
+from holdfast.session.rows import SessionRow
 from holdfast.sim.world_model import PRICE
 from holdfast.sim.world_process import FullDisk, NoHands, NoSandbox, Process, StuckHands
 from holdfast.sim.world_record import Asked, Heard, Served
@@ -116,6 +119,10 @@ class StoreDoor:
         """See `holdfast.log.base.Log`."""
         return await self._process.through("wait", lambda: self._store.wait(session_id, after))
 
+    async def changed(self, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        return await self._process.through("changed", lambda: self._store.changed(after))
+
     async def save(self, snapshot: Snapshot) -> None:
         """See `holdfast.log.base.Snapshots`."""
         await self._process.through("save", lambda: self._store.save(snapshot))
@@ -152,9 +159,9 @@ class StoreDoor:
         """See `holdfast.log.base.Index`."""
         return await self._process.through("find", lambda: self._store.find(name))
 
-    async def sessions(self) -> list[SessionRow]:
+    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
         """See `holdfast.log.base.Index`."""
-        return await self._process.through("sessions", self._store.sessions)
+        return await self._process.through("sessions", lambda: self._store.sessions(home=home))
 
     async def due(self, now_us: int) -> list[str]:
         """See `holdfast.log.base.Index`. Whoever dies here has not begun: no weather."""
@@ -163,6 +170,26 @@ class StoreDoor:
     async def accounts(self) -> list[AccountRow]:
         """See `holdfast.log.base.Index`."""
         return await self._process.through("accounts", self._store.accounts)
+
+    async def next_due(self, now_us: int) -> int | None:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("next_due", lambda: self._store.next_due(now_us))
+
+    async def account(self, account_id: str) -> AccountRow | None:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("account", lambda: self._store.account(account_id))
+
+    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("items", lambda: self._store.items(open_only=open_only))
+
+    async def item(self, name: str) -> ItemRow:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("item", lambda: self._store.item(name))
+
+    async def stopped(self) -> Stop | None:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("stopped", self._store.stopped)
 
 
 class ProviderDoor:

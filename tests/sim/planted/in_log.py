@@ -274,13 +274,13 @@ def a_snapshot_of_another_program_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 def _moving(patch: pytest.MonkeyPatch, change: Callable[[Fact, Any], Any]) -> None:
     whole = money.move
-    patch.setattr(money, "move", lambda fact, seq, path: change(fact, whole(fact, seq, path)))
+    patch.setattr(money, "move", lambda fact, seq, path, at_us: change(fact, whole(fact, seq, path, at_us)))
 
 
 @BED.plant("S15", "spend_stays_under_the_cap")
 def a_failed_request_keeps_its_reservation(patch: pytest.MonkeyPatch) -> None:
     def change(fact: Fact, move: Any) -> Any:
-        return None if isinstance(fact, ModelRequestEnd) and fact.outcome == "error" else move
+        return () if isinstance(fact, ModelRequestEnd) and fact.outcome == "error" else move
 
     _moving(patch, change)
 
@@ -290,7 +290,7 @@ def a_budget_is_not_checked(patch: pytest.MonkeyPatch) -> None:
     def reserve(self: Ledger, session_id: str, move: Reserve) -> None:
         for account in map(self._need, move.path):
             self._keep(replace(account, reserved_pico=account.reserved_pico + move.amount_pico))
-        self.reservations[session_id, move.request_seq] = move.amount_pico
+        self.reservations[session_id, move.seq] = move.amount_pico
 
     patch.setattr(Ledger, "_reserve", reserve)
 

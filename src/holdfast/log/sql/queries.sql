@@ -6,24 +6,28 @@
 select value from meta where name = 'schema';
 
 -- name: set_schema_version
-insert into meta (name, value) values ('schema', :version);
+insert into meta (name, value) values ('schema', :version)
+on conflict (name) do update set value = excluded.value;
 
 -- name: session
 -- One session's row, in the order of SessionRow.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
-    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens
+    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
+    parent, root, depth, owner, name
 from sessions where session_id = :session_id;
 
 -- name: sessions
 -- All rows, newest first.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
-    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens
+    status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
+    parent, root, depth, owner, name
 from sessions order by created_us desc, session_id desc;
 
 -- name: sessions_like
 -- Ids of sessions whose id or key begins with the text; three are enough to say "not unique".
 select session_id from sessions
-where substr(session_id, 1, length(:prefix)) = :prefix or substr(key, 1, length(:prefix)) = :prefix
+where (substr(session_id, 1, length(:prefix)) = :prefix or substr(key, 1, length(:prefix)) = :prefix)
+    and session_id <> :home
 order by session_id limit 3;
 
 -- name: session_by_key
@@ -43,16 +47,21 @@ select session_id, vocabulary from sessions;
 -- Sessions to look at by now, longest due first.
 select session_id, holder from sessions where due_us is not null and due_us <= :now_us order by due_us, session_id;
 
+-- name: due_later
+-- Sessions to look at after now, soonest first.
+select due_us, holder from sessions where due_us > :now_us order by due_us, session_id;
+
 -- name: held
 -- Sessions whose shift has not ended; whether its worker lives is the kernel's word, not ours.
 select session_id, holder from sessions where holder <> '' order by session_id;
 
 -- name: insert_session
 insert into sessions (session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash,
-    epoch, status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens, vocabulary)
+    epoch, status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens, parent, root,
+    depth, owner, name, vocabulary)
 values (:session_id, :key, :goal, :model, :workspace, :accounts, :created_us, :updated_us, :head, :head_hash,
     :epoch, :status, :reason, :detail, :holder, :due_us, :turns, :cost_pico, :input_tokens, :output_tokens,
-    :vocabulary);
+    :parent, :root, :depth, :owner, :name, :vocabulary);
 
 -- name: move_session
 -- Most appends move only the head. No row changes when another writer was faster.
@@ -67,6 +76,7 @@ update sessions set key = :key, goal = :goal, model = :model, workspace = :works
     created_us = :created_us, updated_us = :updated_us, head = :head, head_hash = :head_hash, epoch = :epoch,
     status = :status, reason = :reason, detail = :detail, holder = :holder, due_us = :due_us, turns = :turns,
     cost_pico = :cost_pico, input_tokens = :input_tokens, output_tokens = :output_tokens,
+    parent = :parent, root = :root, depth = :depth, owner = :owner, name = :name,
     vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
 where session_id = :session_id and head = :was;
 
@@ -102,28 +112,54 @@ select seq from posts where session_id = :session_id and key = :key;
 select session_id, key, seq from posts;
 
 -- name: account
-select account_id, cap_pico, spent_pico, reserved_pico from accounts where account_id = :account_id;
+select account_id, cap_pico, spent_pico, reserved_pico, cap_day_pico, cap_week_pico, caps_us, spend
+from accounts where account_id = :account_id;
 
 -- name: accounts
-select account_id, cap_pico, spent_pico, reserved_pico from accounts order by account_id;
+select account_id, cap_pico, spent_pico, reserved_pico, cap_day_pico, cap_week_pico, caps_us, spend
+from accounts order by account_id;
 
 -- name: save_account
-insert into accounts (account_id, cap_pico, spent_pico, reserved_pico)
-values (:account_id, :cap_pico, :spent_pico, :reserved_pico)
+insert into accounts (account_id, cap_pico, spent_pico, reserved_pico, cap_day_pico, cap_week_pico, caps_us, spend)
+values (:account_id, :cap_pico, :spent_pico, :reserved_pico, :cap_day_pico, :cap_week_pico, :caps_us, :spend)
 on conflict (account_id) do update set cap_pico = excluded.cap_pico, spent_pico = excluded.spent_pico,
-    reserved_pico = excluded.reserved_pico;
+    reserved_pico = excluded.reserved_pico, cap_day_pico = excluded.cap_day_pico,
+    cap_week_pico = excluded.cap_week_pico, caps_us = excluded.caps_us, spend = excluded.spend;
 
 -- name: reservation
-select amount_pico from reservations where session_id = :session_id and request_seq = :request_seq;
+select amount_pico from reservations where session_id = :session_id and seq = :seq;
 
 -- name: reservations
-select session_id, request_seq, amount_pico from reservations;
+select session_id, seq, amount_pico from reservations;
 
 -- name: insert_reservation
-insert into reservations (session_id, request_seq, amount_pico) values (:session_id, :request_seq, :amount_pico);
+insert into reservations (session_id, seq, amount_pico) values (:session_id, :seq, :amount_pico);
 
 -- name: delete_reservation
-delete from reservations where session_id = :session_id and request_seq = :request_seq;
+delete from reservations where session_id = :session_id and seq = :seq;
+
+-- name: item
+select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
+from items where item_id = :item_id;
+
+-- name: items
+select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
+from items order by opened_us, item_id;
+
+-- name: items_open
+select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
+from items where status = 'open' order by opened_us, item_id;
+
+-- name: items_like
+-- Items whose id begins with the text; three are enough to say "not unique".
+select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
+from items where substr(item_id, 1, length(:prefix)) = :prefix order by item_id limit 3;
+
+-- name: save_item
+insert into items (item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us)
+values (:item_id, :session_id, :seq, :kind, :title, :opened_us, :expires_us, :status, :closed_seq, :seen_us)
+on conflict (item_id) do update set status = excluded.status, closed_seq = excluded.closed_seq,
+    seen_us = excluded.seen_us;
 
 -- name: save_snapshot
 insert into snapshots (session_id, seq, hash, fold_digest, digest, state)

@@ -1,4 +1,4 @@
--- The tables of the log, schema 1. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
+-- The tables of the log, schema 2. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
 -- are integer and blob columns to both.
 
 -- One row per fact about the file itself; `schema` is the version of these tables.
@@ -34,7 +34,8 @@ create table posts (
     primary key (session_id, key)
 );
 
--- One row per session (S20). `vocabulary` is the highest schema version among its bodies (S19).
+-- One row per session (S20). `vocabulary` is the highest schema version among its bodies (S19). `parent` is
+-- empty at the top of a tree, whose id is `root`.
 create table sessions (
     session_id text not null primary key,
     key text not null,
@@ -56,6 +57,11 @@ create table sessions (
     cost_pico bigint not null,
     input_tokens bigint not null,
     output_tokens bigint not null,
+    parent text not null,
+    root text not null,
+    depth bigint not null,
+    owner text not null,
+    name text not null,
     vocabulary bigint not null
 );
 
@@ -63,20 +69,41 @@ create unique index sessions_by_key on sessions (key) where key <> '';
 create index sessions_by_due on sessions (due_us) where due_us is not null;
 create index sessions_by_holder on sessions (holder) where holder <> '';
 
--- Money (S15). Spent and reserved together never exceed the cap by a reservation.
+-- Questions to people (S20, S21): what the inbox lists.
+create table items (
+    item_id text not null primary key,
+    session_id text not null,
+    seq bigint not null,
+    kind text not null,
+    title text not null,
+    opened_us bigint not null,
+    expires_us bigint,
+    status text not null,
+    closed_seq bigint,
+    seen_us bigint
+);
+
+create index items_open on items (opened_us) where status = 'open';
+
+-- Money (S15). Spent and reserved together never exceed a cap by a reservation. `spend` says how much was
+-- spent in which five minutes and hours lately, in MessagePack.
 create table accounts (
     account_id text not null primary key,
     cap_pico bigint,
     spent_pico bigint not null,
-    reserved_pico bigint not null
+    reserved_pico bigint not null,
+    cap_day_pico bigint,
+    cap_week_pico bigint,
+    caps_us bigint not null,
+    spend bytea not null
 );
 
--- What open model requests hold.
+-- What open model requests and priced calls hold; `seq` is the event that holds it.
 create table reservations (
     session_id text not null,
-    request_seq bigint not null,
+    seq bigint not null,
     amount_pico bigint not null,
-    primary key (session_id, request_seq)
+    primary key (session_id, seq)
 );
 
 -- One folded state per session, a cache (S19). `digest` is SHA-256 of `state`.

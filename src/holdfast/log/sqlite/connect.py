@@ -13,7 +13,7 @@ from holdfast.log.statements import queries, schema
 
 SQL = queries()
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the tables in `sql/schema.sql`."""
 
 PAGE_SIZE = 4096

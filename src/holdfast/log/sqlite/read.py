@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 from holdfast.facts.codec import Event
 from holdfast.log.base import Snapshot
 from holdfast.log.sqlite.connect import SQL
-from holdfast.log.sqlite.tables import SqliteView, account_row, number, session_row
+from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
 from holdfast.log.sqlite.trouble import damaged_file
 from holdfast.log.stored import StoredBlob, StoredEvent, check_head, events_of
-from holdfast.log.transaction import pick, unknown
+from holdfast.log.transaction import pick, pick_item, unknown
 from holdfast.log.verify import Beside, Look
-from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.session.accounts import AccountRow
+from holdfast.session.home import HOME, Stop, stop_in
+from holdfast.session.items import ItemRow
+from holdfast.session.rows import SessionRow
 
 T = TypeVar("T")
 
@@ -78,16 +81,45 @@ class Reader:
                 return exact
             keyed = self._view.keyed(name)
             if keyed is None:
-                keyed = pick(name, [found for (found,) in self._rows("sessions_like", prefix=name)] if name else [])
+                like = self._rows("sessions_like", prefix=name, home=HOME)
+                keyed = pick(name, [found for (found,) in like] if name else [])
             return self.row(keyed)
 
     def sessions(self) -> list[SessionRow]:
-        """All rows, newest first."""
+        """All rows, newest first, the home's among them."""
         return [session_row(values) for values in self._rows("sessions")]
 
     def due(self, now_us: int) -> list[tuple[str, str]]:
         """`(session, holder)` of what is due, longest due first."""
         return self._rows("due", now_us=now_us).fetchall()
+
+    def due_later(self, now_us: int, live: Callable[[str], bool]) -> int | None:
+        """When the first session after now is due that nobody live holds."""
+        for due_us, holder in self._rows("due_later", now_us=now_us):
+            if not holder or not live(holder):
+                return int(due_us)
+        return None
+
+    def account(self, account_id: str) -> AccountRow | None:
+        """One account."""
+        return self._view.account(account_id)
+
+    def items(self, open_only: bool) -> list[ItemRow]:
+        """Items, oldest first."""
+        return [item_row(values) for values in self._rows("items_open" if open_only else "items")]
+
+    def item(self, name: str) -> ItemRow:
+        """By id or unique prefix."""
+        return pick_item(name, [item_row(values) for values in self._rows("items_like", prefix=name)])
+
+    def stopped(self) -> Stop | None:
+        """The emergency stop in force."""
+        home = self._view.row(HOME)
+        return stop_in(home.detail) if home is not None else None
+
+    def works(self) -> None:
+        """Whether the file can be read. Raises what SQLite says when not."""
+        self._rows("schema_version").fetchone()
 
     def held(self) -> dict[str, str]:
         """Session → holder, live or dead."""
@@ -123,6 +155,7 @@ class Reader:
                 {account.account_id: account for account in self.accounts()},
                 {(session_id, seq): amount for session_id, seq, amount in self._rows("reservations")},
                 dict(self._rows("vocabularies").fetchall()),
+                {item.item_id: item for item in self.items(open_only=False)},
             )
 
     def check_file(self) -> list[str]:

@@ -21,11 +21,14 @@ from holdfast.log.sqlite.connect import connect, prepare_file
 from holdfast.log.sqlite.read import Reader
 from holdfast.log.sqlite.thread import ConnectionThread
 from holdfast.log.sqlite.trouble import sentences
-from holdfast.log.sqlite.watch import Watch
+from holdfast.log.sqlite.watch import ANYTHING, Watch
 from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.log.workers import is_live
-from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.session.accounts import AccountRow
+from holdfast.session.home import HOME, Stop
+from holdfast.session.items import ItemRow
+from holdfast.session.rows import SessionRow
 
 T = TypeVar("T")
 
@@ -113,6 +116,16 @@ class SqliteStore:
                     return head
                 await waiter.event.wait()
 
+    async def changed(self, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        while True:
+            with self._watch.waiting(ANYTHING, after) as waiter:
+                await self._read(lambda reader: reader.works())
+                token = self._watch.token
+                if token > after:
+                    return token
+                await waiter.event.wait()
+
     async def save(self, snapshot: Snapshot) -> None:
         """See `holdfast.log.base.Snapshots`."""
         await self._writing.run(lambda _: self._writer.save(snapshot))
@@ -152,9 +165,10 @@ class SqliteStore:
         """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.find(name))
 
-    async def sessions(self) -> list[SessionRow]:
+    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
         """See `holdfast.log.base.Index`."""
-        return await self._read(lambda reader: reader.sessions())
+        rows = await self._read(lambda reader: reader.sessions())
+        return rows if home else [row for row in rows if row.session_id != HOME]
 
     async def due(self, now_us: int) -> list[str]:
         """See `holdfast.log.base.Index`. What a live process holds is not due: that one looks itself."""
@@ -165,6 +179,26 @@ class SqliteStore:
     async def accounts(self) -> list[AccountRow]:
         """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.accounts())
+
+    async def next_due(self, now_us: int) -> int | None:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.due_later(now_us, self._live))
+
+    async def account(self, account_id: str) -> AccountRow | None:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.account(account_id))
+
+    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.items(open_only))
+
+    async def item(self, name: str) -> ItemRow:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.item(name))
+
+    async def stopped(self) -> Stop | None:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.stopped())
 
     async def look(self, work: Callable[[Look], T]) -> T:
         """See `holdfast.log.verify.Source`. On a connection of its own: nobody waits for it."""

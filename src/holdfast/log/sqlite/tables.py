@@ -13,10 +13,14 @@ from holdfast.facts.codec import SCHEMA
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.stored import BLOB_OVER, StoredBlob, damaged
 from holdfast.log.transaction import Sealed, Transaction
-from holdfast.session.rows import AccountRow, SessionRow
+from holdfast.session.accounts import AccountRow, Spend
+from holdfast.session.items import ItemRow
+from holdfast.session.rows import SessionRow
 
 _FIELDS = SessionRow.__struct_fields__
 _INSERT_EVENT, _INSERT_BLOB, _MOVE_SESSION = SQL["insert_event"], SQL["insert_blob"], SQL["move_session"]
+_encode_spend = msgspec.msgpack.Encoder().encode
+_decode_spend = msgspec.msgpack.Decoder(Spend).decode
 
 
 def session_row(values: tuple[Any, ...]) -> SessionRow:
@@ -31,10 +35,21 @@ def session_row(values: tuple[Any, ...]) -> SessionRow:
 
 def account_row(values: tuple[Any, ...]) -> AccountRow:
     """A row of `account` or `accounts`. Raises `LogDamaged` for values of another kind."""
+    fields = dict(zip(AccountRow.__struct_fields__, values, strict=True))
     try:
-        return msgspec.convert(dict(zip(AccountRow.__struct_fields__, values, strict=True)), AccountRow)
-    except msgspec.MsgspecError as error:
+        fields["spend"] = _decode_spend(fields["spend"])
+        return msgspec.convert(fields, AccountRow)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise damaged(str(values[0]), 0, f"its account cannot be read: {error}") from error
+
+
+def item_row(values: tuple[Any, ...]) -> ItemRow:
+    """A row of `item` or `items`. Raises `LogDamaged` for values of another kind."""
+    fields = dict(zip(ItemRow.__struct_fields__, values, strict=True))
+    try:
+        return msgspec.convert(fields, ItemRow)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise damaged(str(fields["session_id"]), 0, f"one of its items cannot be read: {error}") from error
 
 
 def number(value: object, session_id: str) -> int:
@@ -72,9 +87,13 @@ class SqliteView:
         found = self._one("account", {"account_id": account_id})
         return account_row(found) if found else None
 
-    def reservation(self, session_id: str, request_seq: int) -> int | None:
-        found = self._one("reservation", {"session_id": session_id, "request_seq": request_seq})
+    def reservation(self, session_id: str, seq: int) -> int | None:
+        found = self._one("reservation", {"session_id": session_id, "seq": seq})
         return number(found[0], session_id) if found else None
+
+    def item(self, item_id: str) -> ItemRow | None:
+        found = self._one("item", {"item_id": item_id})
+        return item_row(found) if found else None
 
     def blob(self, digest: bytes) -> StoredBlob:
         found = self._one("blob", {"digest": digest})
@@ -93,14 +112,26 @@ def write(connection: sqlite3.Connection, done: Transaction) -> None:
         _write_row(connection, done.before.get(session_id), row)
     for (session_id, key), seq in done.posts.items():
         execute(SQL["insert_post"], {"session_id": session_id, "key": key, "seq": seq})
+    for item in done.items.values():
+        save_item(connection, item)
     for account in done.ledger.accounts.values():
-        execute(SQL["save_account"], asdict(account))
-    for (session_id, request_seq), amount in done.ledger.reservations.items():
-        values = {"session_id": session_id, "request_seq": request_seq}
+        save_account(connection, account)
+    for (session_id, seq), amount in done.ledger.reservations.items():
+        values = {"session_id": session_id, "seq": seq}
         if amount is None:
             execute(SQL["delete_reservation"], values)
         else:
             execute(SQL["insert_reservation"], {**values, "amount_pico": amount})
+
+
+def save_item(connection: sqlite3.Connection, item: ItemRow) -> None:
+    """Write an item's row, new or changed."""
+    connection.execute(SQL["save_item"], asdict(item))
+
+
+def save_account(connection: sqlite3.Connection, account: AccountRow) -> None:
+    """Write an account's row, new or changed."""
+    connection.execute(SQL["save_account"], {**asdict(account), "spend": _encode_spend(account.spend)})
 
 
 def _write_event(connection: sqlite3.Connection, sealed: Sealed) -> None:
@@ -116,15 +147,16 @@ def _write_event(connection: sqlite3.Connection, sealed: Sealed) -> None:
 
 def _write_row(connection: sqlite3.Connection, before: SessionRow | None, row: SessionRow) -> None:
     if before is None:
-        done = connection.execute(SQL["insert_session"], _row_values(row))
+        done = connection.execute(SQL["insert_session"], row_values(row))
     elif row == replace(before, head=row.head, head_hash=row.head_hash, epoch=row.epoch, updated_us=row.updated_us):
         moved = (row.head, row.head_hash, row.epoch, row.updated_us, SCHEMA, SCHEMA)
         done = connection.execute(_MOVE_SESSION, (*moved, row.session_id, before.head))
     else:
-        done = connection.execute(SQL["update_session"], {**_row_values(row), "was": before.head})
+        done = connection.execute(SQL["update_session"], {**row_values(row), "was": before.head})
     if done.rowcount != 1:
         raise damaged(row.session_id, row.head, "its row moved inside a transaction of another writer")
 
 
-def _row_values(row: SessionRow) -> dict[str, Any]:
+def row_values(row: SessionRow) -> dict[str, Any]:
+    """A row as the values of `insert_session`."""
     return {**asdict(row), "accounts": msgspec.json.encode(row.accounts).decode(), "vocabulary": SCHEMA}

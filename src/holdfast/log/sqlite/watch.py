@@ -1,4 +1,4 @@
-"""Waiting for a session's head to move, whoever moves it.
+"""Waiting for a session's head to move, or for anything at all, whoever moves it.
 
 What this process appends is told at once. For other processes one thread looks at SQLite's
 `data_version`, which costs a read of shared memory, and only while somebody waits.
@@ -19,6 +19,9 @@ from holdfast.log.sqlite.thread import Soon, signal, soon_here
 
 POLL_S = 0.02
 
+ANYTHING = ""
+"""Waited for instead of a session: any move in the log. Its head is the watch's `token`."""
+
 
 class Waiter:
     """Somebody who waits in an event loop until a session's head is beyond `after`."""
@@ -37,10 +40,15 @@ class Waiter:
 
 
 class Watch:
-    """The waiters of one store. `connect` opens a connection for the thread; it may raise our errors."""
+    """The waiters of one store. `connect` opens a connection for the thread; it may raise our errors.
+
+    `token` counts the moves that were noticed, from 1. What moves while nobody waits is noticed when the
+    next one does; the very first look, which has nothing to compare with, counts as a move.
+    """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
+        self.token = 1
         self._waiters: set[Waiter] = set()
         self._lock = threading.Lock()
         self._wanted = threading.Event()
@@ -110,9 +118,11 @@ class Watch:
         _closed(connection)
 
     def _look(self, connection: sqlite3.Connection) -> None:
+        self.token += 1
+        self.moved(ANYTHING, self.token)
         with self._lock:
             sessions = {waiter.session_id for waiter in self._waiters}
-        for session_id in sessions:
+        for session_id in sessions - {ANYTHING}:
             found = connection.execute(SQL["session_head"], {"session_id": session_id}).fetchone()
             if found is not None:
                 self.moved(session_id, int(found[0]))

@@ -7,7 +7,6 @@ import anyio
 from holdfast.errors import BudgetRefused, UsageError
 from holdfast.facts.session import SessionUpdated
 from holdfast.log.base import Lease, Post
-from holdfast.session.rows import AccountRow
 from holdfast.testing.log.rig import Check, Rig, Scenario
 
 
@@ -16,9 +15,9 @@ async def a_reservation_is_held_and_settled(rig: Rig) -> None:
     case = Scenario(rig)
     lease = await case.started(cap=100)
     (start,) = await case.append(lease, case.request(60))
-    assert await rig.store.accounts() == [AccountRow("ses_a", 100, 0, 60)]
+    assert await case.books() == [("ses_a", 100, 0, 60)]
     await case.append(lease, case.response(start.seq, 25))
-    assert await rig.store.accounts() == [AccountRow("ses_a", 100, 25, 0)]
+    assert await case.books() == [("ses_a", 100, 25, 0)]
     row = await case.row()
     assert (row.turns, row.cost_pico, row.input_tokens, row.output_tokens) == (1, 25, 10, 5)
 
@@ -30,7 +29,7 @@ async def what_does_not_fit_is_refused(rig: Rig) -> None:
     await case.append(lease, case.request(60))
     error = await case.refused(BudgetRefused, case.append(lease, case.result(), case.request(41)), "ses_a")
     assert (error.account_id, error.left_pico) == ("ses_a", 40)
-    assert await rig.store.accounts() == [AccountRow("ses_a", 100, 0, 60)]
+    assert await case.books() == [("ses_a", 100, 0, 60)]
     await case.append(lease, case.request(40))
     await case.refused(BudgetRefused, case.append(lease, case.request(1)), "ses_a")
     await case.append(lease, case.request(0))
@@ -41,7 +40,7 @@ async def requests_of_one_batch_share_the_cap(rig: Rig) -> None:
     case = Scenario(rig)
     lease = await case.started(cap=100)
     await case.refused(BudgetRefused, case.append(lease, case.request(60), case.request(60)), "ses_a")
-    assert await rig.store.accounts() == [AccountRow("ses_a", 100, 0, 0)]
+    assert await case.books() == [("ses_a", 100, 0, 0)]
 
 
 async def every_account_of_the_path_is_asked(rig: Rig) -> None:
@@ -56,10 +55,10 @@ async def every_account_of_the_path_is_asked(rig: Rig) -> None:
     assert (error.account_id, error.left_pico) == ("ses_root", 50)
     (start,) = await case.append(leaf, case.request(50))
     await case.append(leaf, case.response(start.seq, 20))
-    assert await rig.store.accounts() == [
-        AccountRow("leaf", 80, 20, 0),
-        AccountRow("mid", None, 20, 50),
-        AccountRow("ses_root", 100, 20, 50),
+    assert await case.books() == [
+        ("leaf", 80, 20, 0),
+        ("mid", None, 20, 50),
+        ("ses_root", 100, 20, 50),
     ]
     await case.refused(UsageError, case.open("ses_x", accounts=("leaf",)))
     await case.refused(UsageError, case.open("ses_x", accounts=("x", "x")))
@@ -88,8 +87,7 @@ async def a_race_never_passes_the_cap(rig: Rig) -> None:
             group.start_soon(reserve, lease)
     assert (len(taken), len(refused)) == (14, 36)
     assert set(refused) == {2}
-    root = next(account for account in await rig.store.accounts() if account.account_id == "ses_root")
-    assert root == AccountRow("ses_root", 100, 0, 98)
+    assert ("ses_root", 100, 0, 98) in await case.books()
 
 
 async def a_person_raises_the_cap(rig: Rig) -> None:
@@ -110,7 +108,7 @@ async def the_unpriced_and_the_uncapped_pass(rig: Rig) -> None:
     lease = await case.started(cap=10)
     (start,) = await case.append(lease, case.request(None))
     await case.append(lease, case.response(start.seq, None))
-    assert await rig.store.accounts() == [AccountRow("ses_a", 10, 0, 0)]
+    assert await case.books() == [("ses_a", 10, 0, 0)]
     free = await case.started("ses_b")
     await case.append(free, case.request(10**15))
     for amount in (-1, 2**63):
@@ -123,7 +121,7 @@ async def a_cost_is_a_fact(rig: Rig) -> None:
     lease = await case.started(cap=10)
     (start,) = await case.append(lease, case.request(5))
     await case.append(lease, case.response(start.seq, 12))
-    assert await rig.store.accounts() == [AccountRow("ses_a", 10, 12, 0)]
+    assert await case.books() == [("ses_a", 10, 12, 0)]
     await case.refused(BudgetRefused, case.append(lease, case.request(0)), "ses_a")
 
 

@@ -138,6 +138,11 @@ class Scenario:
         """Append under a lease."""
         return await self.store.append(lease.session_id, lease.epoch, drafts, head=head, posts=posts)
 
+    async def books(self) -> list[tuple[str, int | None, int, int]]:
+        """Every account as `(account, cap, spent, reserved)`."""
+        rows = await self.store.accounts()
+        return [(row.account_id, row.cap_pico, row.spent_pico, row.reserved_pico) for row in rows]
+
     async def row(self, session_id: str = "ses_a") -> SessionRow:
         """The session's row."""
         return await self.store.find(session_id)
