@@ -86,7 +86,11 @@ def test_own_modules_are_imported_at_the_top() -> None:
 
 
 def test_own_modules_are_loaded_by_name_only_where_laziness_is_kept() -> None:
-    lazy = {"src/holdfast/__init__.py", "src/holdfast/app/cli/__init__.py"}
+    lazy = {
+        "src/holdfast/__init__.py",
+        "src/holdfast/app/cli/__init__.py",
+        "src/holdfast/app/targets.py",  # an extra each
+    }
     wrong = [
         f"{short(file)}:{call.lineno}: {ast.unparse(call)}"
         for file in python_files("src")

@@ -7,7 +7,7 @@ import getpass
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,10 @@ from holdfast.session.tools import TOOLS
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be set. `budget_usd` is text so that no cent is lost on the way."""
+    """What can be set. `budget_usd` is text so that no cent is lost on the way.
+
+    `notify` is checked and read by targets.py; only the user's own file may have it.
+    """
 
     home: str = ""
     db: str = ""
@@ -30,17 +33,19 @@ class Settings:
     context_tokens: int = Limits().context_tokens
     max_output_tokens: int = Limits().max_output_tokens
     user: str = ""
+    notify: dict[str, Any] = field(default_factory=dict)
 
 
-_NAMES = {field.name: field.type for field in fields(Settings)}
+_NAMES = {each.name: each.type for each in fields(Settings)}
 
 
 def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
     """The settings that hold in folder `start` with these flags; a flag that is None was not given."""
     settings = Settings()
-    for path in (_repository_file(start), _user_file()):
+    mine = _user_file()
+    for path in (_repository_file(start), mine):
         if path is not None and path.is_file():
-            settings = replace(settings, **_from_file(path))
+            settings = replace(settings, **_from_file(path, own=path.resolve() == mine.resolve()))
     settings = replace(settings, **_from_environment())
     given = {name: value for name, value in flags.items() if name in _NAMES and value is not None}
     settings = replace(settings, **given)
@@ -90,6 +95,16 @@ def budget_pico(text: str) -> int | None:
     return pico
 
 
+def environment() -> Mapping[str, str]:
+    """The environment, for what a file names as `env:NAME`."""
+    return os.environ
+
+
+def terminal_wishes() -> tuple[str, bool]:
+    """What `TERM` says the terminal is, and whether colors are welcome on it (`NO_COLOR` is not set)."""
+    return os.environ.get("TERM", ""), not os.environ.get("NO_COLOR")
+
+
 def _repository_file(start: Path) -> Path | None:
     for folder in (start, *start.parents):
         if (folder / "holdfast.toml").is_file():
@@ -99,7 +114,7 @@ def _repository_file(start: Path) -> Path | None:
     return None
 
 
-def _user_file() -> Path | None:
+def _user_file() -> Path:
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(config) / "holdfast" / "holdfast.toml"
 
@@ -114,8 +129,15 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         raise UsageError(f"{what} {path} is not TOML: {error}") from error
 
 
-def _from_file(path: Path) -> dict[str, Any]:
-    return {name: _checked(name, value, str(path)) for name, value in read_toml(path, "the settings file").items()}
+def _from_file(path: Path, *, own: bool) -> dict[str, Any]:
+    data = read_toml(path, "the settings file")
+    if "notify" in data and not own:
+        # Whoever is sent a question can see it, and may answer it; and a table names files to read.
+        raise UsageError(
+            f"{path} has notify tables, and they count only in your own {_user_file()}: a repository must not say "
+            "where your approvals go or which of your files to read; move them there, or delete them"
+        )
+    return {name: _checked(name, value, str(path)) for name, value in data.items()}
 
 
 def _from_environment() -> dict[str, Any]:
@@ -129,6 +151,8 @@ def _from_environment() -> dict[str, Any]:
 
 def _checked(name: str, value: Any, where: str) -> Any:
     known_key(name, _NAMES, where)
+    if name == "notify":
+        return _tables(name, value, where)
     if _NAMES[name] == "int":
         try:
             return count(value)
@@ -137,6 +161,12 @@ def _checked(name: str, value: Any, where: str) -> Any:
     if not isinstance(value, str) and (name != "budget_usd" or isinstance(value, bool | list | dict)):
         raise UsageError(f'{name} in {where} is {value!r}; it has to be text, such as {name} = "…"')
     return str(value)
+
+
+def _tables(name: str, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.phone]")
+    return value
 
 
 COUNT_MAX = 10**12

@@ -1,0 +1,78 @@
+"""A target of the Apprise library: mail, chat, SMS and a hundred more. Its URL holds the credentials.
+
+Apprise blocks, so it works in a thread. It does not say why a service refused, so every failure counts as
+one that may pass; it sends once, and whoever called tries again later with the same notice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import apprise
+
+from holdfast.errors import NotifyError
+from holdfast.notify.base import Notice
+from holdfast.notify.text import message, one_line
+
+TIMEOUT_S = 30.0
+"""The longest wait for a service."""
+
+# Without a handler of its own, a failure would be printed in the middle of a terminal.
+logging.getLogger("apprise").addHandler(logging.NullHandler())
+
+
+class AppriseTarget:
+    """One service, by its Apprise URL."""
+
+    def __init__(self, name: str, url: str, timeout_s: float = TIMEOUT_S) -> None:
+        self.name = name
+        self._url = url
+        self._timeout_s = timeout_s
+        self._service: apprise.NotifyBase | None = None
+        self._making = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"AppriseTarget({self.name!r})"
+
+    async def send(self, notice: Notice) -> None:
+        """Hand it to the service once. Raises `NotifyError`."""
+        failure, retryable = "", True
+        try:
+            with anyio.fail_after(self._timeout_s):
+                # A thread that hangs is left to its own timeouts; nobody waits for it.
+                failure, retryable = await anyio.to_thread.run_sync(partial(self._send, notice), abandon_on_cancel=True)
+        except TimeoutError:
+            failure = f"did not answer within {self._timeout_s:g} s"
+        if failure:
+            raise NotifyError(
+                f"the notification target {self.name!r} {failure}. "
+                "The session is not changed by this; `holdfast inbox` shows what waits",
+                retryable=retryable,
+            )
+
+    def _send(self, notice: Notice) -> tuple[str, bool]:
+        """Why it failed, empty when it did not, and whether another try may help. Runs in a thread."""
+        try:
+            with self._making:
+                if self._service is None:
+                    self._service = _service(self._url)
+            if self._service is None:
+                return "has a url that Apprise does not understand; see to it, `apprise --help` has examples", False
+            title = one_line(notice.title, max(self._service.title_maxlen, 80))
+            # A service without titles gets it as the first line of the body.
+            room = max(self._service.body_maxlen - len(title.encode()) - 4, 40)
+            sent = self._service.notify(
+                body=message(notice, room).text, title=title, body_format=apprise.NotifyFormat.TEXT
+            )
+        except Exception as error:  # a plugin of a hundred authors: whatever it raises, the session goes on
+            return f"failed inside Apprise ({type(error).__name__})", True
+        return ("", True) if sent else ("did not take the message, or could not be reached", True)
+
+
+def _service(url: str) -> apprise.NotifyBase | None:
+    """The service of a URL, without a word in any log: the complaint of the library shows parts of it."""
+    return apprise.Apprise.instantiate(url, asset=apprise.AppriseAsset(secure_logging=True), suppress_exceptions=True)

@@ -1,0 +1,215 @@
+"""A phone, through an ntfy server: the notice with buttons, and a topic where their answers are collected.
+
+A button makes the phone publish a line to the reply topic; we ask the server for new lines. So an answer
+comes from anywhere and no port is open here. What guards it stands in `tokens.py`. Approving is offered only
+when the phone was sent all of the text: what somebody cannot see, they cannot approve.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import NotifyError, UsageError
+from holdfast.facts.people import Verdict
+from holdfast.notify.base import Notice, NoticeKind, Replies, Reply
+from holdfast.notify.text import Shown, message, one_line
+from holdfast.notify.tokens import Answer, answer_text, read_answer
+from holdfast.notify.wire import Patience, Request, ask, checked_url, persist, settle
+
+POLL_EVERY_S = 30.0
+"""How often to look for replies. ntfy.sh refills one request every 5 s for everything from one address."""
+
+MESSAGE_BYTES = 4096
+"""A longer message would become an attachment."""
+
+PUSH_BYTES = 4000
+"""What ntfy hands to Google's and Apple's push services in all; more is cut silently on the way."""
+
+_PUSH_FRAME_BYTES = 600
+"""Of those, for the fields that the server adds, twice."""
+
+_POLL_BYTES = 256 * 1024
+
+_PRIORITY: dict[NoticeKind, int] = {
+    "approval": 4,
+    "reminder": 4,
+    "escalation": 5,
+    "finished": 3,
+    "failed": 4,
+    "test": 3,
+}
+
+_TOPIC = re.compile(r"[-_A-Za-z0-9]{1,64}")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """One message as the server tells it."""
+
+    id: str
+    time: int
+    event: str
+    message: str = ""
+
+
+class Ntfy:
+    """One person's phone: a topic to tell, a reply topic to listen to. Both count as secrets.
+
+    `who` answers there, as events name actors. `token` is an access token of the server. Without a reply topic
+    there are no buttons. `key` makes and checks their codes. Raises `UsageError` for what cannot be meant.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        topic: str,
+        clock: Clock,
+        *,
+        reply_topic: str = "",
+        key: bytes = b"",
+        token: str = "",
+        who: str = "",
+        patience: Patience | None = None,
+    ) -> None:
+        base = checked_url(name, url)
+        if base.path not in ("", "/") or base.query:
+            raise UsageError(f'the url of [notify.{name}] is the server alone, such as url = "https://ntfy.sh"')
+        for option, value in [("topic", topic), *([("reply_topic", reply_topic)] if reply_topic else [])]:
+            if _TOPIC.fullmatch(value) is None:
+                raise UsageError(f"the {option} of [notify.{name}] has to be 1 to 64 of A-Z, a-z, 0-9, - and _")
+        if topic == reply_topic:
+            raise UsageError(f"[notify.{name}] has one topic for both ways; make the reply_topic another one")
+        self.name = name
+        self._url = str(base.copy_with(path="/", query=None, fragment=None)).rstrip("/")
+        self._topic = topic
+        self._reply_topic = reply_topic
+        self._key = key
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._who = who or f"ntfy:{name}"
+        self._clock = clock
+        self._patience = patience or Patience()
+
+    def __repr__(self) -> str:
+        return f"Ntfy({self.name!r})"
+
+    async def send(self, notice: Notice) -> None:
+        """Publish. Raises `NotifyError`. A try whose answer was lost can show the notice twice."""
+        content = msgspec.json.encode(self._publication(notice))
+        headers = {"content-type": "application/json", **self._headers}
+
+        async def attempt() -> None:
+            request = Request("POST", f"{self._url}/", headers, content)
+            settle(self.name, await ask(self.name, request, self._patience, self._clock))
+
+        await persist(self._patience, attempt)
+
+    async def replies(self, since: str) -> Replies:
+        """Answers after the cursor; the server keeps them for some hours (12 unless told otherwise)."""
+        if not self._reply_topic:
+            return Replies((), since)
+        query = urlencode({"poll": "1", "since": since or "all"})
+        request = Request("GET", f"{self._url}/{self._reply_topic}/json?{query}", self._headers, keep_bytes=_POLL_BYTES)
+
+        async def attempt() -> bytes:
+            answer = await ask(self.name, request, self._patience, self._clock)
+            settle(self.name, answer)
+            # The last line of a cut answer is left for the next look.
+            return answer.body.rpartition(b"\n")[0] if answer.cut else answer.body
+
+        return self._read(await persist(self._patience, attempt), since)
+
+    # --- out ----------------------------------------------------------------------------------------
+
+    def _publication(self, notice: Notice) -> dict[str, Any]:
+        limit = MESSAGE_BYTES
+        published, shown = self._publish(notice, limit)
+        for _ in range(8):
+            over = _push_bytes(published) - PUSH_BYTES
+            if over <= 0 or limit <= 200:
+                break
+            # Each byte of the message counts twice; escapes make it more, so this may take some rounds.
+            limit = max(200, min(limit, len(shown.text.encode())) - over // 2 - 1)
+            published, shown = self._publish(notice, limit)
+        return published
+
+    def _publish(self, notice: Notice, limit: int) -> tuple[dict[str, Any], Shown]:
+        shown = message(notice, limit)
+        published: dict[str, Any] = {
+            "topic": self._topic,
+            "title": one_line(notice.title, 200),
+            "message": shown.text,
+            "priority": _PRIORITY[notice.kind],
+            "tags": [notice.kind],
+        }
+        if self._reply_topic and notice.item_id and notice.action_digest:
+            verdicts: tuple[Verdict, ...] = ("approve", "deny") if shown.whole else ("deny",)
+            published["actions"] = [self._button(notice, verdict) for verdict in verdicts]
+        return published, shown
+
+    def _button(self, notice: Notice, verdict: Verdict) -> dict[str, Any]:
+        answer = Answer(
+            session_id=notice.session_id,
+            item_id=notice.item_id,
+            verdict=verdict,
+            digest=notice.action_digest,
+            expires_us=notice.expires_us,
+        )
+        return {
+            "action": "http",
+            "label": "Approve" if verdict == "approve" else "Deny",
+            "url": f"{self._url}/{self._reply_topic}",
+            "method": "POST",
+            "body": answer_text(self._key, self.name, answer),
+            "clear": True,
+        }
+
+    # --- back ---------------------------------------------------------------------------------------
+
+    def _read(self, body: bytes, since: str) -> Replies:
+        cursor, refused = since, 0
+        found: dict[tuple[str, str, Verdict, str], Reply] = {}
+        for line in body.splitlines():
+            told = _line(line)
+            if told is None:
+                raise NotifyError(
+                    f"the notification target {self.name!r} does not answer like an ntfy server; see to its url",
+                    retryable=False,
+                )
+            if told.event != "message":
+                continue
+            cursor = told.id
+            answer = read_answer(self._key, self.name, told.message, told.time * 1_000_000)
+            key = (answer.session_id, answer.item_id, answer.verdict, answer.digest) if answer else None
+            if answer is None or key is None or key in found:
+                refused += 1
+                continue
+            found[key] = Reply(
+                session_id=answer.session_id,
+                item_id=answer.item_id,
+                verdict=answer.verdict,
+                digest=answer.digest,
+                who=self._who,
+                id=told.id,
+                cursor=told.id,
+                note=answer.note,
+            )
+        return Replies(tuple(found.values()), cursor, refused)
+
+
+def _line(line: bytes) -> _Line | None:
+    try:
+        return msgspec.json.decode(line, type=_Line)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def _push_bytes(published: dict[str, Any]) -> int:
+    """About how long ntfy's message to a push service is: it holds the fields twice, the buttons as text."""
+    actions = msgspec.json.encode([{**action, "id": "0" * 10} for action in published.get("actions", [])]).decode()
+    fields = [published["title"], published["message"], actions if len(actions) > 2 else ""]
+    return 2 * len(msgspec.json.encode(fields)) + 100 + len(published["title"].encode()) + _PUSH_FRAME_BYTES
