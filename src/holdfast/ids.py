@@ -67,6 +67,11 @@ def new_worker_id(at_us: int, entropy: Entropy) -> WorkerId:
     return WorkerId(_new("wrk", at_us, entropy))
 
 
+def new_item_id(entropy: Entropy) -> str:
+    """A new id of an inbox item, `itm_` and 8 characters: short enough to be typed."""
+    return f"itm_{_base32(int.from_bytes(entropy(5)), 8)}"
+
+
 def call_id(request_seq: int, index: int) -> CallId:
     """The id of the `index`-th tool call in the response to the request at `request_seq`."""
     return CallId(f"{request_seq}.{index}")

@@ -63,7 +63,7 @@ class Story:
         through = len(self.events)
         start = ModelRequestStart(
             purpose="turn",
-            model="m",
+            model="scripted:x",
             attempt=attempt,
             inputs_through=through,
             max_output_tokens=10,

@@ -34,7 +34,7 @@ def message(text: str = "hello") -> UserMessage:
 
 def test_a_new_session_asks_the_model_and_shows_it_everything() -> None:
     story = Story().shift()
-    assert decide(story.state(), story.now_us) == AskModel(inputs_through=2, attempt=1)
+    assert decide(story.state(), story.now_us) == AskModel(inputs_through=2, attempt=1, model="scripted:x")
 
 
 def test_a_call_needs_hands_before_it_is_dispatched() -> None:
@@ -203,7 +203,9 @@ def test_a_failure_is_retried_after_its_delay_then_parks_until_later() -> None:
     story = Story(limits=Limits(max_attempts=2)).shift().fail("overloaded")
     action = decide(story.state(), story.now_us)
     assert isinstance(action, WaitUntil)
-    assert decide(story.state(), action.at_us) == AskModel(inputs_through=len(story.events), attempt=2)
+    assert decide(story.state(), action.at_us) == AskModel(
+        inputs_through=len(story.events), attempt=2, model="scripted:x"
+    )
     story.fail("overloaded", attempt=2)
     parked = decide(story.state(), story.now_us)
     assert isinstance(parked, End)
@@ -212,7 +214,9 @@ def test_a_failure_is_retried_after_its_delay_then_parks_until_later() -> None:
     story.tell(parked.fact)
     assert is_idle(story.state(), story.now_us)
     assert not is_idle(story.state(), parked.fact.due_us)
-    assert decide(story.shift().state(), parked.fact.due_us) == AskModel(inputs_through=len(story.events), attempt=3)
+    assert decide(story.shift().state(), parked.fact.due_us) == AskModel(
+        inputs_through=len(story.events), attempt=3, model="scripted:x"
+    )
 
 
 def test_retry_after_is_honoured_and_a_long_one_parks() -> None:
@@ -233,7 +237,9 @@ def test_a_failure_that_no_retry_can_mend_fails_the_session() -> None:
 
 def test_a_message_after_such_a_failure_gets_one_try() -> None:
     story = Story().shift().fail("invalid_request").tell(message())
-    assert decide(story.state(), story.now_us) == AskModel(inputs_through=len(story.events), attempt=2)
+    assert decide(story.state(), story.now_us) == AskModel(
+        inputs_through=len(story.events), attempt=2, model="scripted:x"
+    )
     story.fail("invalid_request", attempt=2)
     action = decide(story.state(), story.now_us)
     assert isinstance(action, End)

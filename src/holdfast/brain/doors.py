@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from holdfast.brain.custom import ToolRunner
 from holdfast.clock import Clock
 from holdfast.facts.codec import Event
+from holdfast.facts.session import Workspace
 from holdfast.hands.base import Provider
 from holdfast.ids import Entropy
 from holdfast.log.base import Leases, Log, Snapshots
 from holdfast.model.base import Model, StreamPart
+from holdfast.notify.base import Target
+from holdfast.repo.base import Shelf
 
 
 class Observer(Protocol):
@@ -47,13 +51,21 @@ class Worker:
     program: str
 
 
+def same_workspace(session_id: str, near: Workspace) -> Workspace:
+    """A child's workspace where nobody makes others: its parent's."""
+    return near
+
+
 @dataclass(frozen=True)
 class Doors:
     """Everything outside a brain. `model` finds a model by the name in the agent.
 
-    `prompt` is the system prompt's text and `prompt_digests` the digests of all prompt files.
+    `prompt` is the system prompt's text, `prompts` the texts of the others by name (`compaction`, `handoff`),
+    and `prompt_digests` the digests of all of them.
     `provisioning` says when hands are made: at the first streamed tool name, or before the model is
-    asked.
+    asked. `tools` are those of the embedding program, by name. `targets` are where messages to people go.
+    `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
+    new session, near that of the session that opens it.
     """
 
     log: Log
@@ -65,6 +77,11 @@ class Doors:
     entropy: Entropy
     worker: Worker
     prompt: str
+    prompts: Mapping[str, str] = field(default_factory=dict)
     prompt_digests: dict[str, str] = field(default_factory=dict)
     observer: Observer = field(default_factory=NoObserver)
     provisioning: Literal["lazy", "eager"] = "lazy"
+    tools: Mapping[str, ToolRunner] = field(default_factory=dict)
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    shelf: Shelf | None = None
+    workspace: Callable[[str, Workspace], Workspace] = same_workspace

@@ -10,8 +10,12 @@ import msgspec
 
 from holdfast.errors import UnknownSession
 from holdfast.facts.base import Fact
+from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
+from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
+from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Log, Snapshot, Snapshots
@@ -21,11 +25,24 @@ from holdfast.session.state import State
 PAGE = 5_000
 """Events read at once: a long log is folded without being held in memory."""
 
-_SHOWN = (UserMessage, AgentThinking, AgentMessage, AgentToolUse, ToolResult, ToolOutcomeUnknown)
+_SHOWN = (
+    UserMessage,
+    AgentThinking,
+    AgentMessage,
+    AgentToolUse,
+    ToolResult,
+    ToolOutcomeUnknown,
+    ChildFinished,
+    ContextCompacted,
+    ContextReset,
+    RuleBreached,
+    SessionForked,
+    ApprovalRequested,
+)
 
 _FOLD_SOURCES = (
     ("holdfast.facts", None),
-    ("holdfast.session", ("fold.py", "state.py", "tokens.py", "tools.py")),
+    ("holdfast.session", ("fold", "policy", "state", "tokens", "tools", "trace")),
 )
 
 
@@ -36,7 +53,7 @@ def fold_digest() -> str:
     for package, names in _FOLD_SOURCES:
         files = sorted(resources.files(package).iterdir(), key=lambda file: file.name)
         for file in files:
-            if file.name.endswith(".py") and (names is None or file.name in names):
+            if file.name.endswith(".py") and (names is None or file.name.startswith(names)):
                 digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
 

@@ -10,15 +10,15 @@ from anyio.abc import TaskGroup
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import remember, shown
 from holdfast.errors import Fenced
-from holdfast.facts.base import Fact
+from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Draft, Event
-from holdfast.facts.union import AnyFact
+from holdfast.facts.model import AgentMessage
 from holdfast.hands.base import Hands
 from holdfast.ids import new_event_id
-from holdfast.log.base import Lease
+from holdfast.log.base import Lease, Post
 from holdfast.model.base import Model
 from holdfast.session.fold import fold
-from holdfast.session.state import State
+from holdfast.session.state import ResponseItem, State
 from holdfast.session.window import needed
 
 SNAPSHOT_EVERY = 500
@@ -28,7 +28,8 @@ SNAPSHOT_EVERY = 500
 class Shift:
     """What the acts share. `state` is always the fold of a prefix of the log, and never behind an
     append of this shift. `provisioned` is there while hands are being made, and after that failed.
-    `decided_at` is the head that the running action was decided on.
+    `decided_at` is the head that the running action was decided on. `money_waits` counts waits in a row for money
+    that others hold, `probes` the looks at files by hands.
     """
 
     background: TaskGroup
@@ -36,13 +37,15 @@ class Shift:
 
     def __init__(self, doors: Doors, state: State, lease: Lease, bodies: dict[int, Fact]) -> None:
         self.doors = doors
-        self._model: Model | None = None
+        self._models: dict[str, Model] = {}
         self.state = state
         self.lease = lease
         self.decided_at = state.seq
         self.hands: Hands | None = None
         self.provisioned: anyio.Event | None = None
         self.provision_error: Exception | None = None
+        self.money_waits = 0
+        self.probes = 0
         self._bodies = bodies
         self._lock = anyio.Lock()
         self._remembered = state.seq
@@ -52,30 +55,38 @@ class Shift:
         """The epoch of this shift's lease."""
         return self.lease.epoch
 
-    @property
-    def model(self) -> Model:
-        """The agent's model, found once. Raises `UsageError` when its name leads nowhere any more."""
-        if self._model is None:
-            assert self.state.created is not None
-            self._model = self.doors.model(self.state.created.agent.model)
-        return self._model
+    def model(self, name: str) -> Model:
+        """A model of the agent's chain, found once. Raises `UsageError` when its name leads nowhere any more."""
+        if name not in self._models:
+            self._models[name] = self.doors.model(name)
+        return self._models[name]
 
-    async def decision(self, *facts: AnyFact) -> list[Event]:
-        """Append under the epoch and the head that was decided on (S2).
+    async def decision(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
+        """Append under the epoch and the head that was decided on (S2), with posts to other sessions (S4).
 
         Raises `HeadMoved` when anything came since: refresh, decide again.
         """
-        return await self._append(facts, head=True)
+        return await self._append(facts, posts, head=True)
 
-    async def fact(self, *facts: AnyFact) -> list[Event]:
+    async def fact(self, *facts: Fact) -> list[Event]:
         """Append the outcome of an effect, under the epoch alone (S2)."""
-        return await self._append(facts, head=False)
+        return await self._append(facts, (), head=False)
 
-    async def _append(self, facts: Sequence[AnyFact], *, head: bool) -> list[Event]:
+    async def post(self, key: str, fact: Fact) -> None:
+        """Post something to this very session, once per key (S3), and fold it."""
+        await self.doors.log.post(self.post_to(self.state.session_id, key, fact))
+        await self.refresh()
+
+    def post_to(self, session_id: str, key: str, fact: Fact, actor: str = "brain") -> Post:
+        """A post for an append of this shift."""
+        event_id = new_event_id(self.doors.clock.now_us(), self.doors.entropy)
+        return Post(session_id, key, Draft(event_id, actor, fact))  # type: ignore[arg-type]  # facts are of the union
+
+    async def _append(self, facts: Sequence[Fact], posts: Sequence[Post], *, head: bool) -> list[Event]:
         async with self._lock:
             drafts = [self._draft(fact) for fact in facts]
             at = self.decided_at if head else None
-            events = await self.doors.log.append(self.state.session_id, self.epoch, drafts, head=at)
+            events = await self.doors.log.append(self.state.session_id, self.epoch, drafts, head=at, posts=posts)
             if events[0].seq == self.state.seq + 1:
                 self._take(events)
             else:
@@ -85,9 +96,9 @@ class Shift:
                 await remember(self.state, self.doors.snapshots)
             return events
 
-    def _draft(self, fact: AnyFact) -> Draft:
+    def _draft(self, fact: Fact) -> Draft:
         event_id = new_event_id(self.doors.clock.now_us(), self.doors.entropy)
-        return Draft(event_id, "brain", fact)
+        return Draft(event_id, "brain", fact)  # type: ignore[arg-type]  # facts are of the union
 
     async def refresh(self) -> None:
         """Fold what others appended meanwhile."""
@@ -129,8 +140,15 @@ class Shift:
             self._bodies[seq] = event.fact
         return self._bodies[seq]
 
+    async def latest_words(self) -> str:
+        """What the model said beside the calls of its latest response."""
+        last = self.state.window[-1] if self.state.window else None
+        parts = last.parts if isinstance(last, ResponseItem) else []
+        facts = [await self.body(seq) for seq in parts]
+        return "\n".join(text_of(fact.content) for fact in facts if isinstance(fact, AgentMessage))
+
     async def until_stopped(self) -> None:
-        """Return once a person has interrupted or cancelled (S14). Folds what is posted meanwhile."""
-        while not (self.state.interrupted or self.state.cancelled):
+        """Return once a person has interrupted, cancelled or stopped everything (S14). Folds what is posted."""
+        while not self.state.stopping:
             await self.doors.log.wait(self.state.session_id, self.state.seq)
             await self.refresh()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import anyio
 import msgspec
 
+from holdfast.brain.acts import child as child_act
+from holdfast.brain.acts import context as context_act
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import harness as harness_act
+from holdfast.brain.acts import people as people_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
 from holdfast.brain.alongside import alongside, first_error
@@ -33,12 +37,22 @@ from holdfast.log.base import Lease
 from holdfast.session.actions import (
     Action,
     AskModel,
+    AskPerson,
+    CancelChildren,
+    CheckRules,
+    Compact,
     Dispatch,
     End,
     EndCalls,
+    Escalate,
+    Expire,
+    Notify,
     PresumeRequest,
     Provision,
     Reconcile,
+    Record,
+    Reset,
+    RunHarness,
     WaitUntil,
 )
 from holdfast.session.decide import decide, is_idle
@@ -160,23 +174,53 @@ async def _let_go(shift: Shift, detail: str, *before: SessionError) -> None:
 async def _act(shift: Shift, action: Action) -> None:
     match action:
         case AskModel():
-            end = await ask_model(shift, action)
-            if end is not None:
-                await _end(shift, end)
-        case PresumeRequest(request_seq=request_seq, reserved_pico=reserved):
-            await shift.fact(ModelRequestEnd(request_seq=request_seq, outcome="presumed", cost_pico=reserved))
+            await _end_if(shift, await ask_model(shift, action))
+        case Compact() | Reset():
+            await _end_if(shift, await context_act.renew(shift, action))
+        case Dispatch():
+            await _end_if(shift, await tool_act.dispatch(shift, action))
         case Provision():
             await hands_act.provision(shift)
-        case Dispatch(call_ids=call_ids):
-            await tool_act.dispatch(shift, call_ids)
-        case Reconcile(call_id=call_id):
-            await tool_act.reconcile(shift, call_id)
-        case EndCalls(results=results):
-            await shift.decision(*results)
+        case Reconcile():
+            await tool_act.reconcile(shift, action)
+        case RunHarness(call_id=call_id):
+            await harness_act.run(shift, call_id)
         case WaitUntil(at_us=at_us):
             await _wait_until(shift, at_us)
         case End():
             await _end(shift, action)
+        case _:
+            await _append(shift, action)
+
+
+async def _append(shift: Shift, action: Action) -> None:
+    """Actions that only write, or ask people."""
+    match action:
+        case PresumeRequest(request_seq=request_seq, reserved_pico=reserved):
+            await shift.fact(ModelRequestEnd(request_seq=request_seq, outcome="presumed", cost_pico=reserved))
+        case EndCalls(results=results, before=before):
+            await shift.decision(*before, *results)
+        case Record(facts=facts):
+            await shift.decision(*facts)
+        case CheckRules():
+            await context_act.check_rules(shift, action)
+        case AskPerson():
+            await people_act.ask_person(shift, action)
+        case Escalate():
+            await people_act.escalate(shift, action)
+        case Expire():
+            await people_act.expire(shift, action)
+        case Notify():
+            await people_act.notify(shift, action)
+        case CancelChildren(child_ids=child_ids):
+            await child_act.cancel_all(shift, child_ids)
+        case _:
+            raise AssertionError(f"nobody does {type(action).__name__}")
+
+
+async def _end_if(shift: Shift, end: End | None) -> None:
+    if end is not None:
+        await _end(shift, end)
 
 
 async def _wait_until(shift: Shift, at_us: int) -> None:
@@ -201,4 +245,5 @@ async def _end(shift: Shift, end: End) -> None:
         await hands_act.give_back(shift)
         return
     await hands_act.clear_lost(shift)
-    await shift.decision(end.fact)
+    posts = await child_act.notice_to_parent(shift, end.fact)
+    await shift.decision(*end.before, end.fact, posts=posts)

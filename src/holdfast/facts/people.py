@@ -55,7 +55,6 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     second: tuple[str, ...] = ()
     account_id: str = ""
     proposed_pico: int | None = None
-    replaces: str = ""
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):

@@ -16,9 +16,8 @@ class FileSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False
     digest: str
 
 
-Place = Literal["", "process", "log"]
-"""Where a call runs: in hands (empty), in the brain's own process (a function of the embedding program), or
-on the session's log."""
+Place = Literal["", "process"]
+"""Where a call runs: in hands (empty), or in the brain's own process (a function of the embedding program)."""
 
 
 class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):

@@ -4,15 +4,50 @@ from __future__ import annotations
 
 import msgspec
 
+from holdfast.facts.base import Fact
+from holdfast.facts.context import ResetCause
+from holdfast.facts.people import Verdict
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult
 
 
 class AskModel(msgspec.Struct, frozen=True):
-    """Start a model request that shows everything up to `inputs_through`."""
+    """Start a model request that shows everything up to `inputs_through`. `model` is the one of the chain."""
 
     inputs_through: int
     attempt: int
+    model: str
+
+
+class Compact(msgspec.Struct, frozen=True):
+    """Have the turns up to `through_seq` summarised (S16)."""
+
+    through_seq: int
+    attempt: int
+    model: str
+
+
+class Reset(msgspec.Struct, frozen=True):
+    """Tear the conversation down up to `through_seq` and go on from a handoff; without `model`, code writes it."""
+
+    cause: ResetCause
+    through_seq: int
+    attempt: int
+    model: str
+    detail: str = ""
+
+
+class CheckRules(msgspec.Struct, frozen=True):
+    """Hold the pinned rules that can be checked against what was done after `from_seq`."""
+
+    from_seq: int
+    through_seq: int
+
+
+class Record(msgspec.Struct, frozen=True):
+    """Append facts that follow from the state alone, as a decision."""
+
+    facts: tuple[Fact, ...]
 
 
 class PresumeRequest(msgspec.Struct, frozen=True):
@@ -27,21 +62,72 @@ class Provision(msgspec.Struct, frozen=True):
 
 
 class Dispatch(msgspec.Struct, frozen=True):
-    """Run these calls: one, or several that are all read-only (S7)."""
+    """Run these calls: one, or several that are all read-only (S7).
+
+    `approval_id` names the item, or the grant, that a person allowed it by (S21).
+    """
 
     call_ids: tuple[str, ...]
+    approval_id: str = ""
 
 
 class Reconcile(msgspec.Struct, frozen=True):
-    """Find out what became of a dispatched call without an end (S8, S12)."""
+    """Find out what became of a dispatched call without an end (S8, S12).
+
+    `verdict` is a person's word on a call whose outcome nobody knows: repeat it, or leave it.
+    """
+
+    call_id: str
+    verdict: Verdict | None = None
+
+
+class RunHarness(msgspec.Struct, frozen=True):
+    """Do a call that the harness itself answers, in one transaction with its effect on the log."""
 
     call_id: str
 
 
 class EndCalls(msgspec.Struct, frozen=True):
-    """Record ends of calls that never went through a door."""
+    """Record ends of calls that never went through a door; `before` are facts that come with them."""
 
     results: tuple[ToolResult, ...]
+    before: tuple[Fact, ...] = ()
+
+
+class AskPerson(msgspec.Struct, frozen=True):
+    """Open an item for a call: an approval, the agent's question, or an outcome that nobody knows (S21)."""
+
+    call_id: str
+
+
+class Escalate(msgspec.Struct, frozen=True):
+    """Open a breaker and ask a person how to go on."""
+
+    breaker: str
+    detail: str
+    evidence: tuple[int, ...] = ()
+
+
+class Expire(msgspec.Struct, frozen=True):
+    """Apply an item's default: somebody saw it and nobody answered in time (S21)."""
+
+    item_id: str
+    verdict: Verdict
+
+
+class Notify(msgspec.Struct, frozen=True):
+    """Send one message about an item to one target; `tries` were made before."""
+
+    item_id: str
+    round: str
+    target: str
+    tries: int
+
+
+class CancelChildren(msgspec.Struct, frozen=True):
+    """Cancel these children: their parent is cancelled."""
+
+    child_ids: tuple[str, ...]
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
@@ -51,9 +137,29 @@ class WaitUntil(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """End the shift: park, or finish."""
+    """End the shift: park, or finish; `before` are facts that come with it."""
 
     fact: ShiftEnded
+    before: tuple[Fact, ...] = ()
 
 
-Action = AskModel | PresumeRequest | Provision | Dispatch | Reconcile | EndCalls | WaitUntil | End
+Action = (
+    AskModel
+    | Compact
+    | Reset
+    | CheckRules
+    | Record
+    | PresumeRequest
+    | Provision
+    | Dispatch
+    | Reconcile
+    | RunHarness
+    | EndCalls
+    | AskPerson
+    | Escalate
+    | Expire
+    | Notify
+    | CancelChildren
+    | WaitUntil
+    | End
+)

@@ -1,23 +1,26 @@
-"""The fold: from events to state. Pure; the same events give the same state, always."""
+"""The fold: from events to state. Pure; the same events give the same state, always.
+
+Each family of facts has a module of its own; this one walks the events and says which.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
-from holdfast.facts.base import Erased, Fact, Usage, text_of
+from holdfast.facts.base import Erased, Fact
 from holdfast.facts.codec import Event, genesis
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
-from holdfast.facts.session import SessionCreated, SessionError, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.union import AnyFact
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
-from holdfast.session.state import Call, Failure, Item, OpenRequest, ResponseItem, State, UserItem
-from holdfast.session.tokens import estimate, estimate_input
-from holdfast.session.tools import TOOLS, check_input
+from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
+from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.session import fold_calls, fold_children, fold_context, fold_people, fold_requests
+from holdfast.session.state import ResponseItem, State
+from holdfast.session.tokens import estimate, estimate_content
+
+Apply = Callable[[State, Any, Event], None]
 
 
 def empty(session_id: str) -> State:
@@ -31,167 +34,153 @@ def fold(state: State, events: Iterable[Event]) -> State:
         if event.seq != state.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
         state.seq, state.hash, state.epoch = event.seq, event.hash, event.epoch
+        state.at_us = event.at_us
         if not isinstance(event.fact, Erased):
-            _apply(state, event.fact, event)
+            apply = _APPLY.get(type(event.fact))
+            if apply is not None:
+                apply(state, event.fact, event)
     return state
 
 
-def _apply(state: State, fact: Fact, event: Event) -> None:
-    known: AnyFact = fact  # type: ignore[assignment]  # the codec yields no other
-    match known:
-        case ModelRequestStart() | ModelRequestEnd():
-            _request(state, known, event)
-        case AgentThinking() | AgentMessage() | AgentToolUse():
-            _response_part(state, known, event.seq)
-        case ToolDispatched() | ToolResult() | ToolOutcomeUnknown():
-            _tool(state, known, event.seq)
-        case UserMessage() | UserInterrupt() | UserCancel():
-            _user(state, known, event.seq)
-        case HandsProvisioned() | HandsLost() | HandsReleased():
-            _hands(state, known)
-        case ShiftStarted() | LeaseStolen() | ShiftEnded():
-            _shift(state, known)
-        case SessionCreated() | SessionUpdated() | SessionError():
-            _session(state, known)
-        case _:
-            return
+def _created(state: State, fact: SessionCreated, event: Event) -> None:
+    state.created, state.limits, state.created_us = fact, fact.limits, event.at_us
+    state.owner = fact.people.owner
+    pinned = (fact.goal, fact.rules, fact.agent.system, *fact.criteria)
+    state.window_tokens = sum(estimate(text) for text in pinned)
 
 
-def _session(state: State, fact: SessionCreated | SessionUpdated | SessionError) -> None:
-    match fact:
-        case SessionCreated():
-            state.created, state.limits = fact, fact.limits
-            state.window_tokens = estimate(fact.goal) + estimate(fact.rules) + estimate(fact.agent.system)
-        case SessionUpdated():
-            changed = {
-                name: value
-                for name in ("budget_pico", "max_turns", "context_tokens")
-                if (value := getattr(fact, name)) is not None
-            }
-            state.limits = msgspec.structs.replace(state.limits, **changed)
-            state.ended = None
-        case SessionError():
-            pass
-
-
-def _user(state: State, fact: UserMessage | UserInterrupt | UserCancel, seq: int) -> None:
+def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
+    changed = {
+        name: value
+        for name in ("budget_pico", "max_turns", "context_tokens")
+        if (value := getattr(fact, name)) is not None
+    }
+    state.limits = msgspec.structs.replace(state.limits, **changed)
+    state.owner = state.owner if fact.owner is None else fact.owner
     state.ended = None
-    match fact:
-        case UserMessage():
-            state.pending.append(UserItem(seq, estimate(text_of(fact.content))))
-        case UserInterrupt():
-            state.interrupted = seq
-        case UserCancel():
-            state.cancelled = seq
 
 
-def _shift(state: State, fact: ShiftStarted | LeaseStolen | ShiftEnded) -> None:
-    match fact:
-        case ShiftStarted():
-            state.in_shift, state.ended, state.tries = True, None, 0
-        case ShiftEnded(status="released"):
-            state.in_shift, state.ended = False, None
-        case ShiftEnded():
-            state.in_shift, state.ended, state.hands_known = False, fact, {}
-        case LeaseStolen():
-            pass
-
-
-def _request(state: State, fact: ModelRequestStart | ModelRequestEnd, event: Event) -> None:
-    if isinstance(fact, ModelRequestStart):
-        state.request = OpenRequest(event.seq, event.epoch, fact.attempt, fact.model, fact.reserved_pico)
-        state.interrupted = 0
-        taken = [item for item in state.pending if item.seq <= fact.inputs_through]
-        state.pending = [item for item in state.pending if item.seq > fact.inputs_through]
-        for message in taken:
-            _place(state, message)
-        return
-    state.usage = state.usage + (fact.usage or Usage())
-    state.cost_pico += fact.cost_pico or 0
-    state.unpriced = state.unpriced or fact.cost_pico is None
-    attempt = state.request.attempt if state.request else 1
-    state.request = None
-    if fact.outcome == "ok":
-        state.responses += 1
-        state.failure, state.tries = None, 0
-        item = _response(state, fact.request_seq)
-        item.stop_reason = fact.stop_reason
-        state.unseen = False
-    elif fact.outcome == "error":
-        state.tries += 1
-        state.failure = Failure(event.at_us, attempt, fact.error_kind, fact.message, fact.retry_after_s)
-
-
-def _response(state: State, request_seq: int) -> ResponseItem:
+def _forked(state: State, fact: SessionForked, event: Event) -> None:
+    """A fork begins where its origin was: what was open there is not its own (S22)."""
+    assert state.created is not None
+    limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
+    state.created = msgspec.structs.replace(
+        state.created, workspace=fact.workspace, accounts=fact.accounts, limits=limits, key=fact.key, parent=None
+    )
+    state.limits, state.created_us = limits, event.at_us
     last = state.window[-1] if state.window else None
-    if isinstance(last, ResponseItem) and last.request_seq == request_seq:
-        return last
-    item = ResponseItem(request_seq, 0, [], [])
-    state.calls = []
-    _place(state, item)
-    return item
+    for index, call in enumerate(state.calls):
+        if call.end is None:
+            call.end = "cancelled"
+            if isinstance(last, ResponseItem):
+                last.results[index] = event.seq
+            state.unseen = True
+    fresh = State(session_id=state.session_id)
+    for name in _NOT_CARRIED:
+        setattr(state, name, getattr(fresh, name))
+    state.children = {
+        name: msgspec.structs.replace(child, status="cancelled", finished_seq=event.seq)
+        if child.status is None
+        else child
+        for name, child in state.children.items()
+    }
 
 
-def _place(state: State, item: Item) -> None:
-    state.window.append(item)
-    state.window_tokens += item.tokens
+_NOT_CARRIED = (
+    "request",
+    "failure",
+    "tries",
+    "hands",
+    "hands_known",
+    "interrupted",
+    "cancelled",
+    "paused",
+    "stop_seq",
+    "in_shift",
+    "ended",
+    "usage",
+    "cost_pico",
+    "unpriced",
+    "asks",
+    "grants",
+    "notices",
+    "breaker",
+    "spend",
+)
+"""What a fork begins without."""
 
 
-def _response_part(state: State, fact: AgentThinking | AgentMessage | AgentToolUse, seq: int) -> None:
-    item = _response(state, fact.request_seq)
-    item.parts.append(seq)
-    match fact:
-        case AgentThinking():
-            tokens = estimate(fact.text)
-        case AgentMessage():
-            tokens = estimate(text_of(fact.content))
-        case _:
-            tokens = estimate_input(fact.input)
-            item.results.append(0)
-            state.calls.append(_call(state, fact, seq))
-    item.tokens += tokens
-    state.window_tokens += tokens
+def _message(state: State, fact: UserMessage, event: Event) -> None:
+    state.ended = None
+    state.message_seq = event.seq
+    state.failed_calls, state.context.signs_reset_seq, state.context.sign_seq = 0, 0, 0
+    state.posted(event.seq, estimate_content(fact.content))
 
 
-def _call(state: State, fact: AgentToolUse, seq: int) -> Call:
-    offered = state.created.agent.tools if state.created else ()
-    tool = TOOLS.get(fact.name) if fact.name in offered else None
-    if tool is None:
-        problem = f"there is no tool named {fact.name!r}; the tools are {', '.join(offered)}"
-        return Call(fact.call_id, seq, fact.name, problem)
-    if fact.malformed:
-        problem = f"the arguments of {fact.name} are not a JSON object: {fact.malformed[:200]}"
+def _interrupt(state: State, fact: UserInterrupt, event: Event) -> None:
+    state.ended = None
+    state.interrupted = event.seq
+
+
+def _cancel(state: State, fact: UserCancel, event: Event) -> None:
+    state.ended = None
+    state.cancelled = event.seq
+
+
+def _pause(state: State, fact: UserPause, event: Event) -> None:
+    state.stirred()
+    state.paused = event.seq
+    state.stop_seq = fact.stop_seq or state.stop_seq
+
+
+def _resume(state: State, fact: UserResume, event: Event) -> None:
+    state.stirred()
+    state.paused = state.stop_seq = 0
+
+
+def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
+    state.in_shift, state.ended, state.tries = True, None, 0
+
+
+def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
+    state.in_shift = False
+    state.parked_us, state.parked_due_us = event.at_us, fact.due_us or 0
+    if fact.status == "released":
+        state.ended = None
     else:
-        problem = check_input(fact.name, fact.input)
-    return Call(fact.call_id, seq, fact.name, problem, tool.read_only, tool.on_unknown)
+        state.ended, state.hands_known = fact, {}
 
 
-def _tool(state: State, fact: ToolDispatched | ToolResult | ToolOutcomeUnknown, seq: int) -> None:
-    call = state.call(fact.call_id)
-    if isinstance(fact, ToolDispatched):
-        call.attempt, call.hands_id = fact.attempt, fact.hands_id
-        return
-    if call.end is not None:
-        raise ValueError(f"call {fact.call_id} of session {state.session_id} ended twice, at {seq}")
-    call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
-    if isinstance(fact, ToolResult):
-        for file in fact.files:
-            state.seen[file.path] = file.digest
-    item = state.window[-1]
-    assert isinstance(item, ResponseItem)
-    item.results[state.calls.index(call)] = seq
-    tokens = estimate(fact.content)
-    item.tokens += tokens
-    state.window_tokens += tokens
-    state.unseen = True
+def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
+    state.hands = fact
+    state.hands_known[fact.hands_id] = fact
 
 
-def _hands(state: State, fact: HandsProvisioned | HandsLost | HandsReleased) -> None:
-    if isinstance(fact, HandsProvisioned):
-        state.hands = fact
-        state.hands_known[fact.hands_id] = fact
-        return
+def _hands_gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
     if state.hands is not None and state.hands.hands_id == fact.hands_id:
         state.hands = None
     if isinstance(fact, HandsReleased):
         state.hands_known.pop(fact.hands_id, None)
+
+
+_APPLY: dict[type[Fact], Apply] = {
+    SessionCreated: _created,
+    SessionUpdated: _updated,
+    SessionForked: _forked,
+    UserMessage: _message,
+    UserInterrupt: _interrupt,
+    UserCancel: _cancel,
+    UserPause: _pause,
+    UserResume: _resume,
+    ShiftStarted: _shift_started,
+    ShiftEnded: _shift_ended,
+    HandsProvisioned: _provisioned,
+    HandsLost: _hands_gone,
+    HandsReleased: _hands_gone,
+    **fold_requests.APPLY,
+    **fold_calls.APPLY,
+    **fold_people.APPLY,
+    **fold_children.APPLY,
+    **fold_context.APPLY,
+}
+"""What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""

@@ -11,16 +11,23 @@ from typing import Literal
 import msgspec
 
 from holdfast.facts.base import OnUnknown, Usage
+from holdfast.facts.context import Handoff
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.facts.model import StopReason
+from holdfast.facts.model import Purpose, StopReason
+from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
+
+Where = Literal["", "process", "harness"]
+"""Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
 
 CallEnd = Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
 
 
-class UserItem(msgspec.Struct, array_like=True, tag="u"):
-    """A person's message at its place in the context."""
+class PostedItem(msgspec.Struct, array_like=True, tag="u"):
+    """Something that was said to the agent, at its place in the context: a person's message, what came back
+    from a child, a note of the harness. The fact at `seq` says which.
+    """
 
     seq: int
     tokens: int
@@ -34,17 +41,34 @@ class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
     parts: list[int] = []
     results: list[int] = []
     stop_reason: StopReason | None = None
+    output_tokens: int = 0
 
 
-Item = UserItem | ResponseItem
+class SummaryItem(msgspec.Struct, array_like=True, tag="s"):
+    """What stands for older turns after a compaction: the `context.compacted` at `seq`."""
+
+    seq: int
+    tokens: int
+
+
+class HandoffItem(msgspec.Struct, array_like=True, tag="h"):
+    """What a context begins with after a reset: the `context.reset` at `seq`."""
+
+    seq: int
+    tokens: int
+
+
+Item = PostedItem | ResponseItem | SummaryItem | HandoffItem
 
 
 class Call(msgspec.Struct):
     """A tool call of the latest response.
 
     `problem` says why it cannot run at all (a malformed or invalid input), empty when it can.
-    `hands_id` and `attempt` are of the latest dispatch; attempt 0 means never dispatched. `end` is how
-    it ended, None while it has not (S7).
+    `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
+    `argument` is the main one (the command, the path), for rules. It was asked for at `at_us`; `until_us` is
+    when a `sleep` or a wait is over, `waits_for` the children that it waits for. `end` is how it ended, None
+    while it has not (S7).
     """
 
     call_id: str
@@ -53,8 +77,16 @@ class Call(msgspec.Struct):
     problem: str = ""
     read_only: bool = False
     on_unknown: OnUnknown = "tell"
+    where: Where = ""
+    argument: str = ""
+    price_pico: int = 0
+    at_us: int = 0
+    until_us: int | None = None
+    waits_for: tuple[str, ...] = ()
     attempt: int = 0
     hands_id: str = ""
+    dispatch_seq: int = 0
+    reserved_pico: int | None = None
     end: CallEnd | None = None
 
 
@@ -66,6 +98,9 @@ class OpenRequest(msgspec.Struct):
     attempt: int
     model: str
     reserved_pico: int | None
+    purpose: Purpose = "turn"
+    estimate: int = 0
+    through_seq: int = 0
 
 
 class Failure(msgspec.Struct):
@@ -76,46 +111,162 @@ class Failure(msgspec.Struct):
     kind: str
     message: str
     retry_after_s: float | None
+    model: str = ""
+
+
+class Provider(msgspec.Struct):
+    """How a model of the chain does: failures in a row, and until when its breaker is open, 0 when closed."""
+
+    failures: int = 0
+    rest_until_us: int = 0
+
+
+class Ask(msgspec.Struct):
+    """A question to a person that still counts (S21).
+
+    `verdict` is the answer, None while there is none; `note` is at `decided_seq`. `seen_us` is when somebody
+    first saw it, 0 for never.
+    """
+
+    item_id: str
+    seq: int
+    kind: ItemKind
+    call_id: str
+    action_digest: str
+    guards: dict[str, str]
+    asked_us: int
+    default: Verdict | None
+    expires_us: int | None
+    remind_us: int | None
+    escalate_us: int | None
+    account_id: str = ""
+    seen_us: int = 0
+    verdict: Verdict | None = None
+    decided_seq: int = 0
+    note: str = ""
+
+
+class GrantHeld(msgspec.Struct):
+    """A grant of a person, and how often it was used."""
+
+    seq: int
+    at_us: int
+    grant: Grant
+    used: int = 0
+
+
+class Notice(msgspec.Struct):
+    """How a message about an item to a target went: the tries, and when the next one is due, None when it is over."""
+
+    tries: int
+    again_us: int | None
+
+
+def notice_key(item_id: str, round_: str, target: str) -> str:
+    """How a message is known in a state."""
+    return f"{item_id}:{round_}:{target}"
+
+
+class Child(msgspec.Struct):
+    """A session that this one opened. `status` is None while it works; `finished_seq` is its latest report."""
+
+    child_id: str
+    call_id: str
+    seq: int
+    name: str
+    status: Literal["done", "failed", "cancelled", "parked"] | None = None
+    finished_seq: int = 0
+    cancelled: bool = False
+
+
+class ContextState(msgspec.Struct):
+    """The life of the context so far (S16).
+
+    `through_seq` is the last event that a summary or handoff covers. `failures` counts failed compactions and
+    handoffs since the last that succeeded. `phase_seq` is a phase's end that no reset has answered yet.
+    `handoff` is the latest, `resets` and `compactions` count. `signs_reset_seq` is the last reset for signs,
+    0 when a person was asked or progress was made since; `sign_seq` the latest sign that nothing has answered.
+    `checked_seq` and `checked_turns` are where rules were last held against what was done. `tool_tokens` is
+    the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are.
+    """
+
+    through_seq: int = 0
+    failures: int = 0
+    phase_seq: int = 0
+    handoff: Handoff | None = None
+    resets: int = 0
+    compactions: int = 0
+    sign_seq: int = 0
+    signs_reset_seq: int = 0
+    checked_seq: int = 0
+    checked_turns: int = 0
+    tool_tokens: int = 0
+    scale_milli: int = 1000
 
 
 class State(msgspec.Struct):
     """Everything that `decide` looks at.
 
-    `pending` are messages that no request has taken in yet; `unseen` is set while the latest results
+    `pending` is what came in and no request has taken in yet; `unseen` is set while the latest results
     have not been shown to the model. `failure` is of the latest attempt until a response comes; `tries`
-    counts the failed attempts of this shift. `interrupted` and `cancelled` are positions, 0 when not asked.
+    counts the failed attempts of this shift. `interrupted`, `cancelled` and `paused` are positions, 0 when not
+    asked; `stop_seq` is not 0 while an emergency stop holds.
     An interrupt holds until the next request, which only a later message brings about (S14).
     `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
     testify, and leave something behind. A shift that ends clears them away first.
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
-    latest end of a shift, until something new arrives.
+    latest end of a shift, until something new arrives; `parked_us` and `parked_due_us` are when the latest one
+    ended and what time it waits for.
+    `responses` counts responses to turns, `summaries` those to compactions and handoffs. `asks` are questions
+    to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
+    `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
+    `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
     """
 
     session_id: str
     seq: int = 0
+    at_us: int = 0
     hash: bytes = b""
     epoch: int = 0
     created: SessionCreated | None = None
+    created_us: int = 0
     limits: Limits = Limits()
+    owner: str = ""
     window: list[Item] = []
     window_tokens: int = 0
-    pending: list[UserItem] = []
+    pending: list[PostedItem] = []
     unseen: bool = True
     request: OpenRequest | None = None
     failure: Failure | None = None
     tries: int = 0
     responses: int = 0
+    summaries: int = 0
     calls: list[Call] = []
     hands: HandsProvisioned | None = None
     hands_known: dict[str, HandsProvisioned] = {}
     seen: dict[str, str] = {}
     interrupted: int = 0
     cancelled: int = 0
+    paused: int = 0
+    stop_seq: int = 0
+    message_seq: int = 0
     in_shift: bool = False
     ended: ShiftEnded | None = None
+    parked_us: int = 0
+    parked_due_us: int = 0
     usage: Usage = Usage()
     cost_pico: int = 0
     unpriced: bool = False
+    asks: dict[str, Ask] = {}
+    grants: list[GrantHeld] = []
+    rule_uses: dict[int, int] = {}
+    notices: dict[str, Notice] = {}
+    children: dict[str, Child] = {}
+    providers: dict[str, Provider] = {}
+    context: ContextState = msgspec.field(default_factory=ContextState)
+    failed_calls: int = 0
+    breaker: str = ""
+    spend: dict[int, int] = {}
 
     def open_calls(self) -> list[Call]:
         """Calls of the latest response that have not ended, in order."""
@@ -127,3 +278,26 @@ class State(msgspec.Struct):
             if call.call_id == call_id:
                 return call
         raise KeyError(call_id)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a person wants what runs to end now (S14)."""
+        return bool(self.interrupted or self.cancelled or self.stop_seq)
+
+    def place(self, item: Item) -> None:
+        """Put something at the end of the window."""
+        self.window.append(item)
+        self.window_tokens += item.tokens
+
+    def posted(self, seq: int, tokens: int) -> None:
+        """Something came in for the next request to show."""
+        self.pending.append(PostedItem(seq, tokens))
+
+    def stirred(self) -> None:
+        """Something new is there: a session that waited may go on. One that is over stays over."""
+        if self.ended is not None and self.ended.status == "parked":
+            self.ended = None
+
+    def live_children(self) -> list[Child]:
+        """Children that have not come to rest, oldest first."""
+        return [child for child in self.children.values() if child.status is None]

@@ -6,11 +6,13 @@ A declaration is data: what the model is told, and what the harness must know of
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.facts.base import OnUnknown
+from holdfast.facts.session import Agent, CustomTool
+from holdfast.session.state import Where
 
 
 class BashInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,15 +60,84 @@ class GrepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str | None = None
 
 
+class SearchLogInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `search_log`. Words are all looked for; `before` is a position to go further back from."""
+
+    query: str
+    before: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=50)] = 10
+
+
+class AskPersonInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `ask_person`."""
+
+    question: Annotated[str, msgspec.Meta(min_length=1)]
+    why: str = ""
+    options: list[str] = []
+
+
+class SleepInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `sleep`: up to thirty days."""
+
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=2_592_000)]
+    reason: str = ""
+
+
+class EndPhaseInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `end_phase`."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    next: str = ""
+
+
+class SpawnInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `spawn`. `workspace` "same" shares the caller's folder; `tools` are some of the caller's."""
+
+    goal: Annotated[str, msgspec.Meta(min_length=1)]
+    name: str = ""
+    criteria: list[str] = []
+    workspace: Literal["fresh", "same"] = "fresh"
+    budget_usd: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    max_turns: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    tools: list[str] | None = None
+
+
+class MessageChildInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `message_child`."""
+
+    child_id: str
+    text: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class WaitForChildrenInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `wait_for_children`; none named means all that still work."""
+
+    child_ids: list[str] = []
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=2_592_000)] | None = None
+
+
+class CancelChildInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `cancel_child`."""
+
+    child_id: str
+
+
 class Tool(msgspec.Struct, frozen=True):
-    """A tool's declaration. `timeout_s` bounds one call; `read_only` calls may run side by side."""
+    """A tool's declaration. `timeout_s` bounds one call; `read_only` calls may run side by side.
+
+    `main` is the argument that rules with a `match` look at. `input_type` is None for a tool of the embedding
+    program, which checks its own input; `custom` is then its declaration.
+    """
 
     name: str
     description: str
-    input_type: type[msgspec.Struct]
+    input_type: type[msgspec.Struct] | None
     on_unknown: OnUnknown
     read_only: bool
     timeout_s: float = 120.0
+    main: str = ""
+    where: Where = ""
+    custom: CustomTool | None = None
 
 
 BASH_TIMEOUT_MAX_S = 3_600.0
@@ -82,6 +153,7 @@ TOOLS: dict[str, Tool] = {
             BashInput,
             "tell",
             False,
+            main="command",
         ),
         Tool(
             "read",
@@ -89,6 +161,7 @@ TOOLS: dict[str, Tool] = {
             ReadInput,
             "retry",
             True,
+            main="file_path",
         ),
         Tool(
             "write",
@@ -96,6 +169,7 @@ TOOLS: dict[str, Tool] = {
             WriteInput,
             "probe",
             False,
+            main="file_path",
         ),
         Tool(
             "edit",
@@ -104,35 +178,169 @@ TOOLS: dict[str, Tool] = {
             EditInput,
             "probe",
             False,
+            main="file_path",
         ),
-        Tool("glob", "List files that match a pattern such as `src/**/*.py`, newest first.", GlobInput, "retry", True),
-        Tool("grep", "Search files for a regular expression. Prints `file:line:text`.", GrepInput, "retry", True),
+        Tool(
+            "glob",
+            "List files that match a pattern such as `src/**/*.py`, newest first.",
+            GlobInput,
+            "retry",
+            True,
+            main="pattern",
+        ),
+        Tool(
+            "grep",
+            "Search files for a regular expression. Prints `file:line:text`.",
+            GrepInput,
+            "retry",
+            True,
+            main="pattern",
+        ),
+        Tool(
+            "search_log",
+            "Search your own past in this session: everything that was said, done and answered, also what your "
+            "context no longer shows. All words of `query` have to occur. Newest first; `before` goes further back.",
+            SearchLogInput,
+            "retry",
+            True,
+            main="query",
+            where="harness",
+        ),
+        Tool(
+            "ask_person",
+            "Ask the people responsible a question that you cannot answer yourself and cannot go on without. The "
+            "session waits for the answer at no cost; it may take hours.",
+            AskPersonInput,
+            "retry",
+            False,
+            main="question",
+            where="harness",
+        ),
+        Tool(
+            "sleep",
+            "Wait for some seconds, up to 30 days, at no cost. A message or the end of a child wakes you earlier.",
+            SleepInput,
+            "retry",
+            False,
+            where="harness",
+        ),
+        Tool(
+            "end_phase",
+            "Say that a phase of your work is over and what the next one is: a good moment to start with a fresh "
+            "context. Before this, leave the workspace in a state that another could go on from.",
+            EndPhaseInput,
+            "retry",
+            False,
+            main="name",
+            where="harness",
+        ),
+        Tool(
+            "spawn",
+            "Open a child session for a part of the work that can be done on its own. It knows nothing but the goal "
+            "and criteria that you give it. Its money comes out of yours. Returns its id at once.",
+            SpawnInput,
+            "retry",
+            False,
+            main="goal",
+            where="harness",
+        ),
+        Tool(
+            "message_child",
+            "Say something to a child session.",
+            MessageChildInput,
+            "retry",
+            False,
+            main="text",
+            where="harness",
+        ),
+        Tool(
+            "wait_for_children",
+            "Wait, at no cost, until child sessions have come to rest, and read what they report.",
+            WaitForChildrenInput,
+            "retry",
+            False,
+            where="harness",
+        ),
+        Tool(
+            "cancel_child",
+            "End a child session for good.",
+            CancelChildInput,
+            "retry",
+            False,
+            main="child_id",
+            where="harness",
+        ),
     )
 }
 
+DEFAULT_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "search_log", "ask_person")
+"""What an agent is offered when nobody says otherwise."""
 
-def check_input(name: str, value: dict[str, Any]) -> str:
-    """Why `value` is not a valid input of tool `name`, in words for the model; empty when it is."""
-    tool = TOOLS.get(name)
-    if tool is None:
-        return f"there is no tool named {name!r}; the tools are {', '.join(TOOLS)}"
+CHILD_TOOLS = ("spawn", "message_child", "wait_for_children", "cancel_child")
+"""What an agent needs to have others work for it."""
+
+
+def find_tool(agent: Agent, name: str) -> Tool | None:
+    """The tool of that name which the agent is offered, None when it is not."""
+    for custom in agent.custom:
+        if custom.name == name:
+            return _of_custom(custom)
+    return TOOLS.get(name) if name in agent.tools else None
+
+
+def offered(agent: Agent) -> list[Tool]:
+    """Every tool that the agent is offered, in the order in which the model is told of them."""
+    return [TOOLS[name] for name in agent.tools if name in TOOLS] + [_of_custom(custom) for custom in agent.custom]
+
+
+def _of_custom(custom: CustomTool) -> Tool:
+    return Tool(
+        custom.name,
+        custom.description,
+        None,
+        custom.on_unknown,
+        custom.read_only,
+        custom.timeout_s,
+        where="process",
+        custom=custom,
+    )
+
+
+def check_input(tool: Tool, value: dict[str, Any]) -> str:
+    """Why `value` is not a valid input of `tool`, in words for the model; empty when it is."""
+    if tool.input_type is None:
+        return ""
     try:
         msgspec.convert(value, tool.input_type)
     except msgspec.ValidationError as error:
-        return f"the input of {name} is not valid: {error}"
-    if name == "bash" and not value.get("restart") and not value.get("command"):
+        return f"the input of {tool.name} is not valid: {error}"
+    if tool.name == "bash" and not value.get("restart") and not value.get("command"):
         return "bash needs a `command`"
     return ""
 
 
-def timeout_s(name: str, value: dict[str, Any]) -> float:
+def main_argument(tool: Tool, value: dict[str, Any]) -> str:
+    """The argument of a call that rules look at, as text; all of them for a tool of the embedding program."""
+    if tool.main:
+        return str(value.get(tool.main, ""))
+    return msgspec.json.encode(value, order="sorted").decode() if value else ""
+
+
+def timeout_s(tool: Tool, value: dict[str, Any]) -> float:
     """How long a call of this tool with this input may take, in seconds."""
-    asked = value.get("timeout_ms") if name == "bash" else None
-    return min(asked / 1000, BASH_TIMEOUT_MAX_S) if asked else TOOLS[name].timeout_s
+    asked = value.get("timeout_ms") if tool.name == "bash" else None
+    return min(asked / 1000, BASH_TIMEOUT_MAX_S) if asked else tool.timeout_s
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    """The JSON schema of a tool's input, with no references in it."""
+    return tool.custom.input_schema if tool.custom is not None else input_schema(tool.name)
 
 
 @cache
 def input_schema(name: str) -> dict[str, Any]:
     """The JSON schema of a tool's input, with no references in it. The same object each time: do not change it."""
-    _, components = msgspec.json.schema_components([TOOLS[name].input_type], ref_template="{name}")
-    return {key: val for key, val in components[TOOLS[name].input_type.__name__].items() if key != "title"}
+    kind = TOOLS[name].input_type
+    assert kind is not None
+    _, components = msgspec.json.schema_components([kind], ref_template="{name}")
+    return {key: val for key, val in components[kind.__name__].items() if key != "title"}

@@ -1,7 +1,7 @@
 """The context: what the model is shown, built from the state and the bodies it names. Pure.
 
-The head is pinned: the system prompt, the rules and the goal stand first and byte-identical in every
-context of a session (S17). Results stand next to their calls, whatever the log's order (S3).
+The head is pinned: the system prompt, the rules, the goal and the criteria stand first and byte-identical in
+every context of a session (S17). Results stand next to their calls, whatever the log's order (S3).
 """
 
 from __future__ import annotations
@@ -11,15 +11,32 @@ from collections.abc import Mapping
 
 import msgspec
 
-from holdfast.facts.base import Fact, text_of
+from holdfast.facts.base import Block, Content, Document, Fact, Image, Text, text_of
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
+from holdfast.facts.session import SessionCreated, SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session.conversation import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from holdfast.session.state import ResponseItem, State, UserItem
+from holdfast.session.conversation import (
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from holdfast.session.notes import note_of
+from holdfast.session.state import Item, ResponseItem, State
 
 CUT_SHORT = "Your last response was cut at the output limit. Go on from there, in smaller steps."
 """Said to the model after a response that ran into the output limit without asking for anything."""
+
+FORKED = (
+    "This call was open when this session was forked from another one, and it was not run here. The workspace is as "
+    "it was at the fork: look before you go on."
+)
+"""Stands for the result of a call that a fork found open (S22)."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -34,11 +51,11 @@ def needed(state: State) -> list[int]:
     """Sequence numbers of the bodies that `build` will ask for, in order of the context."""
     seqs: list[int] = []
     for item in state.window:
-        if isinstance(item, UserItem):
-            seqs.append(item.seq)
-        else:
+        if isinstance(item, ResponseItem):
             seqs.extend(item.parts)
             seqs.extend(seq for seq in item.results if seq)
+        else:
+            seqs.append(item.seq)
     seqs.extend(item.seq for item in state.pending)
     return seqs
 
@@ -47,39 +64,65 @@ def build(state: State, facts: Mapping[int, Fact], prompt: str) -> Context:
     """The context of the next request. `facts` has every body that `needed` names."""
     created = state.created
     assert created is not None
-    system = "\n\n".join(part for part in (prompt, created.agent.system, _rules(created.rules)) if part)
-    messages: list[Message] = [Message("user", (TextPart(created.goal),))]
-    for item in state.window:
-        if isinstance(item, UserItem):
-            _user(messages, facts, item)
-        else:
-            _response(messages, facts, item)
-    for item in state.pending:
-        _user(messages, facts, item)
-    merged = _alternating(messages)
+    system, goal = head(created, prompt)
+    messages = [Message("user", (TextPart(goal),)), *conversation([*state.window, *state.pending], facts)]
+    merged = alternating(messages)
     digest = hashlib.sha256(msgspec.json.encode((system, merged))).hexdigest()
     return Context(system, merged, digest)
 
 
-def _rules(rules: str) -> str:
-    return f"# Rules of this project\n\n{rules}" if rules else ""
+def head(created: SessionCreated, prompt: str) -> tuple[str, str]:
+    """What is pinned: the system text, and the words that every conversation begins with (S17)."""
+    rules = f"# Rules of this project\n\n{created.rules}" if created.rules else ""
+    system = "\n\n".join(part for part in (prompt, created.agent.system, rules) if part)
+    if not created.criteria:
+        return system, created.goal
+    criteria = "\n".join(f"{number}. {text}" for number, text in enumerate(created.criteria, 1))
+    return system, f"{created.goal}\n\n# It is done when\n\n{criteria}"
 
 
-def _user(messages: list[Message], facts: Mapping[int, Fact], item: UserItem) -> None:
-    fact = facts[item.seq]
-    text = text_of(fact.content) if isinstance(fact, UserMessage) else "(this message was erased)"
-    messages.append(Message("user", (TextPart(text),)))
+def conversation(items: list[Item], facts: Mapping[int, Fact]) -> list[Message]:
+    """What happened, as messages in order, not yet alternating."""
+    messages: list[Message] = []
+    for item in items:
+        if isinstance(item, ResponseItem):
+            _response(messages, facts, item)
+        else:
+            messages.append(Message("user", _posted(facts.get(item.seq))))
+    return messages
+
+
+def _posted(fact: Fact | None) -> tuple[Part, ...]:
+    if isinstance(fact, UserMessage):
+        return _parts(fact.content)
+    note = note_of(fact) if fact is not None else ""
+    return (TextPart(note or "(this message was erased)"),)
+
+
+def _parts(content: Content) -> tuple[Part, ...]:
+    return tuple(_part(block) for block in content) or (TextPart("(an empty message)"),)
+
+
+def _part(block: Block) -> Part:
+    match block:
+        case Text(text=text):
+            return TextPart(text)
+        case Image(media_type=media_type, data=data):
+            return ImagePart(media_type, data)
+        case Document(media_type=media_type, data=data, name=name):
+            return DocumentPart(media_type, data, name)
 
 
 def _response(messages: list[Message], facts: Mapping[int, Fact], item: ResponseItem) -> None:
     parts: list[Part] = []
     calls: list[AgentToolUse] = []
     for seq in item.parts:
-        match facts[seq]:
-            case AgentThinking() as said:
-                parts.append(ThinkingPart(said.text, said.signature, said.provider, said.provider_id, said.details))
-            case AgentMessage() as said:
-                parts.append(TextPart(text_of(said.content), said.provider, said.provider_id, said.details))
+        match facts.get(seq):
+            case AgentThinking() as fact:
+                thinking = ThinkingPart(fact.text, fact.signature, fact.provider, fact.provider_id, fact.details)
+                parts.append(thinking)
+            case AgentMessage() as fact:
+                parts.append(TextPart(text_of(fact.content), fact.provider, fact.provider_id, fact.details))
             case AgentToolUse() as call:
                 calls.append(call)
                 parts.append(
@@ -102,11 +145,13 @@ def _result(call: AgentToolUse, fact: Fact | None) -> ToolResultPart:
             return ToolResultPart(call.call_id, call.name, fact.content, fact.outcome != "ok", call.provider_id)
         case ToolOutcomeUnknown():
             return ToolResultPart(call.call_id, call.name, fact.content, True, call.provider_id)
+        case SessionForked():
+            return ToolResultPart(call.call_id, call.name, FORKED, True, call.provider_id)
         case _:
             return ToolResultPart(call.call_id, call.name, "(this result was erased)", True, call.provider_id)
 
 
-def _alternating(messages: list[Message]) -> tuple[Message, ...]:
+def alternating(messages: list[Message]) -> tuple[Message, ...]:
     """Join neighbours of one role: providers want turns to alternate."""
     merged: list[Message] = []
     for message in messages:

@@ -185,7 +185,7 @@ def a_refusal_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
 @BED.plant("S13", "comes_to_rest")
 def attempts_are_not_counted(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, action: Action) -> Action:
-        return AskModel(action.inputs_through, 1) if isinstance(action, AskModel) else action
+        return AskModel(action.inputs_through, 1, action.model) if isinstance(action, AskModel) else action
 
     _deciding(patch, change)
 
@@ -193,7 +193,7 @@ def attempts_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 @BED.plant("S13", "requests_are_logged_first")
 def a_request_takes_in_less_than_it_shows(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, action: Action) -> Action:
-        return AskModel(action.inputs_through - 1, action.attempt) if isinstance(action, AskModel) else action
+        return AskModel(action.inputs_through - 1, action.attempt, action.model) if isinstance(action, AskModel) else action
 
     _deciding(patch, change)
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 
 import anyio
-import msgspec
 
+from holdfast.brain.acts import custom as custom_act
+from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts.money import does_not_fit
+from holdfast.brain.acts.people import ask_person
 from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.shift import Shift
-from holdfast.errors import HandsLost
+from holdfast.errors import BudgetRefused, HandsLost
 from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation, Hands
+from holdfast.session.actions import AskPerson, Dispatch, End, Reconcile
+from holdfast.session.fold_calls import GRANT
+from holdfast.session.render import action_digest
 from holdfast.session.state import Call
-from holdfast.session.tools import TOOLS, timeout_s
+from holdfast.session.tools import TOOLS, find_tool, timeout_s
 
 RETRIES = 3
 """Dispatches of one call at most; then its outcome is told as unknown."""
@@ -27,15 +33,47 @@ UNKNOWN = (
 )
 
 
-async def dispatch(shift: Shift, call_ids: tuple[str, ...]) -> None:
-    """Run calls that were never dispatched: intent first, then the door (S6)."""
+async def dispatch(shift: Shift, action: Dispatch) -> End | None:
+    """Run calls that were never dispatched: intent first, then the door (S6).
+
+    An `End` says that there is no money for a tool with a price.
+    """
+    uses = [await _use(shift, shift.state.call(call_id)) for call_id in action.call_ids]
+    if action.approval_id and not await _still_approved(shift, uses[0], action.approval_id):
+        return None
+    if shift.state.call(action.call_ids[0]).where == "process":
+        for use in uses:
+            custom_act.runner(shift, use.name)
+        try:
+            await shift.decision(*(_intent(shift, use, 1, None, action.approval_id) for use in uses))
+        except BudgetRefused as refused:
+            return await does_not_fit(shift, refused)
+        shift.money_waits = 0
+        await custom_act.run_all(shift, uses)
+        return None
     hands = await hands_act.current(shift)
-    uses = {call_id: await _use(shift, shift.state.call(call_id)) for call_id in call_ids}
-    await shift.decision(*(_intent(shift, uses[call_id], 1, hands) for call_id in call_ids))
+    await shift.decision(*(_intent(shift, use, 1, hands, action.approval_id) for use in uses))
     try:
-        await _run_all(shift, hands, [uses[call_id] for call_id in call_ids])
+        await _run_all(shift, hands, uses)
     except HandsLost as error:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
+    return None
+
+
+async def _still_approved(shift: Shift, use: AgentToolUse, approval_id: str) -> bool:
+    """Whether what was approved is what would be done now (S21); when not, the item counts no more."""
+    if approval_id.startswith(GRANT):
+        return True
+    ask = shift.state.asks[approval_id]
+    item = await shift.body(ask.seq)
+    assert isinstance(item, ApprovalRequested)
+    call = shift.state.call(use.call_id)
+    reason = await guards_act.changed(shift, call, use, item.guards)
+    if action_digest(use.name, use.input) != item.action_digest:
+        reason = "the action is another one than was approved"
+    if reason:
+        await shift.decision(ApprovalSuperseded(item_id=approval_id, reason=reason))
+    return not reason
 
 
 async def _run_all(shift: Shift, hands: Hands, uses: list[AgentToolUse]) -> None:
@@ -56,19 +94,23 @@ async def _use(shift: Shift, call: Call) -> AgentToolUse:
     return fact
 
 
-def action_digest(use: AgentToolUse) -> str:
-    """SHA-256 hex of what a call would do: its tool and its input, keys sorted."""
-    return hashlib.sha256(msgspec.json.encode([use.name, use.input], order="deterministic")).hexdigest()
-
-
-def _intent(shift: Shift, use: AgentToolUse, attempt: int, hands: Hands) -> ToolDispatched:
+def _intent(
+    shift: Shift, use: AgentToolUse, attempt: int, hands: Hands | None, approval_id: str = ""
+) -> ToolDispatched:
+    call = shift.state.call(use.call_id)
+    assert shift.state.created is not None
+    tool = find_tool(shift.state.created.agent, use.name)
+    assert tool is not None
     return ToolDispatched(
         call_id=use.call_id,
         attempt=attempt,
-        hands_id=hands.identity.hands_id,
-        action_digest=action_digest(use),
-        on_unknown=TOOLS[use.name].on_unknown,
-        timeout_s=timeout_s(use.name, use.input),
+        hands_id=hands.identity.hands_id if hands is not None else "",
+        action_digest=action_digest(use.name, use.input),
+        on_unknown=call.on_unknown,
+        timeout_s=timeout_s(tool, use.input),
+        place="process" if hands is None else "",
+        approval_id=approval_id,
+        reserved_pico=call.price_pico or None,
     )
 
 
@@ -78,7 +120,7 @@ def _request(shift: Shift, use: AgentToolUse, root: str) -> ExecRequest:
     if use.name in ("write", "edit") and isinstance(path, str):
         full = posixpath.normpath(posixpath.join(root, path))
         seen = {full: shift.state.seen.get(full, "")}
-    return ExecRequest(use.name, use.input, timeout_s(use.name, use.input), seen=seen)
+    return ExecRequest(use.name, use.input, timeout_s(TOOLS[use.name], use.input), seen=seen)
 
 
 async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
@@ -135,25 +177,30 @@ def _content(result: ExecResult) -> str:
     return "\n".join(lines + [f"[{note}]" for note in notes]) or "[no output]"
 
 
-async def reconcile(shift: Shift, call_id: str) -> None:
+async def reconcile(shift: Shift, action: Reconcile) -> None:
     """End a dispatched call that has no end: ask the hands it went to, and believe only them."""
-    call = shift.state.call(call_id)
+    call = shift.state.call(action.call_id)
+    if action.verdict is not None:
+        await _as_a_person_said(shift, call, repeat=action.verdict == "approve")
+        return
+    if call.where == "process":
+        await _reconcile_custom(shift, call)
+        return
     hands = await shift.doors.hands.attach(shift.state.hands_known[call.hands_id])
-    status = await hands.status(shift.epoch, call_id)
-    stop = bool(shift.state.interrupted or shift.state.cancelled)
+    status = await hands.status(shift.epoch, call.call_id)
     match status.state:
         case "finished":
             assert status.result is not None
-            await shift.fact(_result(call_id, status.result, reconciled=True))
+            await shift.fact(_result(call.call_id, status.result, reconciled=True))
         case "running":
-            await _attach(shift, hands, call_id)
-        case "never_started" if stop:
+            await _attach(shift, hands, call.call_id)
+        case "never_started" if shift.state.stopping:
             content = "Not run: a person interrupted."
-            await shift.fact(ToolResult(call_id=call_id, outcome="cancelled", content=content))
+            await shift.fact(ToolResult(call_id=call.call_id, outcome="cancelled", content=content))
         case "never_started":
             await _again(shift, call)
         case _:
-            await _unknown(shift, call, status, stop)
+            await _unknown(shift, call, status)
 
 
 async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
@@ -168,6 +215,10 @@ async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
 async def _again(shift: Shift, call: Call) -> None:
     """Dispatch a call once more: it did not happen, or may safely happen again."""
     use = await _use(shift, call)
+    if call.where == "process":
+        await shift.decision(_intent(shift, use, call.attempt + 1, None))
+        await custom_act.run_all(shift, [use])
+        return
     if shift.state.hands is None:
         await hands_act.provision(shift)
         return
@@ -179,22 +230,67 @@ async def _again(shift: Shift, call: Call) -> None:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
 
 
-async def _unknown(shift: Shift, call: Call, status: CallStatus, stop: bool) -> None:
-    """S12: retry what is harmless, probe what can be looked at, tell the rest."""
-    if not stop and call.attempt < RETRIES and call.on_unknown == "retry":
-        await _again(shift, call)
-        return
-    if not stop and call.attempt < RETRIES and call.on_unknown == "probe" and status.expectation is not None:
-        found = await _digest(shift, status.expectation, f"{call.call_id}.probe{call.attempt}")
-        if found == status.expectation.after:
-            await shift.fact(_happened(call, status.expectation))
-            return
-        if found == status.expectation.before:
+async def _unknown(shift: Shift, call: Call, status: CallStatus) -> None:
+    """S12: retry what is harmless, probe what can be looked at, ask a person, tell the rest."""
+    if not shift.state.stopping and call.attempt < RETRIES:
+        if call.on_unknown == "retry":
             await _again(shift, call)
             return
-    reason = "the hands that ran it are gone and left no record of its end"
+        if call.on_unknown == "probe" and status.expectation is not None:
+            found = await _digest(shift, status.expectation, f"{call.call_id}.probe{call.attempt}")
+            if found == status.expectation.after:
+                await shift.fact(_happened(call, status.expectation))
+                return
+            if found == status.expectation.before:
+                await _again(shift, call)
+                return
+    await _nobody_knows(shift, call, "the hands that ran it are gone and left no record of its end")
+
+
+async def _nobody_knows(shift: Shift, call: Call, reason: str) -> None:
+    """Ask a person where the tool wants that, else tell the model."""
+    if call.on_unknown == "ask" and not shift.state.stopping and call.attempt < RETRIES:
+        await ask_person(shift, AskPerson(call.call_id))
+        return
     told = UNKNOWN.format(reason=reason)
-    await shift.fact(ToolOutcomeUnknown(call_id=call.call_id, reason=reason, content=told))
+    fact = ToolOutcomeUnknown(
+        call_id=call.call_id,
+        reason=reason,
+        content=told,
+        dispatch_seq=call.dispatch_seq if call.reserved_pico is not None else 0,
+        cost_pico=call.reserved_pico,
+    )
+    await shift.fact(fact)
+
+
+async def _reconcile_custom(shift: Shift, call: Call) -> None:
+    """A function of a process that is gone: nobody but its own probe can testify (S12)."""
+    stop = shift.state.stopping
+    if not stop and call.attempt < RETRIES:
+        happened = await custom_act.probe(shift, await _use(shift, call)) if call.on_unknown == "probe" else None
+        if happened is True:
+            content = f"The {call.name} was done; that was checked after an interruption."
+            await shift.fact(custom_act.settled(call, "ok", content, reconciled=True))
+            return
+        if happened is False or call.on_unknown == "retry":
+            await _again(shift, call)
+            return
+    await _nobody_knows(shift, call, "the process that ran it is gone")
+
+
+async def _as_a_person_said(shift: Shift, call: Call, *, repeat: bool) -> None:
+    if repeat and call.attempt < RETRIES:
+        await _again(shift, call)
+        return
+    reason = "a person decided that it is not repeated"
+    fact = ToolOutcomeUnknown(
+        call_id=call.call_id,
+        reason=reason,
+        content=UNKNOWN.format(reason=reason),
+        dispatch_seq=call.dispatch_seq if call.reserved_pico is not None else 0,
+        cost_pico=call.reserved_pico,
+    )
+    await shift.fact(fact)
 
 
 def _happened(call: Call, expectation: FileExpectation) -> ToolResult:

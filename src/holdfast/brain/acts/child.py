@@ -1,0 +1,211 @@
+"""Sessions that a session opens: each act is one transaction over both logs (S4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.brain.shift import Shift
+from holdfast.facts.base import Fact, Text, text_of
+from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.model import AgentMessage
+from holdfast.facts.session import Agent, Limits, Parent, SessionCreated
+from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.tool import ToolResult
+from holdfast.facts.user import UserCancel, UserMessage
+from holdfast.ids import new_session_id
+from holdfast.log.base import Post
+from holdfast.session.money import path_of, pico_from_usd
+from holdfast.session.notes import child_report
+from holdfast.session.state import Call, ResponseItem
+
+SUMMARY_CHARACTERS = 8_000
+"""So much of a child's last words reaches its parent's context; all of them are in the child's log."""
+
+NO_ONE_ELSE = frozenset({"cap", "budget", "context"})
+"""Reasons to park from which a child is moved only by its parent or a person: its parent is told."""
+
+
+async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
+    """Open a child: its first event, ours, and the call's result commit together."""
+    problem = _may_not(shift)
+    if problem:
+        await _answer(shift, call, problem, ok=False)
+        return
+    created = shift.state.created
+    assert created is not None
+    child_id = new_session_id(shift.doors.clock.now_us(), shift.doors.entropy)
+    agent = _agent(created.agent, value)
+    if isinstance(agent, str):
+        await _answer(shift, call, agent, ok=False)
+        return
+    near = created.workspace
+    workspace = near if value.get("workspace") == "same" else shift.doors.workspace(child_id, near)
+    budget = value.get("budget_usd")
+    budget_pico = pico_from_usd(f"{budget:.12f}") if budget is not None else None
+    limits = _limits(shift.state.limits, budget_pico, value.get("max_turns"))
+    up = created.parent
+    child = SessionCreated(
+        goal=str(value["goal"]),
+        agent=agent,
+        workspace=workspace,
+        limits=limits,
+        rules=created.rules,
+        accounts=(child_id, *path_of(created, shift.state.session_id)),
+        program=created.program,
+        criteria=tuple(str(each) for each in value.get("criteria", ())),
+        parent=Parent(
+            session_id=shift.state.session_id,
+            call_id=call.call_id,
+            depth=(up.depth if up else 0) + 1,
+            root=(up.root if up else "") or shift.state.session_id,
+        ),
+        people=msgspec.structs.replace(created.people, owner=shift.state.owner),
+    )
+    opened = ChildOpened(
+        child_id=child_id,
+        call_id=call.call_id,
+        goal=child.goal,
+        name=str(value.get("name", "")),
+        budget_pico=budget_pico,
+    )
+    result = ToolResult(
+        call_id=call.call_id, outcome="ok", content=f"Child session {child_id} is open and begins to work."
+    )
+    await shift.decision(opened, result, posts=[shift.post_to(child_id, "created", child)])
+
+
+def _may_not(shift: Shift) -> str:
+    """Why no child may be opened now; empty when one may."""
+    limits, created = shift.state.limits, shift.state.created
+    depth = created.parent.depth if created is not None and created.parent is not None else 0
+    if depth >= limits.max_depth:
+        return f"No child was opened: this session is {depth} generations down, and {limits.max_depth} is the cap."
+    if len(shift.state.live_children()) >= limits.max_children:
+        return f"No child was opened: {limits.max_children} work already, which is the cap. Wait for one of them first."
+    return ""
+
+
+def _agent(mine: Agent, value: dict[str, Any]) -> Agent | str:
+    """The child's agent: the same, with a part of the tools when that is asked for."""
+    wanted = value.get("tools")
+    name = str(value.get("name") or mine.name)
+    if wanted is None:
+        return msgspec.structs.replace(mine, name=name)
+    custom = {each.name for each in mine.custom}
+    strange = [tool for tool in wanted if tool not in mine.tools and tool not in custom]
+    if strange:
+        return f"No child was opened: you do not have {', '.join(strange)}, so a child cannot either."
+    return msgspec.structs.replace(
+        mine,
+        name=name,
+        tools=tuple(tool for tool in mine.tools if tool in wanted),
+        custom=tuple(each for each in mine.custom if each.name in wanted),
+    )
+
+
+def _limits(mine: Limits, budget_pico: int | None, max_turns: int | None) -> Limits:
+    turns = min(max_turns, mine.max_turns) if max_turns is not None else mine.max_turns
+    return msgspec.structs.replace(mine, budget_pico=budget_pico, max_turns=turns)
+
+
+async def _answer(shift: Shift, call: Call, content: str, *, ok: bool = True, facts: tuple[Fact, ...] = ()) -> None:
+    result = ToolResult(call_id=call.call_id, outcome="ok" if ok else "error", content=content)
+    await shift.decision(*facts, result)
+
+
+async def message(shift: Shift, call: Call, value: dict[str, Any]) -> None:
+    """Say something to a child."""
+    child_id, text = str(value["child_id"]), str(value["text"])
+    child = shift.state.children.get(child_id)
+    if child is None or child.status == "cancelled":
+        await _answer(shift, call, f"There is no child {child_id} that could be told anything.", ok=False)
+        return
+    said = shift.post_to(
+        child_id,
+        f"parent:{call.call_id}",
+        UserMessage(content=(Text(text),)),
+        actor=f"session:{shift.state.session_id}",
+    )
+    told = ChildMessaged(child_id=child_id, call_id=call.call_id, text=text)
+    result = ToolResult(call_id=call.call_id, outcome="ok", content=f"Told {child_id}.")
+    await shift.decision(told, result, posts=[said])
+
+
+async def cancel(shift: Shift, call: Call, value: dict[str, Any]) -> None:
+    """End a child for good."""
+    child_id = str(value["child_id"])
+    child = shift.state.children.get(child_id)
+    if child is None:
+        await _answer(shift, call, f"There is no child {child_id}.", ok=False)
+        return
+    if child.status in ("done", "failed", "cancelled"):
+        await _answer(shift, call, f"{child_id} is {child.status} already.")
+        return
+    facts, posts = _cancelling(shift, (child_id,), call.call_id)
+    result = ToolResult(call_id=call.call_id, outcome="ok", content=f"{child_id} is told to stop.")
+    await shift.decision(*facts, result, posts=posts)
+
+
+async def cancel_all(shift: Shift, child_ids: tuple[str, ...]) -> None:
+    """Cancel children because their parent is cancelled."""
+    facts, posts = _cancelling(shift, child_ids, "")
+    await shift.decision(*facts, posts=posts)
+
+
+def _cancelling(shift: Shift, child_ids: tuple[str, ...], call_id: str) -> tuple[list[Fact], list[Post]]:
+    parent = shift.state.session_id
+    facts: list[Fact] = [ChildCancelled(child_id=each, call_id=call_id) for each in child_ids]
+    posts = [
+        shift.post_to(each, f"cancel:{parent}", UserCancel(reason="its parent"), actor=f"session:{parent}")
+        for each in child_ids
+    ]
+    return facts, posts
+
+
+async def report(shift: Shift, call: Call, value: dict[str, Any]) -> None:
+    """End a wait: what the children have reported, and who still works."""
+    lines = []
+    for child_id in call.waits_for:
+        child = shift.state.children.get(child_id)
+        if child is None:
+            lines.append(f"[There is no child {child_id}.]")
+        elif child.status is None:
+            lines.append(f"[Child session {child_id} still works.]")
+        else:
+            fact = await shift.body(child.finished_seq)
+            lines.append(child_report(fact) if isinstance(fact, ChildFinished) else f"[{child_id}: {child.status}]")
+    await _answer(shift, call, "\n\n".join(lines) or "You have no children that work.")
+
+
+async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
+    """The post that tells a parent how its child came to rest; none where nobody need be told."""
+    state = shift.state
+    parent = state.created.parent if state.created else None
+    if parent is None or ended.status == "released":
+        return []
+    if ended.status == "parked" and (ended.reason not in NO_ONE_ELSE or ended.due_us is not None):
+        return []
+    fact = ChildFinished(
+        child_id=state.session_id,
+        status=ended.status,
+        reason=ended.reason,
+        summary=(await _last_words(shift))[-SUMMARY_CHARACTERS:],
+        detail=ended.detail,
+        cost_pico=None if state.unpriced else state.cost_pico,
+        turns=state.responses,
+    )
+    actor = f"session:{state.session_id}"
+    return [shift.post_to(parent.session_id, f"child:{state.session_id}:{shift.epoch}", fact, actor)]
+
+
+async def _last_words(shift: Shift) -> str:
+    """The latest message of the model that the window still has."""
+    for item in reversed(shift.state.window):
+        if isinstance(item, ResponseItem):
+            facts = [await shift.body(seq) for seq in item.parts]
+            words = "\n".join(text_of(fact.content) for fact in facts if isinstance(fact, AgentMessage))
+            if words:
+                return words
+    return ""

@@ -1,0 +1,230 @@
+"""Asking people: items with the exact action, its guards and its money; messages out (S21)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.brain.acts.guards import guards_of
+from holdfast.brain.shift import Shift
+from holdfast.errors import BudgetRefused, NotifyError
+from holdfast.facts.budget import BreakerOpened, BudgetReached
+from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import ApprovalExpired, ApprovalRequested, NoticeSent
+from holdfast.facts.shift import ShiftEnded
+from holdfast.ids import new_item_id
+from holdfast.notify.base import Notice, NoticeKind, notice_id
+from holdfast.notify.quiet import quiet_until
+from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
+from holdfast.session.money import usd
+from holdfast.session.people import deadline_us
+from holdfast.session.render import action_digest, action_text, touches
+from holdfast.session.state import Call
+from holdfast.session.tools import find_tool
+
+NOTIFY_TRIES = 5
+NOTIFY_AGAIN_S = 30.0
+"""A message that did not arrive is tried again after this, then after four times as long each time."""
+
+
+async def ask_person(shift: Shift, action: AskPerson) -> None:
+    """Open the item that a call needs: an approval, an answer, or a word on what became of it."""
+    call = shift.state.call(action.call_id)
+    use = await shift.body(call.seq)
+    assert isinstance(use, AgentToolUse)
+    if call.attempt:
+        await shift.decision(_unknown_outcome(shift, call, use))
+    elif call.name == "ask_person":
+        await shift.decision(_question(shift, call, use))
+    else:
+        guards = await guards_of(shift, call, use)
+        why = await shift.latest_words()
+        await shift.decision(_approval(shift, call, use, guards, why))
+
+
+def _item(shift: Shift, **more: Any) -> ApprovalRequested:
+    """An item with the times and people that the session's policy gives it."""
+    state, now_us = shift.state, shift.doors.clock.now_us()
+    assert state.created is not None
+    people = state.created.people
+    expires_s = people.expires_s
+
+    def after(seconds: float) -> int:
+        return now_us + int(seconds * 1_000_000)
+
+    return ApprovalRequested(
+        item_id=new_item_id(shift.doors.entropy),
+        cost_pico=None if state.unpriced else state.cost_pico,
+        default=more.pop("default", people.on_expiry) if expires_s is not None else None,
+        expires_us=after(expires_s) if expires_s is not None else None,
+        remind_us=after(people.remind_s) if people.remind_s else None,
+        escalate_us=after(people.escalate_s) if people.escalate_s else None,
+        approvers=people.approvers or ((state.owner,) if state.owner else ()),
+        second=people.second,
+        **more,
+    )
+
+
+def _approval(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str], why: str) -> ApprovalRequested:
+    assert shift.state.created is not None
+    tool = find_tool(shift.state.created.agent, call.name)
+    return _item(
+        shift,
+        kind="tool",
+        title=f"may {call.name} run?",
+        action=action_text(use.name, use.input),
+        call_id=call.call_id,
+        action_digest=action_digest(use.name, use.input),
+        guards=guards,
+        why=why,
+        touches=touches(tool, shift.state.created.workspace),
+        evidence=(call.seq,),
+    )
+
+
+def _question(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalRequested:
+    question = str(use.input.get("question", ""))
+    return _item(
+        shift,
+        kind="question",
+        title=" ".join(question.split())[:100],
+        action=question,
+        call_id=call.call_id,
+        action_digest=action_digest(use.name, use.input),
+        why=str(use.input.get("why", "")),
+        options=tuple(str(option) for option in use.input.get("options", ())),
+        evidence=(call.seq,),
+        default="deny",
+    )
+
+
+def _unknown_outcome(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalRequested:
+    return _item(
+        shift,
+        kind="unknown",
+        title=f"did {call.name} happen? approve to repeat it",
+        action=action_text(use.name, use.input),
+        call_id=call.call_id,
+        action_digest=action_digest(use.name, use.input),
+        why="It was started, and nobody can say what became of it. Approving runs it once more; denying tells the "
+        "model that the outcome is unknown.",
+        evidence=(call.seq, call.dispatch_seq),
+        default="deny",
+    )
+
+
+async def escalate(shift: Shift, action: Escalate) -> None:
+    """Open a breaker and the item that asks how to go on."""
+    item = _item(
+        shift,
+        kind="escalation",
+        title=f"stopped by its breaker {action.breaker}",
+        action=f"go on in spite of: {action.detail}",
+        why=action.detail,
+        evidence=action.evidence,
+        default="deny",
+    )
+    await shift.decision(BreakerOpened(breaker=action.breaker, detail=action.detail), item)
+
+
+def out_of_money(shift: Shift, refused: BudgetRefused) -> End:
+    """Park at a money line, and ask for more once per account."""
+    left = usd(refused.left_pico) if refused.left_pico > 0 else "nothing"
+    detail = f"{left} is left of the budget, the next request may cost {usd(refused.wanted_pico)}"
+    ended = ShiftEnded(
+        status="parked", reason="budget", detail=detail, due_us=refused.retry_us or deadline_us(shift.state)
+    )
+    asked = any(ask.kind == "budget" and ask.account_id == refused.account_id for ask in shift.state.asks.values())
+    if asked:
+        return End(ended)
+    reached = BudgetReached(
+        account_id=refused.account_id,
+        period=refused.period,
+        cap_pico=refused.cap_pico,
+        left_pico=refused.left_pico,
+        wanted_pico=refused.wanted_pico,
+    )
+    if refused.period != "total":
+        return End(ended, (reached,))
+    more_pico = 2 * max(refused.cap_pico, refused.wanted_pico)
+    item = _item(
+        shift,
+        kind="budget",
+        title=f"the budget of {refused.account_id} is used up",
+        action=f"set the cap of {refused.account_id} from {usd(refused.cap_pico)} to {usd(more_pico)}",
+        why=detail,
+        account_id=refused.account_id,
+        proposed_pico=more_pico,
+        default="deny",
+    )
+    return End(ended, (reached, item))
+
+
+async def expire(shift: Shift, action: Expire) -> None:
+    """Apply the default, under the item's own key: an answer that was faster wins."""
+    await shift.post(f"item:{action.item_id}", ApprovalExpired(item_id=action.item_id, verdict=action.verdict))
+
+
+async def notify(shift: Shift, action: Notify) -> None:
+    """Send a message; what did not arrive is tried again later, under the same id."""
+    state, now_us = shift.state, shift.doors.clock.now_us()
+    ask = state.asks[action.item_id]
+    item = await shift.body(ask.seq)
+    assert isinstance(item, ApprovalRequested)
+    assert state.created is not None
+    named = notice_id(state.session_id, action.target, action.item_id, action.round)
+
+    def sent(*, ok: bool, detail: str, again_us: int | None) -> NoticeSent:
+        return NoticeSent(
+            notice_id=named,
+            target=action.target,
+            item_id=action.item_id,
+            round=action.round,
+            ok=ok,
+            detail=detail,
+            again_us=again_us,
+        )
+
+    quiet = state.created.people.quiet
+    quiet_us = quiet_until(now_us, quiet) if quiet else None
+    target = shift.doors.targets.get(action.target)
+    if quiet_us is not None:
+        await shift.fact(sent(ok=False, detail="quiet hours", again_us=quiet_us))
+        return
+    if target is None:
+        await shift.fact(sent(ok=False, detail=f"no target named {action.target} is set up here", again_us=None))
+        return
+    try:
+        await target.send(_notice(shift, item, named, action.round, ask.asked_us))
+    except NotifyError as error:
+        final = action.tries + 1 >= NOTIFY_TRIES or not error.retryable
+        pause_us = int(NOTIFY_AGAIN_S * 4.0**action.tries * 1_000_000)
+        await shift.fact(sent(ok=False, detail=str(error), again_us=None if final else now_us + pause_us))
+        return
+    await shift.fact(sent(ok=True, detail="", again_us=None))
+
+
+_KINDS: dict[str, NoticeKind] = {"first": "approval", "reminder": "reminder", "second": "escalation"}
+
+
+def _notice(shift: Shift, item: ApprovalRequested, named: str, round_: str, asked_us: int) -> Notice:
+    created = shift.state.created
+    assert created is not None
+    lines = [item.action]
+    lines += [f"Why: {item.why}"] if item.why else []
+    lines += [f"Reaches: {item.touches}"] if item.touches else []
+    lines += [f"Cost so far: {usd(item.cost_pico)}"]
+    if item.default is not None:
+        lines.append(f"Nobody answers: {item.default}, once somebody has seen it")
+    return Notice(
+        notice_id=named,
+        kind=_KINDS[round_],
+        session_id=shift.state.session_id,
+        session_name=created.key or shift.state.session_id,
+        title=item.title,
+        body="\n".join(lines),
+        at_us=asked_us,
+        item_id=item.item_id,
+        action_digest=item.action_digest,
+        expires_us=item.expires_us,
+        commands=(f"holdfast approve {item.item_id}", f"holdfast deny {item.item_id}"),
+    )

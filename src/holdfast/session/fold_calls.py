@@ -1,0 +1,141 @@
+"""The fold of responses and of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Event
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.session.policy import evaluate
+from holdfast.session.state import Call, ResponseItem, State
+from holdfast.session.tokens import estimate, estimate_content, estimate_input
+from holdfast.session.tools import check_input, find_tool, main_argument
+
+GRANT = "grant:"
+"""How a dispatch names a person's grant as what allowed it: with the position of the answer that gave it."""
+
+
+def response_at(state: State, request_seq: int) -> ResponseItem:
+    """The response to that request at the end of the window; begun when it is not there."""
+    last = state.window[-1] if state.window else None
+    if isinstance(last, ResponseItem) and last.request_seq == request_seq:
+        return last
+    item = ResponseItem(request_seq, 0, [], [])
+    state.calls = []
+    state.place(item)
+    return item
+
+
+def _part(state: State, fact: AgentThinking | AgentMessage | AgentToolUse, event: Event) -> None:
+    item = response_at(state, fact.request_seq)
+    item.parts.append(event.seq)
+    match fact:
+        case AgentThinking():
+            tokens = estimate(fact.text)
+        case AgentMessage():
+            tokens = estimate_content(fact.content)
+        case _:
+            tokens = estimate_input(fact.input)
+            item.results.append(0)
+            state.calls.append(_call(state, fact, event))
+    item.tokens += tokens
+    state.window_tokens += tokens
+
+
+def _call(state: State, fact: AgentToolUse, event: Event) -> Call:
+    assert state.created is not None
+    agent = state.created.agent
+    call = Call(fact.call_id, event.seq, fact.name, at_us=event.at_us)
+    tool = find_tool(agent, fact.name)
+    if tool is None:
+        names = [*agent.tools, *(custom.name for custom in agent.custom)]
+        call.problem = f"there is no tool named {fact.name!r}; the tools are {', '.join(names)}"
+        return call
+    if fact.malformed:
+        call.problem = f"the arguments of {fact.name} are not a JSON object: {fact.malformed[:200]}"
+        return call
+    call.problem = check_input(tool, fact.input)
+    call.read_only, call.on_unknown, call.where = tool.read_only, tool.on_unknown, tool.where
+    call.argument = main_argument(tool, fact.input)
+    call.price_pico = tool.custom.price_pico if tool.custom else 0
+    if tool.where == "harness" and not call.problem:
+        _timing(state, call, fact.input)
+    return call
+
+
+def _timing(state: State, call: Call, value: dict[str, Any]) -> None:
+    """What a call of the harness waits for."""
+    seconds = value.get("seconds") if call.name == "sleep" else value.get("timeout_s")
+    if seconds is not None:
+        call.until_us = call.at_us + int(seconds * 1_000_000)
+    if call.name == "wait_for_children":
+        named = value.get("child_ids") or [child.child_id for child in state.live_children()]
+        call.waits_for = tuple(named)
+
+
+def _dispatched(state: State, fact: ToolDispatched, event: Event) -> None:
+    call = state.call(fact.call_id)
+    if fact.attempt == 1:
+        _count_uses(state, call, fact, event)
+    call.attempt, call.hands_id = fact.attempt, fact.hands_id
+    call.dispatch_seq, call.reserved_pico = event.seq, fact.reserved_pico
+
+
+def _count_uses(state: State, call: Call, fact: ToolDispatched, event: Event) -> None:
+    """What let the call through is used up by as much; a second use of an approval is refused (S21)."""
+    if fact.approval_id.startswith(GRANT):
+        for held in state.grants:
+            if held.seq == int(fact.approval_id.removeprefix(GRANT)):
+                held.used += 1
+        return
+    if fact.approval_id:
+        ask = state.asks.pop(fact.approval_id, None)
+        if ask is None or ask.verdict != "approve" or ask.call_id != call.call_id:
+            raise ValueError(
+                f"dispatch {event.seq} of session {state.session_id} cites the approval {fact.approval_id}, which does "
+                "not allow it"
+            )
+    created = state.created
+    if created is not None:
+        age_s = (event.at_us - state.created_us) / 1e6
+        ruling = evaluate(created.agent.rules, call.name, call.argument, age_s=age_s, uses=state.rule_uses)
+        if ruling.rule is not None and ruling.rule.uses is not None:
+            state.rule_uses[ruling.place] = state.rule_uses.get(ruling.place, 0) + 1
+
+
+def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) -> None:
+    call = state.call(fact.call_id)
+    if call.end is not None:
+        raise ValueError(f"call {fact.call_id} of session {state.session_id} ended twice, at {event.seq}")
+    call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
+    if isinstance(fact, ToolResult):
+        for file in fact.files:
+            state.seen[file.path] = file.digest
+        if call.attempt or call.where == "harness":
+            state.failed_calls = state.failed_calls + 1 if fact.outcome == "error" else 0
+    item = state.window[-1]
+    assert isinstance(item, ResponseItem)
+    item.results[state.calls.index(call)] = event.seq
+    tokens = estimate(fact.content)
+    item.tokens += tokens
+    state.window_tokens += tokens
+    state.context.tool_tokens += tokens
+    state.unseen = True
+    for item_id in [ask.item_id for ask in state.asks.values() if ask.call_id == call.call_id]:
+        del state.asks[item_id]
+    if call.waits_for:
+        reported = {state.children[name].finished_seq for name in call.waits_for if name in state.children}
+        state.pending = [posted for posted in state.pending if posted.seq not in reported]
+
+
+APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
+    AgentThinking: _part,
+    AgentMessage: _part,
+    AgentToolUse: _part,
+    ToolDispatched: _dispatched,
+    ToolResult: _ended,
+    ToolOutcomeUnknown: _ended,
+}

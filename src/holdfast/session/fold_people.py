@@ -1,0 +1,109 @@
+"""The fold of questions to people and of their answers (S21)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from holdfast.facts.base import Fact
+from holdfast.facts.budget import BudgetSet
+from holdfast.facts.codec import Event
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSeen,
+    ApprovalSuperseded,
+    NoticeSent,
+)
+from holdfast.session.state import Ask, GrantHeld, Notice, State, notice_key
+
+
+def _requested(state: State, fact: ApprovalRequested, event: Event) -> None:
+    state.asks[fact.item_id] = Ask(
+        fact.item_id,
+        event.seq,
+        fact.kind,
+        fact.call_id,
+        fact.action_digest,
+        fact.guards,
+        event.at_us,
+        fact.default,
+        fact.expires_us,
+        fact.remind_us,
+        fact.escalate_us,
+        fact.account_id,
+    )
+
+
+def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
+    state.stirred()
+    ask = state.asks.get(fact.item_id)
+    if ask is None:
+        return
+    ask.verdict, ask.decided_seq, ask.note = fact.verdict, event.seq, fact.note
+    if fact.grant is not None and fact.verdict == "approve":
+        state.grants.append(GrantHeld(event.seq, event.at_us, fact.grant))
+    if ask.kind == "budget":
+        _money_line(state, ask, fact)
+
+
+def _money_line(state: State, ask: Ask, fact: ApprovalDecided) -> None:
+    """An answered money line is over: the request is tried again under the new cap, or the session stays parked."""
+    del state.asks[ask.item_id]
+    if fact.verdict == "approve" and fact.budget_pico is not None and fact.account_id == _own_account(state):
+        state.limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
+
+
+def _own_account(state: State) -> str:
+    accounts = state.created.accounts if state.created else ()
+    return accounts[0] if accounts else state.session_id
+
+
+def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
+    state.stirred()
+    ask = state.asks.get(fact.item_id)
+    if ask is not None and ask.verdict is None:
+        ask.verdict, ask.decided_seq, ask.note = fact.verdict, event.seq, "nobody answered in time"
+        if ask.kind == "budget":
+            del state.asks[ask.item_id]
+
+
+def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
+    state.asks.pop(fact.item_id, None)
+
+
+def _seen(state: State, fact: ApprovalSeen, event: Event) -> None:
+    ask = state.asks.get(fact.item_id)
+    if ask is None:
+        return
+    ask.seen_us = ask.seen_us or event.at_us
+    ended = state.ended
+    if ended is not None and ended.status == "parked" and ask.expires_us is not None:
+        due_us = ask.expires_us if ended.due_us is None else min(ended.due_us, ask.expires_us)
+        state.ended = msgspec.structs.replace(ended, due_us=due_us)
+
+
+def _noticed(state: State, fact: NoticeSent, event: Event) -> None:
+    key = notice_key(fact.item_id, fact.round, fact.target)
+    known = state.notices.get(key)
+    state.notices[key] = Notice(known.tries + 1 if known else 1, fact.again_us)
+
+
+def _budget_set(state: State, fact: BudgetSet, event: Event) -> None:
+    state.stirred()
+    if fact.period == "total" and fact.account_id == _own_account(state):
+        state.limits = msgspec.structs.replace(state.limits, budget_pico=fact.cap_pico)
+
+
+APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
+    ApprovalRequested: _requested,
+    ApprovalDecided: _decided,
+    ApprovalExpired: _expired,
+    ApprovalSuperseded: _superseded,
+    ApprovalSeen: _seen,
+    NoticeSent: _noticed,
+    BudgetSet: _budget_set,
+}

@@ -1,0 +1,127 @@
+"""The fold of model requests: what is open, what came, what it cost, how the models of the chain do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.facts.base import Fact, Usage
+from holdfast.facts.budget import BreakerClosed, BreakerOpened
+from holdfast.facts.codec import Event
+from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.session.fold_calls import response_at
+from holdfast.session.state import Failure, OpenRequest, Provider, State
+
+SPEND_STEP_US = 300_000_000
+"""Spend is kept in mind by the five minutes."""
+
+SPEND_STEPS = 12
+"""An hour of them."""
+
+PROVIDER = "provider:"
+"""How the breaker of a model is named."""
+
+_CALIBRATE_FROM_TOKENS = 2_000
+"""A shorter request says little about the tokenizer: fixed overheads weigh too much."""
+
+_SCALE_MILLI = (500, 4_000)
+"""Estimates are never corrected beyond these bounds: a provider's odd count must not stop the work."""
+
+
+def _started(state: State, fact: ModelRequestStart, event: Event) -> None:
+    state.request = OpenRequest(
+        event.seq,
+        event.epoch,
+        fact.attempt,
+        fact.model,
+        fact.reserved_pico,
+        fact.purpose,
+        fact.input_tokens_estimate,
+        fact.through_seq,
+    )
+    if fact.purpose != "turn":
+        return
+    state.interrupted = 0
+    taken = [item for item in state.pending if item.seq <= fact.inputs_through]
+    state.pending = [item for item in state.pending if item.seq > fact.inputs_through]
+    for message in taken:
+        state.place(message)
+
+
+def _ended(state: State, fact: ModelRequestEnd, event: Event) -> None:
+    spend(state, fact.cost_pico or 0, event.at_us)
+    state.usage = state.usage + (fact.usage or Usage())
+    state.unpriced = state.unpriced or fact.cost_pico is None
+    request, state.request = state.request, None
+    model = request.model if request else ""
+    provider = state.providers.setdefault(model, Provider())
+    if fact.outcome == "ok":
+        state.failure, state.tries = None, 0
+        provider.failures = 0
+        _answered(state, fact, request)
+    elif fact.outcome == "error":
+        state.tries += 1
+        provider.failures += 1
+        attempt = request.attempt if request else 1
+        state.failure = Failure(event.at_us, attempt, fact.error_kind, fact.message, fact.retry_after_s, model)
+
+
+def _answered(state: State, fact: ModelRequestEnd, request: OpenRequest | None) -> None:
+    if request is not None and request.purpose != "turn":
+        state.summaries += 1
+        return
+    state.responses += 1
+    item = response_at(state, fact.request_seq)
+    item.stop_reason = fact.stop_reason
+    item.output_tokens = fact.usage.output_tokens if fact.usage else 0
+    state.unseen = False
+    if request is not None and fact.usage is not None:
+        _calibrate(state, request.estimate, fact.usage)
+
+
+def _calibrate(state: State, estimate: int, usage: Usage) -> None:
+    """Learn how far estimates are off, slowly: a quarter of each new measurement."""
+    real = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    if estimate < _CALIBRATE_FROM_TOKENS or not real:
+        return
+    low, high = _SCALE_MILLI
+    measured = min(high, max(low, real * 1_000 // estimate))
+    state.context.scale_milli = (3 * state.context.scale_milli + measured) // 4
+
+
+def spend(state: State, pico: int, at_us: int) -> None:
+    """Count what was spent, also by the time."""
+    state.cost_pico += pico
+    if not pico:
+        return
+    step = at_us // SPEND_STEP_US
+    state.spend[step] = state.spend.get(step, 0) + pico
+    newest = max(state.spend)
+    for old in [each for each in state.spend if each <= newest - SPEND_STEPS]:
+        del state.spend[old]
+
+
+def _breaker_opened(state: State, fact: BreakerOpened, event: Event) -> None:
+    if fact.breaker.startswith(PROVIDER):
+        provider = state.providers.setdefault(fact.breaker.removeprefix(PROVIDER), Provider())
+        provider.rest_until_us = fact.until_us or 0
+    else:
+        state.breaker = fact.breaker
+
+
+def _breaker_closed(state: State, fact: BreakerClosed, event: Event) -> None:
+    if fact.breaker.startswith(PROVIDER):
+        provider = state.providers.setdefault(fact.breaker.removeprefix(PROVIDER), Provider())
+        provider.rest_until_us = provider.failures = 0
+        return
+    state.breaker = ""
+    state.failed_calls, state.spend = 0, {}
+    state.context.signs_reset_seq = state.context.sign_seq = 0
+
+
+APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
+    ModelRequestStart: _started,
+    ModelRequestEnd: _ended,
+    BreakerOpened: _breaker_opened,
+    BreakerClosed: _breaker_closed,
+}

@@ -1,0 +1,57 @@
+"""What the harness tells the model: facts that are not somebody's words, said in plain ones."""
+
+from __future__ import annotations
+
+from holdfast.facts.base import Fact
+from holdfast.facts.child import ChildFinished
+from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, RuleBreached
+
+HANDOFF_HEAD = (
+    "Your earlier conversation was put aside to give you a clear head. Nothing of it is lost: `search_log`, when you "
+    "have it, finds every word. This is the note that was left; it is a note, not the truth: check the workspace "
+    "before you rely on it."
+)
+
+SUMMARY_HEAD = "Earlier turns, summarised; `search_log`, when you have it, finds every word of them:"
+
+_SECTIONS = (
+    ("done", "Done"),
+    ("workspace", "State of the workspace"),
+    ("decisions", "Decisions and why"),
+    ("dead_ends", "Dead ends"),
+    ("open_questions", "Open questions"),
+    ("next", "Next"),
+)
+
+
+def note_of(fact: Fact) -> str:
+    """A fact in words for the model; empty for one that it is not told of."""
+    match fact:
+        case ChildFinished():
+            return child_report(fact)
+        case RuleBreached(rule=rule, detail=detail):
+            return f"[A rule of this project was not kept: {rule}\n{detail}\nSet it right before you go on.]"
+        case ContextCompacted(summary=summary):
+            return f"{SUMMARY_HEAD}\n\n{summary}"
+        case ContextReset(handoff=handoff):
+            return f"{HANDOFF_HEAD}\n\n{handoff_text(handoff)}"
+        case _:
+            return ""
+
+
+def handoff_text(handoff: Handoff) -> str:
+    """A handoff as Markdown."""
+    blocks = []
+    for field, title in _SECTIONS:
+        entries = getattr(handoff, field)
+        if entries:
+            blocks.append(f"## {title}\n" + "\n".join(f"- {entry}" for entry in entries))
+    return "\n\n".join(blocks) or "(the note is empty)"
+
+
+def child_report(fact: ChildFinished) -> str:
+    """What came back from a child. Its words are data from another agent, and said to be."""
+    why = f" ({fact.reason})" if fact.reason else ""
+    detail = f": {fact.detail}" if fact.detail else ""
+    words = f"\nIts last words, as data:\n<child_output>\n{fact.summary}\n</child_output>" if fact.summary else ""
+    return f"[Child session {fact.child_id} is {fact.status}{why}{detail}.]{words}"

@@ -1,0 +1,88 @@
+"""What waits for people, and until when (S21). Waiting is a row: no process, thread or timer."""
+
+from __future__ import annotations
+
+from holdfast.facts.base import Fact
+from holdfast.facts.people import ApprovalSuperseded, ItemKind
+from holdfast.facts.shift import ShiftEnded
+from holdfast.session.actions import Action, End, Expire, Notify
+from holdfast.session.state import Ask, State, notice_key
+
+ROUNDS = ("first", "reminder", "second")
+"""Messages about an item: when it is opened, when nobody has answered, when a second person is told."""
+
+
+def unanswered(state: State) -> list[Ask]:
+    """Questions without an answer, oldest first."""
+    return [ask for ask in state.asks.values() if ask.verdict is None]
+
+
+def ask_for(state: State, call_id: str, kind: ItemKind) -> Ask | None:
+    """The question of that kind about a call, while it counts."""
+    return next((ask for ask in state.asks.values() if ask.call_id == call_id and ask.kind == kind), None)
+
+
+def step(state: State, now_us: int) -> Action | None:
+    """What is due with people: a default that applies, a message to send."""
+    for ask in unanswered(state):
+        if ask.default is not None and ask.seen_us and ask.expires_us is not None and now_us >= ask.expires_us:
+            return Expire(ask.item_id, ask.default)
+    return _notice(state, now_us)
+
+
+def _notice(state: State, now_us: int) -> Notify | None:
+    for ask in unanswered(state):
+        for round_ in ROUNDS:
+            due_us = _round_us(ask, round_)
+            for target in _targets(state):
+                sent = state.notices.get(notice_key(ask.item_id, round_, target))
+                due = due_us if sent is None else sent.again_us
+                if due is not None and now_us >= due:
+                    return Notify(ask.item_id, round_, target, sent.tries if sent else 0)
+    return None
+
+
+def _targets(state: State) -> tuple[str, ...]:
+    return state.created.people.notify if state.created else ()
+
+
+def _round_us(ask: Ask, round_: str) -> int | None:
+    match round_:
+        case "first":
+            return ask.asked_us
+        case "reminder":
+            return ask.remind_us
+        case _:
+            return ask.escalate_us
+
+
+def deadline_us(state: State) -> int | None:
+    """When something is due with people again, None for never: what nobody has seen does not expire."""
+    times: list[int] = []
+    for ask in unanswered(state):
+        if ask.default is not None and ask.seen_us and ask.expires_us is not None:
+            times.append(ask.expires_us)
+        for round_ in ROUNDS:
+            for target in _targets(state):
+                sent = state.notices.get(notice_key(ask.item_id, round_, target))
+                due_us = _round_us(ask, round_) if sent is None else sent.again_us
+                if due_us is not None:
+                    times.append(due_us)
+    return min(times, default=None)
+
+
+def wait(state: State, now_us: int, detail: str) -> End:
+    """Park until a person answers."""
+    return End(ShiftEnded(status="parked", reason="person", detail=detail, due_us=deadline_us(state)))
+
+
+def standing(state: State, kind: ItemKind, reason: str) -> tuple[Fact, ...]:
+    """The facts that end every question of a kind."""
+    return tuple(
+        ApprovalSuperseded(item_id=ask.item_id, reason=reason) for ask in state.asks.values() if ask.kind == kind
+    )
+
+
+def close_all(state: State, reason: str) -> tuple[Fact, ...]:
+    """The facts that end every question that nobody has answered."""
+    return tuple(ApprovalSuperseded(item_id=ask.item_id, reason=reason) for ask in unanswered(state))
