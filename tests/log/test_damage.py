@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import LogDamaged, LogUnavailable, SchemaTooNew, UnknownSession
-from holdfast.facts.codec import Event, body_digest, chain, genesis
+from holdfast.errors import LogDamaged, LogUnavailable, SchemaTooNew, UnknownItem, UnknownSession
+from holdfast.facts.codec import SCHEMA, Event, body_digest, chain, genesis
 from holdfast.log.base import Post, Snapshot
+from holdfast.log.sqlite.connect import SCHEMA_VERSION
 from holdfast.log.verify import Beside, rebuild, verify
 from holdfast.testing.log import Scenario
 from tests.log.rigs import SqliteRig, open_store, sql_of, sqlite_rig
@@ -28,7 +29,9 @@ async def story(home: Path) -> None:
             for turn in range(12):
                 await case.append(lease, case.request(10))
                 await case.append(lease, case.result(f"{name} {turn} " * 40))
-                await case.say(name, f"k{turn}")
+                asked = turn == 5
+                said = case.question(f"itm_{name[-1]}") if asked else case.message()
+                await rig.store.post(Post(name, f"k{turn}", said))
             (event,) = await case.append(lease, case.result("x" * 70_000))
             await rig.store.save(Snapshot(name, event.seq, event.hash, "fold", b"state" * 100))
             await rig.store.release(lease)
@@ -69,10 +72,12 @@ async def use(home: Path, truth: tuple[dict[str, list[Event]], Beside]) -> int:
                         assert found.state == b"state" * 100
                 except (LogDamaged, LogUnavailable, UnknownSession):
                     errors += 1
-        for last in (store.sessions(), store.due(2**60), store.accounts(), store.holders(), verify(store)):
+        lists = [store.sessions(), store.due(2**60), store.accounts(), store.holders(), verify(store)]
+        lists += [store.items(), store.item("itm_a"), store.account("ses_a"), store.next_due(0), store.stopped()]
+        for last in lists:
             try:
                 await last
-            except LogDamaged:
+            except (LogDamaged, UnknownItem):
                 errors += 1
     return errors
 
@@ -185,8 +190,17 @@ async def test_an_edit_is_named(holdfast_home: Path, statement: str, session: st
         ("update posts set seq = 2 where session_id = 'ses_b' and key = 'k3'", "posts"),
         ("update accounts set spent_pico = 1 where account_id = 'ses_b'", "account ses_b"),
         ("delete from accounts where account_id = 'ses_b'", "account ses_b"),
-        ("delete from reservations where session_id = 'ses_b' and request_seq = 3", "reservations"),
+        ("delete from reservations where session_id = 'ses_b' and seq = 3", "reservations"),
         ("insert into reservations values ('ses_b', 4, 10)", "reservations"),
+        ("update sessions set root = 'ses_a' where session_id = 'ses_b'", "root"),
+        ("update sessions set owner = 'eve' where session_id = 'ses_b'", "owner"),
+        ("update accounts set spend = x'929192010190' where account_id = 'ses_a'", "account ses_a"),
+        ("update accounts set cap_day_pico = 1 where account_id = 'ses_a'", "account ses_a"),
+        ("update accounts set caps_us = caps_us + 1 where account_id = 'ses_a'", "account ses_a"),
+        ("update items set status = 'approved' where item_id = 'itm_b'", "items"),
+        ("update items set title = 'delete less' where item_id = 'itm_b'", "items"),
+        ("delete from items where item_id = 'itm_b'", "items"),
+        ("insert into items values ('itm_x', 'ses_b', 4, 'tool', 't', 1, null, 'open', null, null)", "items"),
     ],
 )
 async def test_rows_that_do_not_follow_are_named(holdfast_home: Path, statement: str, what: str) -> None:
@@ -204,7 +218,7 @@ async def test_rows_can_be_dropped_and_made_again(holdfast_home: Path) -> None:
     await story(holdfast_home)
     _, before = await everything(holdfast_home)
     with sql_of(holdfast_home / "holdfast.db") as sql:
-        for table in ("sessions", "posts", "accounts", "reservations", "snapshots"):
+        for table in ("sessions", "posts", "items", "accounts", "reservations", "snapshots"):
             sql.execute(f"delete from {table}")
     async with await open_store(holdfast_home) as store:
         assert await store.beside() == Beside()
@@ -214,7 +228,7 @@ async def test_rows_can_be_dropped_and_made_again(holdfast_home: Path) -> None:
 async def test_tables_of_a_newer_version_are_left_alone(holdfast_home: Path) -> None:
     await story(holdfast_home)
     with sql_of(holdfast_home / "holdfast.db") as sql:
-        sql.execute("update meta set value = '2' where name = 'schema'")
+        sql.execute("update meta set value = ? where name = 'schema'", (str(SCHEMA_VERSION + 1),))
     before = contents(holdfast_home)
     with pytest.raises(SchemaTooNew, match="upgrade Holdfast") as caught:
         await open_store(holdfast_home)
@@ -228,11 +242,11 @@ async def test_events_of_a_newer_schema_are_not_skipped_and_not_acquired(holdfas
         case = Scenario(rig)
         await case.open()
         row = await case.row()
-        body = b'{"v":2,"id":"evt_new","actor":"brain","fact":{"type":"task.opened","n":1}}'
+        body = b'{"v":%d,"id":"evt_new","actor":"brain","fact":{"type":"task.opened","n":1}}' % (SCHEMA + 1)
         hash_ = chain(row.head_hash, "ses_a", 2, 0, 5, "task.opened", body_digest(body))
         with rig.sql() as sql:
             sql.execute("insert into events values ('ses_a', 2, 0, 5, 'task.opened', ?, ?, null)", (hash_, body))
-            sql.execute("update sessions set head = 2, head_hash = ?, vocabulary = 2", (hash_,))
+            sql.execute("update sessions set head = 2, head_hash = ?, vocabulary = ?", (hash_, SCHEMA + 1))
         error = await case.refused(SchemaTooNew, rig.store.read("ses_a", prev=genesis("ses_a")), "ses_a")
         assert (error.session_id, error.seq) == ("ses_a", 2)
         await case.refused(SchemaTooNew, case.take(), "ses_a")

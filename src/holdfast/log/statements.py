@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "sql"
+_MIGRATIONS = {1: "from_1.sql"}
 _MARK = "-- name: "
 
 
 def schema() -> list[str]:
     """The statements that make the tables, in order."""
     return _split((_FOLDER / "schema.sql").read_text(encoding="utf-8"))
+
+
+def migration(version: int) -> list[str]:
+    """The statements that make tables of that version those of the next, in order."""
+    return _split((_FOLDER / _MIGRATIONS[version]).read_text(encoding="utf-8"))
 
 
 def queries() -> dict[str, str]:

@@ -31,7 +31,7 @@ WINDOW_US: dict[Window, int] = {"hour": HOUR_US, "day": 24 * HOUR_US, "week": 16
 """Window → its length."""
 
 
-class Spend(msgspec.Struct, frozen=True):
+class Spend(msgspec.Struct, frozen=True, array_like=True):
     """What an account spent lately: in five-minute buckets and in hours."""
 
     fine: Buckets = ()

@@ -39,10 +39,10 @@ def connect(path: Path, busy_timeout_s: float, *, read_only: bool = False) -> sq
         return connection
 
 
-def prepare_file(path: Path, busy_timeout_s: float) -> None:
+def prepare_file(path: Path, busy_timeout_s: float) -> int:
     """Make the file and its tables unless they are there; refuse what is not ours, before writing anything.
 
-    Raises `LogUnavailable`, `LogDamaged`, `SchemaTooNew`, `StorageFull`.
+    Returns the version of its tables. Raises `LogUnavailable`, `LogDamaged`, `SchemaTooNew`, `StorageFull`.
     """
     _make(path)
     connection = connect(path, busy_timeout_s)
@@ -50,7 +50,9 @@ def prepare_file(path: Path, busy_timeout_s: float) -> None:
         with sentences(path):
             if _is_new(connection):
                 _create(connection, busy_timeout_s)
-            _check_version(connection, path)
+            version = version_of(connection, path)
+            _keep_wal(connection)
+            return version
     finally:
         connection.close()
 
@@ -100,7 +102,8 @@ def _patiently(connection: sqlite3.Connection, statement: str, busy_timeout_s: f
     connection.execute(statement)
 
 
-def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+def version_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of the file's tables. Raises for a file that is not ours, or newer than we are."""
     names = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
     if "meta" not in names or "events" not in names:
         raise LogUnavailable(
@@ -115,6 +118,10 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
             f"the database {path} has tables of version {version}, this Holdfast knows {SCHEMA_VERSION}; nothing was "
             "written: upgrade Holdfast and try again"
         )
+    return int(version)
+
+
+def _keep_wal(connection: sqlite3.Connection) -> None:
     (mode,) = connection.execute("pragma journal_mode").fetchone()
     if mode != "wal":
         _patiently(connection, "pragma journal_mode = wal", _BETWEEN_TRIES_S * 20)

@@ -17,7 +17,8 @@ from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.log.sqlite.append import Writer
-from holdfast.log.sqlite.connect import connect, prepare_file
+from holdfast.log.sqlite.connect import connect
+from holdfast.log.sqlite.migrate import open_file
 from holdfast.log.sqlite.read import Reader
 from holdfast.log.sqlite.thread import ConnectionThread
 from holdfast.log.sqlite.trouble import sentences
@@ -66,7 +67,7 @@ class SqliteStore:
         Raises `LogUnavailable`, `LogDamaged` (`SchemaTooNew` for tables of a newer version),
         `StorageFull`; then nothing was written.
         """
-        await anyio.to_thread.run_sync(prepare_file, path, busy_timeout_s)
+        await anyio.to_thread.run_sync(open_file, path, busy_timeout_s)
         return cls(path, workers, clock, entropy, busy_timeout_s)
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ from holdfast.log.sqlite.connect import SQL
 from holdfast.log.stored import BLOB_OVER, StoredBlob, damaged
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.accounts import AccountRow, Spend
+from holdfast.session.home import HOME, stop_in
 from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow
 
@@ -28,7 +29,10 @@ def session_row(values: tuple[Any, ...]) -> SessionRow:
     fields = dict(zip(_FIELDS, values, strict=True))
     try:
         fields["accounts"] = tuple(msgspec.json.decode(fields["accounts"]))
-        return msgspec.convert(fields, SessionRow)
+        row = msgspec.convert(fields, SessionRow)
+        if row.session_id == HOME:
+            stop_in(row.detail)
+        return row
     except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise damaged(str(fields["session_id"]), 0, f"its row cannot be read: {error}") from error
 

@@ -9,6 +9,7 @@ from holdfast.errors import HoldfastError
 from holdfast.facts.base import Text, Usage
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolResult
@@ -16,6 +17,7 @@ from holdfast.facts.union import AnyFact
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Index, Lease, Leases, Log, Post, PostReceipt, Snapshots
 from holdfast.log.verify import Beside, Source
+from holdfast.session.items import item_key
 from holdfast.session.rows import SessionRow
 
 E = TypeVar("E", bound=HoldfastError)
@@ -114,6 +116,18 @@ class Scenario:
     def result(self, content: str = "done", call_id: str = "1.0") -> Draft:
         """The end of a tool call: a fact."""
         return self.draft(ToolResult(call_id=call_id, outcome="ok", content=content))
+
+    def question(self, item_id: str, expires_us: int | None = None, title: str = "may it?") -> Draft:
+        """A question to a person."""
+        asked = ApprovalRequested(
+            item_id=item_id, kind="tool", title=title, action="rm -r /srv/old", expires_us=expires_us
+        )
+        return self.draft(asked)
+
+    async def answer(self, session_id: str, item_id: str, verdict: Verdict = "approve") -> PostReceipt:
+        """Post a person's decision."""
+        decided = self.draft(ApprovalDecided(item_id=item_id, verdict=verdict), "user:ann")
+        return await self.store.post(Post(session_id, item_key(item_id), decided))
 
     def parked(self, reason: ParkReason = "timer", due_us: int | None = None) -> Draft:
         """The end of a shift: a decision."""

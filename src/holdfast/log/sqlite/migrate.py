@@ -1,0 +1,73 @@
+"""Tables of an earlier version become today's, in one transaction; what is new in them comes from the events."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from holdfast.errors import LogDamaged
+from holdfast.log.sqlite.connect import SCHEMA_VERSION, SQL, connect, prepare_file, version_of
+from holdfast.log.sqlite.read import Reader
+from holdfast.log.sqlite.tables import row_values, save_account, save_item
+from holdfast.log.sqlite.trouble import sentences
+from holdfast.log.statements import migration
+from holdfast.log.verify import Rebuilt
+
+
+def open_file(path: Path, busy_timeout_s: float) -> None:
+    """Make the file ready for today's statements: made, migrated, or refused before anything is written.
+
+    Raises `LogUnavailable`, `LogDamaged`, `SchemaTooNew`, `StorageFull`.
+    """
+    if prepare_file(path, busy_timeout_s) == SCHEMA_VERSION:
+        return
+    connection = connect(path, busy_timeout_s)
+    try:
+        with sentences(path):
+            _migrate(connection, path)
+    finally:
+        connection.close()
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    connection.execute("begin immediate")
+    try:
+        for version in range(version_of(connection, path), SCHEMA_VERSION):  # another process may have been faster
+            for statement in migration(version):
+                connection.execute(statement)
+            _refill(connection, Reader(connection, path))
+            connection.execute(SQL["set_schema_version"], {"version": str(version + 1)})
+        connection.execute("commit")
+    finally:
+        if connection.in_transaction:
+            connection.execute("rollback")
+
+
+def _refill(connection: sqlite3.Connection, reader: Reader) -> None:
+    """Rows beside the events from the events (S20).
+
+    A session that is damaged, or whose bodies were partly erased, keeps its row as it is; `verify` says
+    what does not hold. Accounts then keep their sums, for they cannot be added up again.
+    """
+    rebuilt = Rebuilt()
+    unsure: set[str] = set()
+    for session_id in reader.session_ids():
+        try:
+            rebuilt.session(session_id, reader.stored(session_id), reader.blob)
+        except LogDamaged:
+            unsure.add(session_id)
+    unsure |= rebuilt.partly
+    for session_id, row in rebuilt.rows.items():
+        if session_id not in unsure:
+            values = {**row_values(row), "vocabulary": rebuilt.vocabularies[session_id], "was": row.head}
+            connection.execute(SQL["update_session"], values)
+    for item in rebuilt.items.values():
+        if item.session_id not in unsure:
+            save_item(connection, item)
+    for account in reader.accounts():
+        again = rebuilt.books.accounts().get(account.account_id)
+        if again is not None:
+            kept = again if not unsure else replace(account, spend=again.spend, caps_us=again.caps_us)
+            save_account(connection, kept)
