@@ -196,15 +196,19 @@ def _secret(what: str, reference: str, variables: Mapping[str, str]) -> str:
 
 def _secret_of_file(what: str, path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise CannotRunSafely(f"{what}: {path} is no ordinary file; name a file that holds the secret alone")
-            if mode & 0o077:
-                raise CannotRunSafely(f"{what}: others on this machine can read {path}; type: chmod 600 {path}")
-            data = file.read(SECRET_MAX + 1)
+        # Without waiting: a pipe would hold us until somebody writes.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            mode = os.fstat(descriptor).st_mode
+            data = os.read(descriptor, SECRET_MAX + 1) if stat.S_ISREG(mode) else b""
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise CannotRunSafely(f"{what}: {path} cannot be read: {error.strerror}; make it, with mode 600") from error
+    if not stat.S_ISREG(mode):
+        raise CannotRunSafely(f"{what}: {path} is no ordinary file; name a file that holds the secret alone")
+    if mode & 0o077:
+        raise CannotRunSafely(f"{what}: others on this machine can read {path}; type: chmod 600 {path}")
     text = data.decode("utf-8", "replace")
     if len(data) > SECRET_MAX or "�" in text or not text.strip():
         raise CannotRunSafely(f"{what}: {path} holds no secret: it has to be one line of text")

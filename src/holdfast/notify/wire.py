@@ -62,7 +62,7 @@ class Request(NamedTuple):
 def checked_url(name: str, url: str) -> httpx.URL:
     """`url` if a notice may go there: https, or http to this machine. Raises `UsageError` without showing it."""
     try:
-        parsed = httpx.URL(url)
+        parsed = httpx.URL("" if re.search(r"[\s\x00-\x1f]", url) else url)
     except (httpx.InvalidURL, UnicodeError):
         parsed = httpx.URL("")
     if parsed.scheme not in ("https", "http") or not parsed.host:

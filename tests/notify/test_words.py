@@ -1,0 +1,102 @@
+"""What people read: composed from an item, nothing hidden, cut where it must be; and how a sending is told."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.clock import SystemClock
+from holdfast.facts.people import ApprovalRequested
+from holdfast.notify.base import Notice, notice_id
+from holdfast.notify.fake import FakeTarget
+from holdfast.notify.outlet import Outlet, addressed, deliver, send_test
+from holdfast.notify.text import message, one_line, visible
+from holdfast.notify.words import Round, end_notice, item_notice
+from holdfast.testing.notify import example
+
+REQUEST = ApprovalRequested(
+    item_id="itm_1",
+    kind="tool",
+    title="mender wants to push",
+    action="git push origin main",
+    action_digest="d1",
+    why="the fix is done",
+    touches="the remote origin",
+    cost_pico=1_250_000_000_000,
+    default="deny",
+    expires_us=1_760_000_000_000_000,
+)
+
+
+def of_item(round: Round = "first", target: str = "ops", count: int = 1) -> Notice:
+    return item_notice(REQUEST, target=target, round=round, session_id="ses_a", at_us=1, count=count)
+
+
+def test_an_item_in_words() -> None:
+    notice = of_item()
+    assert notice.body.splitlines() == [
+        "git push origin main",
+        "Why: the fix is done",
+        "Reaches: the remote origin",
+        "Session: ses_a, $1.25 so far",
+        "Without an answer until 2025-10-09 08:53 UTC it counts as denied.",
+    ]
+    assert (notice.kind, notice.action_digest, notice.expires_us) == ("approval", "d1", REQUEST.expires_us)
+    assert notice.commands == ("holdfast approve itm_1", "holdfast deny itm_1")
+    assert (of_item("reminder").kind, of_item("second").kind) == ("reminder", "escalation")
+
+
+def test_one_occasion_has_one_id_and_another_has_another() -> None:
+    assert of_item().notice_id == of_item().notice_id
+    ended = [
+        end_notice("failed", "no luck", target="ops", session_id="ses_a", seq=seq, at_us=1).notice_id for seq in (7, 9)
+    ]
+    others = [of_item("reminder"), of_item("reminder", count=2), of_item("second"), of_item(target="phone"), of_item()]
+    assert len({*ended, *(other.notice_id for other in others)}) == 7
+    assert notice_id("a", "b", "c") != notice_id("a", "bc")
+
+
+def test_what_shows_nothing_is_shown() -> None:
+    assert visible("a\x00b\x1b[31m\r\u202ec\u200b\u2028\U000e0001\ud800") == (
+        "a\\x00b\\x1b[31m\\x0d\\u202ec\\u200b\\u2028\\U000e0001\\ud800"
+    )
+    assert visible("Grüße, 東京\n\tok 🎉") == "Grüße, 東京\n\tok 🎉"
+
+
+@given(st.text(max_size=400), st.integers(min_value=60, max_value=500))
+def test_no_text_is_longer_than_it_may_be(body: str, limit: int) -> None:
+    shown = message(example(body=body), limit)
+    assert len(shown.text.encode()) <= limit
+    assert shown.whole == (visible(body).strip() in shown.text and "cut here" not in shown.text)
+    assert len(one_line(body, limit).encode()) <= limit
+    assert "\n" not in one_line(body, limit)
+
+
+def test_a_cut_text_keeps_the_commands() -> None:
+    shown = message(example(body="x" * 5000), 300)
+    assert shown.text.endswith("holdfast approve itm_1\nholdfast deny itm_1")
+    assert not shown.whole
+
+
+async def test_a_target_that_is_down_is_told_and_not_raised() -> None:
+    target = FakeTarget(failing=1)
+    first, second = await deliver(target, example()), await deliver(target, example())
+    assert (first.ok, first.retryable, second.ok) == (False, True, True)
+    assert "'fake' is down" in first.detail
+    assert target.tries == {"ntc_itm_1": 2}
+    assert (await send_test(target, SystemClock())).ok
+    assert target.sent[-1].kind == "test"
+
+
+def test_who_is_told() -> None:
+    ann, bob, all_ = Outlet(FakeTarget("a"), "ann"), Outlet(FakeTarget("b"), "bob"), Outlet(FakeTarget("c"))
+    assert addressed([ann, bob, all_], ()) == [ann, bob, all_]
+    assert addressed([ann, bob, all_], ("user:bob",)) == [bob, all_]
+    assert addressed([ann, bob, all_], ["ann"]) == [ann, all_]
+
+
+def test_quiet_hours_are_of_the_outlet() -> None:
+    silent = Outlet(FakeTarget(), quiet="22:00-07:00 UTC")
+    assert silent.held_until_us(0) == 7 * 3600 * 1_000_000
+    assert silent.held_until_us(8 * 3600 * 1_000_000) is None
+    assert Outlet(FakeTarget()).held_until_us(0) is None
