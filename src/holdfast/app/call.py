@@ -7,6 +7,7 @@ import errno
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -24,6 +25,8 @@ class Call:
 
     args: argparse.Namespace
     settings: Settings
+    above: Callable[[str], None] | None = None
+    """Where notes go while something is drawn on the terminal."""
 
     @property
     def json(self) -> bool:
@@ -39,6 +42,9 @@ class Call:
 
     def note(self, text: str) -> None:
         """A line about progress, on standard error. When nobody can read it any more, it is dropped."""
+        if self.above is not None:
+            self.above(text)
+            return
         try:
             print(text, file=sys.stderr, flush=True)
         except OSError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -9,6 +11,9 @@ import anyio
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
+from holdfast.app.config import terminal_wishes
+from holdfast.app.live import LiveProgress, can_draw, drawn
+from holdfast.app.painter import Painter
 from holdfast.app.progress import JsonProgress, PlainProgress, counted, harmless, terminal_width
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
@@ -16,6 +21,7 @@ from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LeaseHeld
 from holdfast.facts.base import text_of
+from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.money import usd, usd_float
@@ -25,10 +31,21 @@ from holdfast.session.state import State
 LOOK_S = 1.0
 """How often an attached command looks whether the holder still lives."""
 
+LATEST = 1_000
+"""Events at the end of the log that the live view looks at for what the state does not hold."""
+
 
 def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
-    """Plain lines for people, JSON lines for scripts. With `row` the counting goes on from there."""
-    return JsonProgress(call.emit) if call.json else PlainProgress(SystemClock(), call.note, row, terminal_width())
+    """JSON lines for scripts, for people plain lines, or on a terminal the live view of the session `row`.
+
+    With `row` the counting goes on from there.
+    """
+    if call.json:
+        return JsonProgress(call.emit)
+    terminal, color = terminal_wishes()
+    if row is not None and not getattr(call.args, "plain", False) and can_draw(terminal):
+        return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), row)
+    return PlainProgress(SystemClock(), call.note, row, terminal_width())
 
 
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
@@ -36,10 +53,34 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
 
     Whatever ends this, the last line says how the session stands.
     """
+
+    async def work() -> None:
+        await _to_its_stop(call, runtime, session_id, doors, steal)
+
+    return await _reported(call, runtime, session_id, doors.observer, work)
+
+
+async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
+    """Stay with a session that another process runs until it stops; without one, say how the session stands."""
+    row = await runtime.store.find(session_id)
+    observer = observer_for(call, row)
+
+    async def work() -> None:
+        await watch(runtime, session_id, observer, row.head)
+
+    if session_id not in await runtime.store.holders():
+        call.note(f"nobody runs {exits.name_of(row)} now")
+    return await _reported(call, runtime, session_id, observer, work)
+
+
+async def _reported(
+    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+) -> int:
+    """Do the work under the eyes of the observer, and say how the session stands, whatever ended it."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
-        await _to_its_stop(call, runtime, session_id, doors, steal)
+        await _shown(call, runtime, session_id, observer, work)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True):
             await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
@@ -49,6 +90,26 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
             await _report(call, runtime, session_id, clock.monotonic_s() - began_s, error.exit_code)
         raise
     return await _report(call, runtime, session_id, clock.monotonic_s() - began_s)
+
+
+async def _shown(
+    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do the work, drawn beside it if the observer draws."""
+    if not isinstance(observer, LiveProgress):
+        await work()
+        return
+
+    async def look() -> tuple[State, list[Event]]:
+        state, _ = await recall(session_id, runtime.store, runtime.store)
+        first = max(0, state.seq - LATEST)
+        return state, await runtime.store.read(session_id, after=first, limit=state.seq - first)
+
+    call.above = observer.above
+    try:
+        await drawn(observer, look, work)
+    finally:
+        call.above = None
 
 
 async def _to_its_stop(call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool) -> None:

@@ -171,11 +171,19 @@ class PlainProgress:
 
     def on_events(self, events: list[Event]) -> None:
         """Print them. How a shift ended is left to whoever reports on the whole."""
+        for time, gauge, line in self.told(events):
+            self._print(self._fit(f"{time}  {gauge}  {line}"))
+
+    def told(self, events: list[Event]) -> list[tuple[str, str, str]]:
+        """Those worth a line: the time since the beginning, what was used by then, what happened."""
+        told = []
         for event in events:
             self._count(event)
             line = "" if isinstance(event.fact, ShiftEnded) else describe(event)
             if line:
-                self._print(self._fit(f"{self._gauge()}  {line}"))
+                elapsed = self._clock.monotonic_s() - self._began_s
+                told.append((f"{elapsed:6.1f}s", self._gauge(), line))
+        return told
 
     def on_delta(self, part: StreamPart) -> None:
         """Deltas make no line: plain output shows what is finished."""
@@ -194,8 +202,7 @@ class PlainProgress:
                 return
 
     def _gauge(self) -> str:
-        elapsed = self._clock.monotonic_s() - self._began_s
-        return f"{elapsed:6.1f}s  turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {usd(self._cost_pico):>8s}"
+        return f"turn {self._turn:<3d} {self._tokens / 1000:6.1f}k tok  {usd(self._cost_pico):>8s}"
 
     def _fit(self, line: str) -> str:
         if self._width is None or len(line) <= self._width:

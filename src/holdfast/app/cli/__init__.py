@@ -39,6 +39,7 @@ VERBS: dict[str, VerbInfo] = {
     "cancel": VerbInfo("cancel", "end a session for good", "holdfast cancel 7f3k"),
     "ps": VerbInfo("ps", "list sessions", "holdfast ps --all"),
     "show": VerbInfo("show", "one session at a glance", "holdfast show 7f3k"),
+    "attach": VerbInfo("attach", "watch a session that another process runs", "holdfast attach 7f3k"),
     "logs": VerbInfo("logs", "the events of a session", "holdfast logs 7f3k -f"),
     "verify": VerbInfo("verify", "check the chain and the rows of one session, or all", "holdfast verify"),
     "export": VerbInfo("export", "one session as JSON lines", "holdfast export 7f3k > session.jsonl"),

@@ -51,6 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--take-over", action="store_true", help="give the workspace to the tools' user (root only)")
     parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
     parser.add_argument("--detach", action="store_true", help="return once the session is durable")
+    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
 
 

@@ -14,6 +14,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
     parser.add_argument("--steal", action="store_true", help="take it from a process that still holds it")
+    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
 
 
