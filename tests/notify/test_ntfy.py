@@ -97,7 +97,7 @@ async def test_a_note_comes_with_the_answer() -> None:
     assert reply.note == "only the docs,\nplease"
 
 
-@pytest.mark.parametrize("body", ["x" * 6000, "ü" * 3000, '"\n' * 2000, "\u202e" * 2000])
+@pytest.mark.parametrize("body", ["x" * 6000, "ü" * 3000, "a&&b>c " * 100, '"\n' * 2000, "\u202e" * 2000])
 async def test_what_a_phone_cannot_show_it_cannot_approve(body: str) -> None:
     with NtfyRig() as rig:
         await rig.target.send(example(body=body))

@@ -147,7 +147,10 @@ def test_addresses_that_may_be(url: str) -> None:
     assert repr(Webhook("ops", url, SECRET, SystemClock())) == "Webhook('ops')"
 
 
-@pytest.mark.parametrize("secret", ["", "T0PS3CRET", "whsec_", "whsec_T0PS3CRET", "whsec_!!", SECRET[6:]])
+@pytest.mark.parametrize(
+    "secret",
+    ["", "T0PS3CRET", "whsec_", "whsec_c2hvcnQ=", f"{SECRET[:12]}!{SECRET[12:]}", SECRET[6:], SECRET + SECRET[6:]],
+)
 def test_secrets_that_are_none(secret: str) -> None:
     with pytest.raises(UsageError, match="no webhook secret") as caught:
         Webhook("ops", "https://example.com", secret, SystemClock())
