@@ -366,23 +366,26 @@ def said(panel: Panel, width: int = 80) -> str:
     return "\n".join("".join(text for text, _ in row.spans) + row.tail for row in panel.rows(width))
 
 
-def asked(item_id: str, replaces: str = "") -> ApprovalRequested:
+def asked(seq: int, item_id: str) -> Event:
     """A question to a person."""
-    return ApprovalRequested(item_id=item_id, kind="question", title="?", action="?", replaces=replaces)
+    return event(seq, ApprovalRequested(item_id=item_id, kind="question", title="?", action="?"))
 
 
 def test_what_waits_for_a_person_is_counted() -> None:
     panel = Panel(SystemClock(), len)
-    latest = [event(1, asked("a")), event(2, asked("b")), event(3, asked("c", replaces="b"))]
-    panel.begin(state(), latest, 80)
-    assert "2 wait for you" in said(panel)
-    panel.begin(state(), [*latest, event(4, ApprovalDecided(item_id="a", verdict="deny"))], 80)
+    panel.begin(fold(state(), [asked(2, "a")]), [], 80)
     assert "1 waits for you" in said(panel)
-    for end in (ApprovalExpired(item_id="c", verdict="deny"), ApprovalSuperseded(item_id="c", reason="changed")):
-        panel.begin(state(), [*latest, event(4, ApprovalDecided(item_id="a", verdict="deny")), event(5, end)], 80)
-        assert "for you" not in said(panel)
+    panel.take(asked(3, "b"), 80)
+    assert "2 wait for you" in said(panel)
+    panel.take(event(4, ApprovalDecided(item_id="a", verdict="deny")), 80)
+    assert "1 waits for you" in said(panel)
+    panel.take(event(5, ApprovalExpired(item_id="b", verdict="deny")), 80)
+    assert "for you" not in said(panel)
+    panel.take(asked(6, "c"), 80)
+    panel.take(event(7, ApprovalSuperseded(item_id="c", reason="changed")), 80)
+    assert "for you" not in said(panel)
     counted = Panel(SystemClock(), len, lambda: 7)
-    counted.begin(state(), latest, 80)
+    counted.begin(state(), [], 80)
     assert "7 wait for you" in said(counted)
 
 

@@ -11,7 +11,6 @@ from holdfast.clock import Clock
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
@@ -91,7 +90,7 @@ class Words:
 class Panel:
     """A session as it stands this moment.
 
-    `inbox` counts what waits for a person; without it the questions among the events seen are counted.
+    `inbox` counts what waits for a person; without it this session's own questions are counted.
     """
 
     def __init__(self, clock: Clock, measure: Measure, inbox: Callable[[], int] | None = None) -> None:
@@ -106,14 +105,12 @@ class Panel:
         self._calls: dict[str, str] = {}
         self._running: dict[str, int] = {}
         self._last = ""
-        self._waiting: set[str] = set()
         self.behind = False
 
     def begin(self, state: State, latest: Iterable[Event], width: int) -> None:
         """Start from what the log says: the state, which is used up, and the latest events up to it."""
         self.behind = False
         self._state = None
-        self._waiting.clear()
         for event in latest:
             self.take(event, width)
         self._state = state
@@ -135,7 +132,6 @@ class Panel:
             self._state = fold(state, [event])
         self._about_the_model(event, width)
         self._about_tools(event)
-        self._about_people(event)
 
     def _about_the_model(self, event: Event, width: int) -> None:
         match event.fact:
@@ -162,20 +158,6 @@ class Panel:
             case ToolResult(call_id=call_id) | ToolOutcomeUnknown(call_id=call_id):
                 self._running.pop(call_id, None)
                 self._last = self._calls.pop(call_id, call_id) + describe(event)
-            case _:
-                return
-
-    def _about_people(self, event: Event) -> None:
-        match event.fact:
-            case ApprovalRequested(item_id=item_id, replaces=replaces):
-                self._waiting.discard(replaces)
-                self._waiting.add(item_id)
-            case (
-                ApprovalDecided(item_id=item_id)
-                | ApprovalExpired(item_id=item_id)
-                | ApprovalSuperseded(item_id=item_id)
-            ):
-                self._waiting.discard(item_id)
             case _:
                 return
 
@@ -251,7 +233,8 @@ class Panel:
             _gauge(state, width),
             [(f"{usd(None if state.unpriced else state.cost_pico)}{cap}", "")],
         ]
-        waiting = self._inbox() if self._inbox else len(self._waiting)
+        open_asks = sum(ask.verdict is None for ask in state.asks.values())
+        waiting = self._inbox() if self._inbox else open_asks
         if waiting:
             pieces.append([(f"{waiting} {'waits' if waiting == 1 else 'wait'} for you", "bold yellow")])
         return pieces
