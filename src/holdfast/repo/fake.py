@@ -1,0 +1,75 @@
+"""A shelf in memory, for folders in memory: what the simulator's hands write is what it keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from holdfast.errors import SnapshotFailed
+from holdfast.repo.base import Change, Kept, Owner, Restored
+
+Folder = MutableMapping[str, bytes]
+"""A folder in memory: path from its root → content."""
+
+
+def _name(tree: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path, data in sorted(tree.items()):
+        for part in (path.encode(), data):
+            digest.update(len(part).to_bytes(8))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+class FakeShelf:
+    """Keeps what is in `folders`, which others write to. It knows files only, and no owners."""
+
+    def __init__(self, folders: MutableMapping[Path, Folder]) -> None:
+        self.folders = folders
+        self._trees: dict[str, dict[str, bytes]] = {}
+        self._kept: dict[str, set[str]] = {}
+
+    async def keep(self, session_id: str, folder: Path, seq: int, *, user: Owner | None = None) -> Kept:
+        """See `Shelf.keep`."""
+        if folder not in self.folders:
+            raise SnapshotFailed(f"the workspace {folder} cannot be opened: there is none; nothing was changed")
+        tree = {path: data for path, data in self.folders[folder].items() if ".git" not in path.split("/")}
+        name = _name(tree)
+        self._trees[name] = tree
+        self._kept.setdefault(session_id, set()).add(name)
+        return Kept(name, len(tree), sum(map(len, tree.values())), read=len(tree))
+
+    async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
+        """See `Shelf.restore`."""
+        tree = self._tree(snapshot)
+        if self.folders.get(folder):
+            raise SnapshotFailed(f"{folder} is not empty, and a snapshot is restored into an empty folder only")
+        self.folders.setdefault(folder, {}).update(tree)
+        return Restored(len(tree), sum(map(len, tree.values())))
+
+    async def changes(self, before: str, after: str) -> list[Change]:
+        """See `Shelf.changes`."""
+        old, new = self._tree(before), self._tree(after)
+        out = [Change(path, "removed") for path in old if path not in new]
+        out += [Change(path, "added") for path in new if path not in old]
+        out += [Change(path, "changed") for path in new if path in old and old[path] != new[path]]
+        return sorted(out, key=lambda change: change.path)
+
+    async def forget(self, session_id: str) -> None:
+        """See `Shelf.forget`."""
+        self._kept.pop(session_id, None)
+
+    async def tidy(self, *, timeout_s: float = 300.0) -> int:
+        """See `Shelf.tidy`."""
+        wanted = set[str]().union(*self._kept.values())
+        gone = [self._trees.pop(name) for name in list(self._trees) if name not in wanted]
+        return sum(len(data) for tree in gone for data in tree.values())
+
+    def _tree(self, snapshot: str) -> dict[str, bytes]:
+        try:
+            return self._trees[snapshot]
+        except KeyError:
+            raise SnapshotFailed(
+                f"{snapshot!r} is not in the snapshot store; other snapshots are safe: use an earlier or a later one"
+            ) from None

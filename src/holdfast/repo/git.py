@@ -1,0 +1,274 @@
+"""The git that stores: our own repository, our own configuration, nothing that an agent wrote (S24).
+
+Git never sees a work tree here. It is given packs that we made and asked for objects by name, so no
+attribute, filter, hook, monitor, submodule or configuration of a workspace can reach it. The repository
+is written by hand, for the oldest format that knows SHA-256.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from holdfast.errors import CannotRunSafely, SnapshotFailed, StorageFull
+from holdfast.repo.objects import CHUNK, Row, decode_tree, object_hash
+
+OLDEST = (2, 34)
+"""The first long-lived version whose `repack --geometric` and SHA-256 packs are sound."""
+
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_ASK = 60  # names in one request: less than a page, so that neither side ever waits for a full pipe
+_PACK_TIMEOUT_S = 3600.0
+
+_CONFIG = """[core]
+\trepositoryformatversion = 1
+\tbare = true
+\tlogallrefupdates = false
+[extensions]
+\tobjectformat = sha256
+"""
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.fsync": "all",
+    "core.bigFileThreshold": "4m",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "pack.threads": "1",
+    "pack.windowMemory": "64m",
+    "protocol.allow": "never",
+    "repack.writeBitmaps": "false",
+}
+
+
+class Git:
+    """One bare repository, and the git that works on it. `program` is where git is; else it is looked for."""
+
+    def __init__(self, folder: Path, program: Path | None = None) -> None:
+        self.folder = folder
+        self._named = program
+        self._program = ""
+
+    def ready(self) -> None:
+        """Find git and make the repository. Raises `CannotRunSafely` when there is none, or an old one."""
+        if not self._program:
+            self._program = self._found()
+        if (self.folder / "config").exists():
+            return
+        for name in ("objects/pack", "objects/info", "refs/holdfast"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
+        new = self.folder / f"config.{os.getpid()}.{threading.get_ident()}.lock"
+        new.write_text(_CONFIG)
+        new.replace(self.folder / "config")  # last: with it, the repository is whole
+
+    def _found(self) -> str:
+        program = str(self._named) if self._named else shutil.which("git", path=_PATH)
+        said = b""
+        if program:
+            try:
+                said = subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
+            except OSError:
+                program = None
+        version = re.match(rb"git version (\d+)\.(\d+)", said)
+        wanted = ".".join(map(str, OLDEST))
+        if not program or not version:
+            raise CannotRunSafely(
+                f"git {wanted} or newer keeps the snapshots of workspaces, and there is none on this machine; nothing "
+                "was changed: install it (`apt install git`)"
+            )
+        if (int(version[1]), int(version[2])) < OLDEST:
+            raise CannotRunSafely(
+                f"git {wanted} or newer keeps the snapshots of workspaces, and {program} is "
+                f"{version[0].decode().removeprefix('git version ')}; nothing was changed: install a newer one"
+            )
+        return program
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        return [self._program, *settings, *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PATH": _PATH,
+            "LC_ALL": "C",
+            "HOME": "/nonexistent",
+            "GIT_DIR": str(self.folder),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+        }
+
+    def run(self, *arguments: str, locks: tuple[int, ...], stdin: int = subprocess.DEVNULL, timeout_s: float) -> bool:
+        """Run git to its end; it holds `locks` as long as it lives. False when it was ended after `timeout_s`.
+
+        Raises `StorageFull` or `SnapshotFailed` with what it said.
+        """
+        try:
+            done = subprocess.run(
+                self._command(arguments),
+                stdin=stdin,
+                capture_output=True,
+                env=self._environment(),
+                cwd=self.folder,
+                pass_fds=locks,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        if done.returncode == 0:
+            return True
+        said = done.stderr.decode("utf-8", "replace").strip()
+        if "No space left on device" in said or "Disk quota exceeded" in said:
+            raise full(self.folder)
+        raise SnapshotFailed(
+            f"git could not write the snapshots in {self.folder}: {said[-300:] or f'status {done.returncode}'}; what "
+            "was kept before is safe: mend that and try again"
+        )
+
+    def take(self, pack: int, lock: int) -> None:
+        """Take in a finished pack: checked, indexed and synced when this returns."""
+        if not self.run("index-pack", "--stdin", locks=(lock,), stdin=pack, timeout_s=_PACK_TIMEOUT_S):
+            raise SnapshotFailed(f"git did not take a pack into {self.folder} within {_PACK_TIMEOUT_S:g} s; try again")
+
+    @contextmanager
+    def library(self, lock: int) -> Iterator[Library]:
+        """What can be read, for the block. The processes behind it start with the first question."""
+        library = Library(self._command(("cat-file",)), self._environment(), self.folder, lock)
+        try:
+            yield library
+        finally:
+            library.close()
+
+
+class Blob:
+    """A blob that is being read; all of it must be, and is checked against its name."""
+
+    def __init__(self, source: IO[bytes], object_id: bytes, size: int) -> None:
+        self.size = size
+        self._source = source
+        self._id = object_id
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes. Raises `SnapshotFailed` at the end when they are not those that were kept."""
+        digest, left = object_hash("blob", self.size), self.size
+        while left:
+            chunk = self._source.read(min(left, CHUNK))
+            if not chunk:
+                raise broken(self._id)
+            left -= len(chunk)
+            digest.update(chunk)
+            yield chunk
+        if self._source.read(1) != b"\n" or digest.digest() != self._id:
+            raise broken(self._id)
+
+
+class Library:
+    """Objects by name, from git processes that answer questions."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], folder: Path, lock: int) -> None:
+        self._command = command
+        self._environment = environment
+        self._folder = folder
+        self._lock = lock
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def _ask(self, mode: str, ids: Sequence[bytes]) -> IO[bytes]:
+        process = self._processes.get(mode)
+        if process is None:
+            process = self._processes[mode] = subprocess.Popen(
+                [*self._command, mode],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self._environment,
+                cwd=self._folder,
+                pass_fds=(self._lock,),
+            )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write("".join([f"{each.hex()}\n" for each in ids]).encode())
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise broken(ids[0]) from None
+        return process.stdout
+
+    def missing(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Which of these are not in the store."""
+        out = set()
+        for start in range(0, len(ids), _ASK):
+            part = ids[start : start + _ASK]
+            answers = self._ask("--batch-check", part)
+            for each in part:
+                words = answers.readline().split()
+                if len(words) < 2 or words[0] != each.hex().encode():
+                    raise broken(each)
+                if words[1] == b"missing":
+                    out.add(each)
+        return out
+
+    def trees(self, ids: Sequence[bytes]) -> Iterator[list[Row]]:
+        """The entries of each of these trees, in order. Raises `SnapshotFailed` for one that is no tree."""
+        for each, size, answers in self._contents(ids, b"tree"):
+            data = answers.read(size + 1)
+            digest = object_hash("tree", size)
+            digest.update(data[:-1])
+            if digest.digest() != each:
+                raise broken(each)
+            try:
+                yield decode_tree(data[:-1])
+            except ValueError:
+                raise broken(each) from None
+
+    def blobs(self, ids: Sequence[bytes]) -> Iterator[Blob]:
+        """Each of these blobs, in order; read each to its end before the next."""
+        for each, size, answers in self._contents(ids, b"blob"):
+            yield Blob(answers, each, size)
+
+    def _contents(self, ids: Sequence[bytes], kind: bytes) -> Iterator[tuple[bytes, int, IO[bytes]]]:
+        for start in range(0, len(ids), _ASK):
+            part = ids[start : start + _ASK]
+            answers = self._ask("--batch", part)
+            for each in part:
+                words = answers.readline().split()
+                if len(words) != 3 or words[0] != each.hex().encode() or words[1] != kind:
+                    raise broken(each)
+                yield each, int(words[2]), answers
+
+    def close(self) -> None:
+        """End the processes. Safe to repeat."""
+        for process in self._processes.values():
+            process.kill()  # they only read
+            process.communicate()
+        self._processes.clear()
+
+
+def broken(object_id: bytes) -> SnapshotFailed:
+    """What to say when an object is not there or not what its name says."""
+    return SnapshotFailed(
+        f"{object_id.hex()} is not in the snapshot store, or is damaged there; snapshots that do not need it are "
+        "safe: use an earlier or a later one"
+    )
+
+
+def full(folder: Path) -> StorageFull:
+    """What to say when the disk took no more."""
+    return StorageFull(
+        f"the disk took no more bytes of a snapshot into {folder}; what was kept before is safe: free some space, "
+        "then try again"
+    )

@@ -1,0 +1,170 @@
+"""Git's objects and packs, as bytes: names, trees, and packs that are written without git.
+
+SHA-256 names: two files that an agent made to have one SHA-1 would be one file in a snapshot. Trees hold
+all nine permission bits, where git itself knows only whether a file is executable; git reads such
+trees as its own, and only we take files out of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+ID_BYTES = 32
+LEVEL = 1
+"""Snapshots are written far more often than read, and packs are compressed again when they are folded."""
+
+CHUNK = 1 << 20
+
+_KINDS = {"blob": 3, "tree": 2}
+_PACK_HEADER = b"PACK\0\0\0\2"
+
+
+class Row(NamedTuple):
+    """One entry of a tree: its type and permission bits, its name, and the name of its object."""
+
+    mode: int
+    name: bytes
+    id: bytes
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def is_link(self) -> bool:
+        return stat.S_ISLNK(self.mode)
+
+
+def kept_mode(mode: int) -> int:
+    """What a snapshot keeps of a mode: no set-user-id, set-group-id or sticky bit, no bits of a link."""
+    return stat.S_IFLNK if stat.S_ISLNK(mode) else stat.S_IFMT(mode) | mode & 0o777
+
+
+def object_hash(kind: str, size: int) -> hashlib._Hash:
+    """The digest of an object, to be fed its bytes."""
+    return hashlib.sha256(f"{kind} {size}\0".encode())
+
+
+def object_id(kind: str, data: bytes) -> bytes:
+    """The name of an object."""
+    digest = object_hash(kind, len(data))
+    digest.update(data)
+    return digest.digest()
+
+
+def encode_row(row: Row) -> bytes:
+    """One entry of a tree object."""
+    return b"%o %b\0%b" % (row.mode, row.name, row.id)
+
+
+def sort_key(row: Row) -> bytes:
+    """Git orders a folder as if its name ended in a slash."""
+    return row.name + b"/" if row.is_folder else row.name
+
+
+def decode_tree(data: bytes) -> list[Row]:
+    """The entries of a tree object. Raises `ValueError` for anything that cannot be one of ours.
+
+    A name that would lead out of its folder, or into a `.git`, is refused here.
+    """
+    rows, at = [], 0
+    while at < len(data):
+        space = data.index(b" ", at)
+        end = data.index(b"\0", space)
+        row = Row(int(data[at:space], 8), data[space + 1 : end], data[end + 1 : end + 1 + ID_BYTES])
+        at = end + 1 + ID_BYTES
+        known = stat.S_ISDIR(row.mode) or stat.S_ISREG(row.mode) or row.is_link
+        if not known or len(row.id) != ID_BYTES or b"/" in row.name or row.name in (b"", b".", b"..", b".git"):
+            raise ValueError(f"{row.name!r} with mode {row.mode:o}")
+        rows.append(row)
+    return rows
+
+
+def _entry_header(kind: str, size: int) -> bytes:
+    byte = (_KINDS[kind] << 4) | (size & 15)
+    size >>= 4
+    out = bytearray()
+    while size:
+        out.append(byte | 0x80)
+        byte, size = size & 0x7F, size >> 7
+    out.append(byte)
+    return bytes(out)
+
+
+class Changing(Exception):
+    """A file became shorter while it was read."""
+
+
+class Pack:
+    """A pack that is being written, in a file that has no name: a killed process leaves nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=CHUNK)
+        self._file.write(_PACK_HEADER + bytes(4))
+        self.count = 0
+
+    def add(self, kind: str, data: bytes) -> None:
+        """Add an object whose bytes are at hand."""
+        self._file.write(_entry_header(kind, len(data)))
+        self._file.write(zlib.compress(data, LEVEL))
+        self.count += 1
+
+    def add_file(self, fd: int, size: int) -> tuple[bytes, int]:
+        """Add the next `size` bytes of a file, without holding them. Returns its name and where it begins here.
+
+        Raises `Changing`, with nothing added, when there are fewer.
+        """
+        start = self._file.tell()
+        digest, squeeze = object_hash("blob", size), zlib.compressobj(LEVEL)
+        self._file.write(_entry_header("blob", size))
+        left = size
+        while left:
+            chunk = os.read(fd, min(left, CHUNK))
+            if not chunk:
+                self._cut(start)
+                raise Changing
+            left -= len(chunk)
+            digest.update(chunk)
+            self._file.write(squeeze.compress(chunk))
+        self._file.write(squeeze.flush())
+        self.count += 1
+        return digest.digest(), start
+
+    def take_back(self, start: int) -> None:
+        """Drop the last object, which begins there."""
+        self._cut(start)
+        self.count -= 1
+
+    def _cut(self, start: int) -> None:
+        self._file.seek(start)
+        self._file.truncate()
+
+    def finish(self) -> int:
+        """Complete the pack; returns its file, at the beginning. It ends with `close`."""
+        self._file.seek(len(_PACK_HEADER))
+        self._file.write(self.count.to_bytes(4))
+        self._file.seek(0)
+        digest = hashlib.sha256()
+        while chunk := self._file.read(CHUNK):
+            digest.update(chunk)
+        self._file.write(digest.digest())
+        self._file.flush()
+        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Give the file back. Safe to repeat."""
+        self._file.close()
+
+
+def tree_bytes(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A tree object of `(sort key, encoded row)` pairs."""
+    return b"".join([row for _, row in sorted(rows)])

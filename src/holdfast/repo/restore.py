@@ -1,0 +1,194 @@
+"""Writing a snapshot into an empty folder, and comparing two.
+
+As in reading, every step goes from an open folder to a name in it. Files are made new and never
+opened through a link; a name that would lead elsewhere was refused when its tree was read.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from holdfast.errors import SnapshotFailed
+from holdfast.repo.base import Change, Owner, Restored, shown
+from holdfast.repo.git import Blob, Library
+from holdfast.repo.lock import Stopped
+from holdfast.repo.objects import Row
+from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINK_BYTES = 4096
+
+
+class _Level:
+    """A folder that is being filled: its own mode is set when nothing more comes into it."""
+
+    def __init__(self, fd: int, row: Row) -> None:
+        self.fd = fd
+        self.row = row
+        self.below: list[Row] = []
+
+
+class Restore:
+    """One writing of a tree."""
+
+    def __init__(
+        self, library: Library, *, user: Owner | None, max_files: int, max_bytes: int, stop: threading.Event
+    ) -> None:
+        self._library = library
+        self._user = user
+        self._max_files, self._max_bytes = max_files, max_bytes
+        self._stop = stop
+        self._entries = 0
+        self.files = self.bytes = 0
+
+    def run(self, tree: bytes, root: int) -> Restored:
+        """Fill the empty folder that is open as `root`."""
+        levels = [_Level(os.dup(root), Row(stat.S_IFDIR | 0o700, b"", tree))]
+        try:
+            self._fill(levels[0])
+            while levels:
+                level = levels[-1]
+                if not level.below:
+                    self._finish(levels.pop())
+                    continue
+                levels.append(_make(level, level.below.pop()))
+                if not level.below:  # so that a chain of folders needs two, whatever its length
+                    del levels[-2]
+                    self._finish(level)
+                if len(levels) > MAX_OPEN:
+                    raise SnapshotFailed("the snapshot has folders nested too deep to be restored; use another one")
+                self._fill(levels[-1])
+        finally:
+            for level in levels:
+                os.close(level.fd)
+        return Restored(self.files, self.bytes)
+
+    def _fill(self, level: _Level) -> None:
+        if self._stop.is_set():
+            raise Stopped
+        rows = next(self._library.trees([level.row.id]))
+        self._entries += len(rows)
+        if self._entries > self._max_files:
+            raise SnapshotFailed(
+                f"the snapshot has more than {self._max_files:,} files, and no such snapshot is ever kept here; use "
+                "another one"
+            )
+        level.below = [row for row in rows if row.is_folder]
+        files = [row for row in rows if not row.is_folder]
+        for row, blob in zip(files, self._library.blobs([row.id for row in files]), strict=True):
+            self.files += 1
+            self.bytes += blob.size
+            if self.bytes > self._max_bytes:
+                raise SnapshotFailed(
+                    f"the snapshot is larger than {self._max_bytes:,} bytes, and no such snapshot is ever kept here; "
+                    "use another one"
+                )
+            self._write(level.fd, row, blob)
+
+    def _write(self, folder: int, row: Row, blob: Blob) -> None:
+        if row.is_link:
+            if blob.size > _LINK_BYTES:
+                raise SnapshotFailed(f"the link {shown(row.name)} of the snapshot is too long; use another snapshot")
+            os.symlink(b"".join(blob.chunks()), row.name, dir_fd=folder)
+            if self._user:
+                os.chown(row.name, *self._user, dir_fd=folder, follow_symlinks=False)
+            return
+        fd = os.open(row.name, _NEW, 0o600, dir_fd=folder)
+        try:
+            for chunk in blob.chunks():
+                _write_all(fd, chunk)
+            self._give(fd, row)
+        finally:
+            os.close(fd)
+
+    def _give(self, fd: int, row: Row) -> None:
+        if self._user:
+            os.fchown(fd, *self._user)
+        os.fchmod(fd, row.mode & 0o777)
+
+    def _finish(self, level: _Level) -> None:
+        try:
+            self._give(level.fd, level.row)
+        finally:
+            os.close(level.fd)
+
+
+def _make(parent: _Level, row: Row) -> _Level:
+    os.mkdir(row.name, 0o700, dir_fd=parent.fd)
+    return _Level(os.open(row.name, _FOLDER, dir_fd=parent.fd), row)
+
+
+def _write_all(fd: int, chunk: bytes) -> None:
+    view = memoryview(chunk)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def empty_folder(path: Path) -> int:
+    """Open the folder to restore into. Raises `SnapshotFailed` unless it is empty, or can be made."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise SnapshotFailed(
+            f"{path} cannot be made to restore into: {error.strerror}; nothing was changed: name another folder"
+        ) from None
+    if os.listdir(fd):
+        os.close(fd)
+        raise SnapshotFailed(
+            f"{path} is not empty, and a snapshot is restored into an empty folder only; nothing was changed: name "
+            "another folder"
+        )
+    return fd
+
+
+def compare(library: Library, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
+    """What differs between two trees. Folders that are the same are not looked into."""
+    out: list[tuple[bytes, Change]] = []
+
+    def say(path: bytes, kind: str) -> None:
+        out.append((path, Change(shown(path), kind)))  # type: ignore[arg-type]
+
+    waiting: list[tuple[bytes, bytes | None, bytes | None]] = [(b"", before, after)]
+    while waiting:
+        if stop.is_set():
+            raise Stopped
+        path, old, new = waiting.pop()
+        if path.count(b"/") > MAX_DEPTH:
+            raise SnapshotFailed("a snapshot has folders nested too deep to be compared; use another one")
+        rows_old = {row.name: row for row in next(library.trees([old]))} if old else {}
+        rows_new = {row.name: row for row in next(library.trees([new]))} if new else {}
+        if (old is None or new is None) and not rows_old and not rows_new:
+            say(path, "added" if old is None else "removed")
+        for name in rows_old.keys() | rows_new.keys():
+            waiting += _one(path + name, rows_old.get(name), rows_new.get(name), say)
+    return [change for _, change in sorted(out, key=lambda each: each[0])]
+
+
+def _one(
+    path: bytes, old: Row | None, new: Row | None, say: Callable[[bytes, str], None]
+) -> list[tuple[bytes, bytes | None, bytes | None]]:
+    """Say how one name differs; returns the folders below to look into."""
+    if old == new:
+        return []
+    if old and new and old.is_folder and new.is_folder:
+        if old.mode != new.mode:
+            say(path + b"/", "changed")
+        return [(path + b"/", old.id, new.id)] if old.id != new.id else []
+    if old and new and not old.is_folder and not new.is_folder:
+        say(path, "changed")
+        return []
+    below: list[tuple[bytes, bytes | None, bytes | None]] = []
+    for row, kind in ((old, "removed"), (new, "added")):
+        if row is None:
+            continue
+        if row.is_folder:
+            below.append((path + b"/", row.id, None) if kind == "removed" else (path + b"/", None, row.id))
+        else:
+            say(path, kind)
+    return below

@@ -1,0 +1,283 @@
+"""The real shelf: one bare git repository for all sessions of a home, beside no work tree at all.
+
+    <folder>/git/            the repository; refs/holdfast/<session>/<seq> keeps each snapshot
+    <folder>/seen/<session>  what was unchanged at its last snapshot: a cache
+    <folder>/tmp/            files before they have their names
+    <folder>/lock            who adds, who removes
+
+Killed at any point, what was kept is there: a pack is in the store whole or not at all, a reference is
+renamed into its place after its objects are synced, and the rest is a cache. What a dead process left
+is removed by `tidy`. Packs are folded together by themselves as they become many.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from holdfast.errors import SnapshotFailed
+from holdfast.repo.base import Change, Kept, Owner, Restored
+from holdfast.repo.git import Git, full
+from holdfast.repo.lock import held, held_if_free
+from holdfast.repo.objects import Pack
+from holdfast.repo.restore import Restore, compare, empty_folder
+from holdfast.repo.seen import FORM, Seen, encode, load
+from holdfast.repo.walk import Walk, open_folder
+
+MAX_FILES = 1_000_000
+MAX_BYTES = 16 << 30
+MANY_PACKS = 64
+_FOLD_TIMEOUT_S = 300.0
+_SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_SNAPSHOT = re.compile(r"[0-9a-f]{64}")
+
+T = TypeVar("T")
+
+
+class ShadowShelf:
+    """Snapshots in `folder`, made when it is first used. Several processes may use one folder.
+
+    A workspace of more than `max_files` or `max_bytes` is refused. `wait_s` is how long a verb waits
+    for others that remove something. `git` is where git is; else it is looked for.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_files: int = MAX_FILES,
+        max_bytes: int = MAX_BYTES,
+        wait_s: float = 120.0,
+        git: Path | None = None,
+    ) -> None:
+        self._folder = folder
+        self._git = Git(folder / "git", git)
+        self._max_files, self._max_bytes = max_files, max_bytes
+        self._wait_s = wait_s
+
+    async def keep(self, session_id: str, folder: Path, seq: int, *, user: Owner | None = None) -> Kept:
+        """See `Shelf.keep`. Reads only what changed since the session's last snapshot."""
+        _check_session(session_id)
+        return await _in_thread(partial(self._keep, session_id, folder, seq, user))
+
+    async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
+        """See `Shelf.restore`."""
+        return await _in_thread(partial(self._restore, _id(snapshot), folder, user))
+
+    async def changes(self, before: str, after: str) -> list[Change]:
+        """See `Shelf.changes`."""
+        return await _in_thread(partial(self._changes, _id(before), _id(after)))
+
+    async def forget(self, session_id: str) -> None:
+        """See `Shelf.forget`. The space comes back with the next `tidy`."""
+        _check_session(session_id)
+        await _in_thread(partial(self._forget, session_id))
+
+    async def tidy(self, *, timeout_s: float = 300.0) -> int:
+        """See `Shelf.tidy`."""
+        return await _in_thread(partial(self._tidy, timeout_s))
+
+    @contextmanager
+    def _held(self, stop: threading.Event, *, alone: bool = False) -> Iterator[int]:
+        with _errors(self._folder):
+            for name in ("seen", "tmp"):
+                (self._folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folder.chmod(0o700)
+            with held(self._folder / "lock", alone=alone, wait_s=self._wait_s, stop=stop) as lock:
+                self._git.ready()
+                yield lock
+
+    def _refs(self, session_id: str) -> Path:
+        return self._git.folder / "refs" / "holdfast" / session_id
+
+    def _keep(self, session_id: str, folder: Path, seq: int, user: Owner | None, stop: threading.Event) -> Kept:
+        with self._held(stop) as lock, ExitStack() as opened:
+            root = open_folder(folder)
+            opened.callback(os.close, root)
+            found = os.fstat(root)
+            if user is None and os.geteuid() == 0 and found.st_uid != 0:
+                user = Owner(found.st_uid, found.st_gid)
+            seen = self._seen(session_id, found, user)
+            pack = Pack(self._folder / "tmp")
+            opened.callback(pack.close)
+            walk = Walk(
+                user=user,
+                seen=seen,
+                began_ns=self._now_ns(lock),
+                pack=pack,
+                library=opened.enter_context(self._git.library(lock)),
+                max_files=self._max_files,
+                max_bytes=self._max_bytes,
+                stop=stop,
+            )
+            tree = walk.run(root)
+            if pack.count:
+                self._git.take(pack.finish(), lock)
+            ref = self._point(session_id, seq, tree)
+            now_seen = Seen(FORM, (found.st_dev, found.st_ino), user, ref, tree, walk.folders)
+            self._replace(self._folder / "seen" / session_id, encode(now_seen))
+            if pack.count:
+                self._fold(lock)
+            return Kept(tree.hex(), walk.files, walk.bytes, walk.read, tuple(walk.skipped), walk.skipped_total)
+
+    def _now_ns(self, lock: int) -> int:
+        """The time as the kernel stamps it on files: never later than a stamp that comes after this."""
+        os.utime(lock)
+        return os.fstat(lock).st_mtime_ns
+
+    def _seen(self, session_id: str, root: os.stat_result, user: Owner | None) -> Seen | None:
+        """What the session's last snapshot saw, if it was of this folder and is still kept."""
+        seen = load(self._folder / "seen" / session_id)
+        if seen is None or seen.root != (root.st_dev, root.st_ino) or seen.user != user:
+            return None
+        return seen if _read_ref(self._refs(session_id) / seen.ref) == seen.tree else None
+
+    def _point(self, session_id: str, seq: int, tree: bytes) -> str:
+        """Write the reference that keeps the tree; returns its name.
+
+        A sequence number that has another snapshot already keeps both: an event may name either.
+        """
+        refs = self._refs(session_id)
+        refs.mkdir(exist_ok=True)
+        name = str(seq)
+        there = _read_ref(refs / name)
+        if there not in (None, tree):
+            name = f"{seq}-{tree.hex()[:16]}"
+            there = _read_ref(refs / name)
+        if there != tree:
+            self._replace(refs / name, tree.hex().encode() + b"\n", sync=True)
+        return name
+
+    def _replace(self, path: Path, data: bytes, *, sync: bool = False) -> None:
+        """Put a file in its place whole; with `sync`, on the disk when this returns."""
+        new = self._folder / "tmp" / f"{path.parent.name}.{path.name}.{os.getpid()}.{threading.get_ident()}"
+        with new.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+        new.replace(path)
+        if sync:
+            _sync_folder(path.parent)
+
+    def _restore(self, tree: bytes, folder: Path, user: Owner | None, stop: threading.Event) -> Restored:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            next(library.trees([tree]))  # before anything is made, whether it is there
+            root = empty_folder(folder)
+            try:
+                with _errors(folder):
+                    restore = Restore(
+                        library, user=user, max_files=self._max_files, max_bytes=self._max_bytes, stop=stop
+                    )
+                    return restore.run(tree, root)
+            finally:
+                os.close(root)
+
+    def _changes(self, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            return compare(library, before, after, stop)
+
+    def _forget(self, session_id: str, stop: threading.Event) -> None:
+        with self._held(stop):
+            (self._folder / "seen" / session_id).unlink(missing_ok=True)
+            if self._refs(session_id).exists():
+                (self._folder / "forgotten").touch()
+                shutil.rmtree(self._refs(session_id))
+
+    def _packs(self) -> list[Path]:
+        return list((self._git.folder / "objects" / "pack").glob("*.pack"))
+
+    def _fold(self, lock: int) -> None:
+        """Make few packs of many, each at least twice the next; what nobody refers to is kept too."""
+        if len(self._packs()) < MANY_PACKS:
+            return
+        with held_if_free(self._folder / "folding") as folding:
+            if folding is not None:
+                self._git.run(
+                    "repack", "--geometric=2", "-d", "-n", "-q", locks=(lock, folding), timeout_s=_FOLD_TIMEOUT_S
+                )
+
+    def _tidy(self, timeout_s: float, stop: threading.Event) -> int:
+        with self._held(stop, alone=True) as lock:
+            before = _size(self._folder)
+            for left in [
+                *(self._folder / "tmp").iterdir(),
+                *(self._git.folder / "objects").glob("**/tmp_*"),
+                *(self._git.folder / "objects").glob("**/.tmp-*"),
+                *self._git.folder.glob("**/*.lock"),
+            ]:
+                left.unlink(missing_ok=True)
+            forgotten = self._folder / "forgotten"
+            how = ["-a"] if forgotten.exists() else ["--geometric=2"]
+            if self._git.run("repack", *how, "-d", "-n", "-q", locks=(lock,), timeout_s=timeout_s):
+                forgotten.unlink(missing_ok=True)
+            return max(0, before - _size(self._folder))
+
+
+async def _in_thread(work: Callable[[threading.Event], T]) -> T:
+    """Work in a thread that is told to stop when nobody waits for it any more."""
+    stop = threading.Event()
+    try:
+        return await anyio.to_thread.run_sync(work, stop, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        stop.set()
+        raise
+
+
+@contextmanager
+def _errors(folder: Path) -> Iterator[None]:
+    """Turn what the system says into what a person can act on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise full(folder) from None
+        raise SnapshotFailed(
+            f"a snapshot could not be handled in {folder}: {error.strerror or error}; what was kept before is safe: "
+            "mend that and try again"
+        ) from error
+
+
+def _check_session(session_id: str) -> None:
+    if not _SESSION.fullmatch(session_id):
+        raise ValueError(f"{session_id!r} is not the id of a session")
+
+
+def _id(snapshot: str) -> bytes:
+    if not _SNAPSHOT.fullmatch(snapshot):
+        raise SnapshotFailed(
+            f"{snapshot!r} is not the name of a snapshot, which is 64 hexadecimal characters; nothing was changed: "
+            "take it from a workspace.snapshotted event"
+        )
+    return bytes.fromhex(snapshot)
+
+
+def _read_ref(path: Path) -> bytes | None:
+    try:
+        text = path.read_text().strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+    return bytes.fromhex(text) if _SNAPSHOT.fullmatch(text) else None
+
+
+def _sync_folder(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _size(folder: Path) -> int:
+    return sum(os.lstat(os.path.join(path, name)).st_size for path, _, names in os.walk(folder) for name in names)
