@@ -28,7 +28,12 @@ from tests.support.receiver import Receiver, Reply
 with warnings.catch_warnings(action="ignore"):
     apprise.Apprise.instantiate("json://127.0.0.1")
 
-QUICK = Patience(request_s=0.5, tries=3, first_wait_s=0.01, longest_wait_s=0.05, whole_s=5.0)
+QUICK = Patience(request_s=20.0, tries=3, first_wait_s=0.01, longest_wait_s=0.05, whole_s=60.0)
+"""Waits little, and yet for a machine that is busy."""
+
+BRIEF = Patience(request_s=0.3, tries=3, first_wait_s=0.01, longest_wait_s=0.05, whole_s=5.0)
+"""For a receiver that never answers."""
+
 SECRET = "whsec_" + "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA=="
 KEY = bytes(range(32))
 
@@ -74,8 +79,13 @@ class HttpRig:
     def fail(self, times: int) -> None:
         self.receiver.planned.extend([Reply(500, {}, b"boom")] * times)
 
+    def make(self, patience: Patience) -> Target:
+        """A target of this rig that waits so long."""
+        raise NotImplementedError
+
     def stall(self) -> None:
         self.receiver.stalled = True
+        self.target = self.make(BRIEF)
 
     def close(self) -> None:
         self.receiver.close()
@@ -102,9 +112,11 @@ class _Taking(Receiver):
 class WebhookRig(HttpRig):
     def __init__(self) -> None:
         self.receiver: _Taking = _Taking()
-        url = f"{self.receiver.url}/hooks/T0PS3CRET-path"
-        self.target = Webhook("ops", url, SECRET, SystemClock(), QUICK)
+        self.target = self.make(QUICK)
         self.secrets = ["T0PS3CRET", SECRET, SECRET.removeprefix("whsec_")]
+
+    def make(self, patience: Patience) -> Target:
+        return Webhook("ops", f"{self.receiver.url}/hooks/T0PS3CRET-path", SECRET, SystemClock(), patience)
 
     def received(self) -> list[Received]:
         bodies = [(headers, json.loads(body)["data"]) for headers, body in self.receiver.taken]
@@ -117,9 +129,13 @@ class WebhookRig(HttpRig):
 class AppriseRig(HttpRig):
     def __init__(self) -> None:
         self.receiver: _Taking = _Taking()
-        url = f"json://ann:T0PS3CRET@127.0.0.1:{self.receiver.port}/T0PS3CRET-path?rto=0.5&cto=0.5"
-        self.target = AppriseTarget("mail", url, timeout_s=3.0)
+        self.target = self.make(QUICK)
         self.secrets = ["T0PS3CRET"]
+
+    def make(self, patience: Patience) -> Target:
+        """The library's own limit is longer, so it is ours that ends the wait."""
+        url = f"json://ann:T0PS3CRET@127.0.0.1:{self.receiver.port}/T0PS3CRET-path?rto=20&cto=20"
+        return AppriseTarget("mail", url, timeout_s=patience.request_s)
 
     def received(self) -> list[Received]:
         bodies = [json.loads(body) for _, body in self.receiver.taken]
@@ -133,19 +149,23 @@ class NtfyRig(HttpRig):
         self.receiver: NtfyServer = NtfyServer()
         self.receiver.readers = {"T0PS3CRET-topic": "tk_phone", "T0PS3CRET-replies": "tk_T0PS3CRET"}
         self.receiver.writers = {"T0PS3CRET-topic": "tk_T0PS3CRET"}
-        self.ntfy = Ntfy(
+        self._reply_key = key
+        self.ntfy = self.make(QUICK)
+        self.target = self.ntfy
+        self.secrets = ["T0PS3CRET", key.hex()]
+
+    def make(self, patience: Patience) -> Ntfy:
+        return Ntfy(
             "phone",
             self.receiver.url,
             "T0PS3CRET-topic",
             SystemClock(),
             reply_topic="T0PS3CRET-replies",
-            key=key,
+            key=self._reply_key,
             token="tk_T0PS3CRET",
             who="user:ann",
-            patience=QUICK,
+            patience=patience,
         )
-        self.target = self.ntfy
-        self.secrets = ["T0PS3CRET", key.hex()]
 
     @property
     def channel(self) -> ReplyChannel:

@@ -38,8 +38,9 @@ SECRET_MAX = 8192
 
 @dataclass(frozen=True)
 class _Kind:
-    """What a kind of target can be told. `references` may be `env:` or `file:`; `secrets` must be."""
+    """What makes it, and what it can be told. `references` may be `env:` or `file:`; `secrets` must be."""
 
+    module: str
     needs: tuple[str, ...]
     takes: tuple[str, ...]
     references: tuple[str, ...]
@@ -50,9 +51,16 @@ class _Kind:
 _COMMON = ("kind", "user", "quiet")
 
 KINDS: dict[str, _Kind] = {
-    "webhook": _Kind(("url", "secret"), (), ("url", "secret"), ("secret",), "notify"),
-    "apprise": _Kind(("url",), (), ("url",), ("url",), "apprise"),
-    "ntfy": _Kind(("url", "topic"), ("reply_topic", "token"), ("topic", "reply_topic", "token"), ("token",), "notify"),
+    "webhook": _Kind("holdfast.notify.webhook", ("url", "secret"), (), ("url", "secret"), ("secret",), "notify"),
+    "apprise": _Kind("holdfast.notify.apprise_target", ("url",), (), ("url",), ("url",), "apprise"),
+    "ntfy": _Kind(
+        "holdfast.notify.ntfy",
+        ("url", "topic"),
+        ("reply_topic", "token"),
+        ("topic", "reply_topic", "token"),
+        ("token",),
+        "notify",
+    ),
 }
 """Kind → its keys."""
 
@@ -147,12 +155,12 @@ def _outlet(settings: TargetSettings, variables: Mapping[str, str], clock: Clock
     target: Target
     channel: ReplyChannel | None = None
     if settings.kind == "webhook":
-        target = _module(settings, "webhook").Webhook(name, values["url"], values["secret"], clock)
+        target = _module(settings).Webhook(name, values["url"], values["secret"], clock)
     elif settings.kind == "apprise":
-        target = _module(settings, "apprise_target").AppriseTarget(name, values["url"])
+        target = _module(settings).AppriseTarget(name, values["url"])
     else:
         reply_topic = values.get("reply_topic", "")
-        phone = _module(settings, "ntfy").Ntfy(
+        phone = _module(settings).Ntfy(
             name,
             values["url"],
             values["topic"],
@@ -166,9 +174,9 @@ def _outlet(settings: TargetSettings, variables: Mapping[str, str], clock: Clock
     return Outlet(target, user, values.get("quiet", ""), channel)
 
 
-def _module(settings: TargetSettings, module: str) -> Any:
+def _module(settings: TargetSettings) -> Any:
     try:
-        return importlib.import_module(f"holdfast.notify.{module}")
+        return importlib.import_module(KINDS[settings.kind].module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing == "holdfast":

@@ -18,7 +18,7 @@ NoticeKind = Literal["approval", "reminder", "escalation", "finished", "failed",
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to people.
+    """One message to people; `words.py` makes those of items and of ended sessions.
 
     `notice_id` stays the same over all tries to send it, for the receiver to tell repeats. `body` is plain
     text: the exact action rendered, why, cost so far, expiry, and what happens by default. `action_digest`

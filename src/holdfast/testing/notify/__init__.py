@@ -12,10 +12,10 @@
 
 from __future__ import annotations
 
-from holdfast.testing.notify import replies, targets
+from holdfast.testing.notify import replies, sends
 from holdfast.testing.notify.rig import Received, ReplyCheck, ReplyRig, TargetCheck, TargetRig, example
 
-TARGET_CHECKS: dict[str, TargetCheck] = {check.__name__: check for check in targets.CHECKS}
+TARGET_CHECKS: dict[str, TargetCheck] = {check.__name__: check for check in sends.CHECKS}
 """Name → check of a target."""
 
 REPLY_CHECKS: dict[str, ReplyCheck] = {check.__name__: check for check in replies.CHECKS}
