@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from holdfast.model.base import ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.conversation import Message, Part, TextPart, ToolCallPart, ToolResultPart
-from holdfast.session.tools import check_input
+from holdfast.session.tools import TOOLS, check_input
 from holdfast.sim.library_strip import Manifest, strip
 from holdfast.sim.oracle import OracleModel
 from tests.sim.made_library import MODULE, SUITE
@@ -79,7 +79,7 @@ class Tools:
 
     def run(self, name: str, value: dict[str, Any]) -> tuple[bool, str]:
         """Whether it went well, and what is printed."""
-        assert check_input(name, value) == ""
+        assert check_input(TOOLS[name], value) == ""
         done, output = getattr(self, f"_{name}")(value)
         if len(output) > OUTPUT_CAP:
             output = output[: OUTPUT_CAP // 2] + "\n[cut]\n" + output[-OUTPUT_CAP // 2 :]

@@ -32,7 +32,8 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     are the agent's or the harness's words, `touches` says how far the action reaches, `evidence` are
     sequence numbers of this session. `options` are proposed answers to a question. `default` is applied
     at `expires_us`, once somebody has seen the item. `approvers` may answer, all when empty.
-    `account_id` and `proposed_pico` are of a money line: approving sets that cap.
+    `account_id` and `proposed_pico` are of a money line: approving sets that cap. `replaces` is an earlier item
+    for the same call, which counts no more because what it was bound to has changed.
     """
 
     item_id: str
@@ -55,6 +56,7 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     second: tuple[str, ...] = ()
     account_id: str = ""
     proposed_pico: int | None = None
+    replaces: str = ""
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):

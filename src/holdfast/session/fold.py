@@ -36,10 +36,14 @@ def fold(state: State, events: Iterable[Event]) -> State:
         state.seq, state.hash, state.epoch = event.seq, event.hash, event.epoch
         state.at_us = event.at_us
         if not isinstance(event.fact, Erased):
-            apply = _APPLY.get(type(event.fact))
-            if apply is not None:
-                apply(state, event.fact, event)
+            _apply(state, event.fact, event)
     return state
+
+
+def _apply(state: State, fact: Fact, event: Event) -> None:
+    apply = _APPLY.get(type(fact))
+    if apply is not None:
+        apply(state, fact, event)
 
 
 def _created(state: State, fact: SessionCreated, event: Event) -> None:

@@ -72,7 +72,10 @@ def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
 
 
 def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
-    state.asks.pop(fact.item_id, None)
+    ask = state.asks.pop(fact.item_id, None)
+    for call in state.calls:
+        if ask is not None and call.call_id == ask.call_id:
+            call.replaces = fact.item_id
 
 
 def _seen(state: State, fact: ApprovalSeen, event: Event) -> None:

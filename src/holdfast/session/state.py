@@ -67,7 +67,8 @@ class Call(msgspec.Struct):
     `problem` says why it cannot run at all (a malformed or invalid input), empty when it can.
     `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
     `argument` is the main one (the command, the path), for rules. It was asked for at `at_us`; `until_us` is
-    when a `sleep` or a wait is over, `waits_for` the children that it waits for. `end` is how it ended, None
+    when a `sleep` or a wait is over, `waits_for` the children that it waits for. `replaces` is an item about it
+    that counts no more. `end` is how it ended, None
     while it has not (S7).
     """
 
@@ -87,6 +88,7 @@ class Call(msgspec.Struct):
     hands_id: str = ""
     dispatch_seq: int = 0
     reserved_pico: int | None = None
+    replaces: str = ""
     end: CallEnd | None = None
 
 

@@ -14,12 +14,13 @@ from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import model as model_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.shift import Shift
+from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolDispatched, ToolResult
-from holdfast.facts.union import AnyFact
 from holdfast.hands.base import Hands
-from holdfast.session.actions import Action, End, EndCalls
+from holdfast.log.base import Post
+from holdfast.session.actions import Action, Dispatch, End, EndCalls, Reconcile
 from holdfast.session.state import Call, State
 from tests.sim.planted.kit import Bed
 
@@ -41,8 +42,8 @@ def a_park_is_appended_as_a_fact(patch: pytest.MonkeyPatch) -> None:
 def a_dispatch_is_appended_as_a_fact(patch: pytest.MonkeyPatch) -> None:
     whole = Shift._append
 
-    async def append(self: Shift, facts: Sequence[AnyFact], *, head: bool) -> list[Event]:
-        return await whole(self, facts, head=head and not isinstance(facts[0], ToolDispatched))
+    async def append(self: Shift, facts: Sequence[Fact], posts: Sequence[Post], *, head: bool) -> list[Event]:
+        return await whole(self, facts, posts, head=head and not isinstance(facts[0], ToolDispatched))
 
     patch.setattr(Shift, "_append", append)
 
@@ -51,19 +52,19 @@ def a_dispatch_is_appended_as_a_fact(patch: pytest.MonkeyPatch) -> None:
 def the_head_is_that_of_now(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.decision
 
-    async def decision(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def decision(self: Shift, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
         await self.refresh()
         self.decided_at = self.state.seq
-        return await whole(self, *facts)
+        return await whole(self, *facts, posts=posts)
 
     patch.setattr(Shift, "decision", decision)
 
 
 @BED.plant("S6", "groups_are_whole")
 def a_call_starts_before_its_intent(patch: pytest.MonkeyPatch) -> None:
-    async def dispatch(shift: Shift, call_ids: tuple[str, ...]) -> None:
+    async def dispatch(shift: Shift, action: Dispatch) -> None:
         hands = await hands_act.current(shift)
-        use = await tool_act._use(shift, shift.state.call(call_ids[0]))
+        use = await tool_act._use(shift, shift.state.call(action.call_ids[0]))
         await hands.start(shift.epoch, use.call_id, tool_act._request(shift, use, hands.identity.root))
         await shift.decision(tool_act._intent(shift, use, 1, hands))
         result = await tool_act._wait(shift, hands, use.call_id)
@@ -76,7 +77,7 @@ def _statuses(patch: pytest.MonkeyPatch, seen: str, taken_for: str) -> None:
     """Reconcile takes one testimony of the hands for another."""
     reconcile = tool_act.reconcile
 
-    async def careless(shift: Shift, call_id: str) -> None:
+    async def careless(shift: Shift, action: Reconcile) -> None:
         provider = shift.doors.hands
         attach = provider.attach
 
@@ -95,7 +96,7 @@ def _statuses(patch: pytest.MonkeyPatch, seen: str, taken_for: str) -> None:
 
         provider.attach = attached  # type: ignore[method-assign]
         try:
-            await reconcile(shift, call_id)
+            await reconcile(shift, action)
         finally:
             provider.attach = attach  # type: ignore[method-assign]
 
@@ -126,11 +127,11 @@ def a_journaled_result_is_dropped(patch: pytest.MonkeyPatch) -> None:
 def the_newest_hands_are_asked_about_every_call(patch: pytest.MonkeyPatch) -> None:
     whole = tool_act.reconcile
 
-    async def careless(shift: Shift, call_id: str) -> None:
-        call = shift.state.call(call_id)
+    async def careless(shift: Shift, action: Reconcile) -> None:
+        call = shift.state.call(action.call_id)
         if shift.state.hands is not None:
             call.hands_id = shift.state.hands.hands_id
-        await whole(shift, call_id)
+        await whole(shift, action)
 
     patch.setattr(tool_act, "reconcile", careless)
 
@@ -139,22 +140,22 @@ def the_newest_hands_are_asked_about_every_call(patch: pytest.MonkeyPatch) -> No
 def an_unknown_command_is_run_again(patch: pytest.MonkeyPatch) -> None:
     whole = tool_act._unknown
 
-    async def unknown(shift: Shift, call: Call, status: Any, stop: bool) -> None:
-        if call.on_unknown == "tell" and not stop:
+    async def unknown(shift: Shift, call: Call, status: Any) -> None:
+        if call.on_unknown == "tell" and not shift.state.stopping:
             await tool_act._again(shift, call)
         else:
-            await whole(shift, call, status, stop)
+            await whole(shift, call, status)
 
     patch.setattr(tool_act, "_unknown", unknown)
 
 
 @BED.plant("S12", "results_are_true")
 def a_probe_always_says_that_it_happened(patch: pytest.MonkeyPatch) -> None:
-    async def unknown(shift: Shift, call: Call, status: Any, stop: bool) -> None:
+    async def unknown(shift: Shift, call: Call, status: Any) -> None:
         if status.expectation is not None:
             await shift.fact(tool_act._happened(call, status.expectation))
         else:
-            await whole(shift, call, status, stop)
+            await whole(shift, call, status)
 
     whole = tool_act._unknown
     patch.setattr(tool_act, "_unknown", unknown)
@@ -162,11 +163,11 @@ def a_probe_always_says_that_it_happened(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S12", "unknown_is_honest")
 def a_probe_always_says_that_it_did_not_happen(patch: pytest.MonkeyPatch) -> None:
-    async def unknown(shift: Shift, call: Call, status: Any, stop: bool) -> None:
-        if status.expectation is not None and not stop:
+    async def unknown(shift: Shift, call: Call, status: Any) -> None:
+        if status.expectation is not None and not shift.state.stopping:
             await tool_act._again(shift, call)
         else:
-            await whole(shift, call, status, stop)
+            await whole(shift, call, status)
 
     whole = tool_act._unknown
     patch.setattr(tool_act, "_unknown", unknown)
@@ -181,7 +182,7 @@ def a_harmless_call_is_not_tried_again(patch: pytest.MonkeyPatch) -> None:
 def a_result_is_appended_twice(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.fact
 
-    async def fact(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def fact(self: Shift, *facts: Fact) -> list[Event]:
         if isinstance(facts[0], ToolResult) and facts[0].reconciled:
             await whole(self, *facts)
         return await whole(self, *facts)

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from holdfast.brain import wake
-from holdfast.brain.acts import model as model_act
+from holdfast.brain.acts import attempt
 from holdfast.brain.response import Response
 from holdfast.brain.shift import Shift
+from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd
-from holdfast.facts.union import AnyFact
 from holdfast.session.actions import Action, PresumeRequest
 from tests.sim.planted.kit import Bed
 
@@ -30,7 +30,7 @@ def a_broken_response_is_kept(patch: pytest.MonkeyPatch) -> None:
         made(self)
         latest[:] = [self]
 
-    async def fact(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def fact(self: Shift, *facts: Fact) -> list[Event]:
         end = facts[-1]
         if isinstance(end, ModelRequestEnd) and end.outcome == "error":
             return await whole(self, *latest[0].finished_part(end.request_seq), *facts)
@@ -47,7 +47,7 @@ def an_interrupted_response_keeps_its_calls(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S14", "only_whole_responses_count")
 def an_interrupted_response_keeps_unsigned_thinking(patch: pytest.MonkeyPatch) -> None:
-    def kept(self: Response, request_seq: int) -> list[AnyFact]:
+    def kept(self: Response, request_seq: int) -> list[Fact]:
         return [fact for fact in self.facts(request_seq) if type(fact).__name__ != "AgentToolUse"]
 
     patch.setattr(Response, "finished_part", kept)
@@ -57,7 +57,7 @@ def an_interrupted_response_keeps_unsigned_thinking(patch: pytest.MonkeyPatch) -
 def a_response_is_appended_in_pieces(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.fact
 
-    async def fact(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def fact(self: Shift, *facts: Fact) -> list[Event]:
         if isinstance(facts[-1], ModelRequestEnd) and len(facts) > 1:
             await whole(self, *facts[:-1])
             return await whole(self, facts[-1])
@@ -70,7 +70,7 @@ def a_response_is_appended_in_pieces(patch: pytest.MonkeyPatch) -> None:
 def cut_words_are_appended_alone(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.fact
 
-    async def fact(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def fact(self: Shift, *facts: Fact) -> list[Event]:
         end = facts[-1]
         if isinstance(end, ModelRequestEnd) and end.outcome == "cancelled" and len(facts) > 1:
             await whole(self, *facts[:-1])
@@ -84,7 +84,7 @@ def cut_words_are_appended_alone(patch: pytest.MonkeyPatch) -> None:
 def a_failed_request_ends_twice(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.fact
 
-    async def fact(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def fact(self: Shift, *facts: Fact) -> list[Event]:
         if isinstance(facts[-1], ModelRequestEnd) and facts[-1].outcome == "error":
             facts = (*facts, facts[-1])
         return await whole(self, *facts)
@@ -108,7 +108,7 @@ def a_lost_request_costs_nothing(patch: pytest.MonkeyPatch) -> None:
 def an_interrupted_request_costs_nothing(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.fact
 
-    async def fact(self: Shift, *facts: AnyFact) -> list[Event]:
+    async def fact(self: Shift, *facts: Fact) -> list[Event]:
         end = facts[-1]
         if isinstance(end, ModelRequestEnd) and end.outcome == "cancelled" and end.cost_pico:
             facts = (*facts[:-1], msgspec.structs.replace(end, cost_pico=0))
@@ -119,15 +119,15 @@ def an_interrupted_request_costs_nothing(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S13", "requests_are_logged_first")
 def the_wire_is_touched_before_the_log(patch: pytest.MonkeyPatch) -> None:
-    async def reserve(shift: Shift, model: Any, request: Any, action: Any, digest: str) -> Any:
+    async def begin(shift: Shift, model: Any, request: Any, **more: Any) -> Any:
         async for _ in model.stream(request):
             break
-        return await whole(shift, model, request, action, digest)
+        return await whole(shift, model, request, **more)
 
-    whole = model_act._reserve
-    patch.setattr(model_act, "_reserve", reserve)
+    whole = attempt.begin
+    patch.setattr(attempt, "begin", begin)
 
 
 @BED.plant("S14", "stops_are_prompt")
 def a_stream_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model_act, "_stream", model_act._consume)
+    patch.setattr(attempt, "_stream", attempt._consume)

@@ -16,9 +16,10 @@ from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session import decide, fold, window
+from holdfast.session import calls, decide, fold, fold_calls, fold_requests, window
 from holdfast.session.actions import Action, AskModel, Dispatch, End
 from holdfast.session.conversation import Message, TextPart, ToolResultPart
+from holdfast.session.policy import Ruling
 from holdfast.session.state import ResponseItem, State
 from holdfast.session.window import Context
 from tests.sim.planted.kit import Bed
@@ -52,54 +53,54 @@ def _showing(patch: pytest.MonkeyPatch, change: Callable[[State, Context], Conte
 
 @BED.plant("S7", "nothing_after_a_stop")
 def calls_go_on_after_a_denied_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "BLOCKING_ENDS", frozenset({"unknown", "skipped", "cancelled"}))
+    patch.setattr(calls, "BLOCKING_ENDS", frozenset({"unknown", "skipped", "cancelled"}))
 
 
 @BED.plant("S7", "nothing_after_a_stop")
 def calls_go_on_after_an_unknown_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "BLOCKING_ENDS", frozenset({"denied", "skipped", "cancelled"}))
+    patch.setattr(calls, "BLOCKING_ENDS", frozenset({"denied", "skipped", "cancelled"}))
 
 
 @BED.plant("S7", "one_after_another")
 def everything_runs_side_by_side(patch: pytest.MonkeyPatch) -> None:
-    def together(state: State, opened: list[Any]) -> tuple[str, ...]:
+    def together(state: State, opened: list[Any], now_us: int) -> tuple[str, ...]:
         return tuple(call.call_id for call in opened if not call.problem)
 
-    patch.setattr(decide, "_runnable_together", together)
+    patch.setattr(calls, "_runnable_together", together)
 
 
 @BED.plant("S7", "groups_are_whole")
 def readers_go_one_by_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "_runnable_together", lambda state, opened: (opened[0].call_id,))
+    patch.setattr(calls, "_runnable_together", lambda state, opened, now_us: (opened[0].call_id,))
 
 
 @BED.plant("S7", "one_after_another")
 def writers_count_as_readers(patch: pytest.MonkeyPatch) -> None:
-    whole = fold._call
+    whole = fold_calls._call
 
-    def call(state: State, fact: Any, seq: int) -> Any:
-        made = whole(state, fact, seq)
+    def call(state: State, fact: Any, event: Event) -> Any:
+        made = whole(state, fact, event)
         made.read_only = made.read_only or fact.name == "write"
         return made
 
-    patch.setattr(fold, "_call", call)
+    patch.setattr(fold_calls, "_call", call)
 
 
 @BED.plant("S6", "only_allowed_calls_run")
 def rules_are_not_asked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide, "evaluate", lambda rules, tool: ("allow", None))
+    patch.setattr(calls, "rule_for", lambda state, call, now_us: Ruling("allow"))
 
 
 @BED.plant("S6", "only_allowed_calls_run")
 def a_wrong_call_is_dispatched(patch: pytest.MonkeyPatch) -> None:
-    whole = fold._call
+    whole = fold_calls._call
 
-    def call(state: State, fact: Any, seq: int) -> Any:
-        made = whole(state, fact, seq)
+    def call(state: State, fact: Any, event: Event) -> Any:
+        made = whole(state, fact, event)
         made.problem = "" if fact.name == "read" else made.problem
         return made
 
-    patch.setattr(fold, "_call", call)
+    patch.setattr(fold_calls, "_call", call)
 
 
 @BED.plant("S3", "no_input_is_forgotten")
@@ -152,16 +153,16 @@ def a_message_takes_an_interrupt_back(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S14", "stops_are_honoured")
 def interrupted_calls_are_run_all_the_same(patch: pytest.MonkeyPatch) -> None:
-    whole = decide._next_call
+    whole = calls.next_call
 
-    def next_call(state: State, opened: list[Any]) -> Action:
+    def next_call(state: State, opened: list[Any], now_us: int) -> Action:
         kept, state.interrupted = state.interrupted, 0
         try:
-            return whole(state, opened)
+            return whole(state, opened, now_us)
         finally:
             state.interrupted = kept
 
-    patch.setattr(decide, "_next_call", next_call)
+    patch.setattr(calls, "next_call", next_call)
 
 
 @BED.plant("S2", "ends_have_reasons")
@@ -193,7 +194,11 @@ def attempts_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 @BED.plant("S13", "requests_are_logged_first")
 def a_request_takes_in_less_than_it_shows(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, action: Action) -> Action:
-        return AskModel(action.inputs_through - 1, action.attempt, action.model) if isinstance(action, AskModel) else action
+        return (
+            AskModel(action.inputs_through - 1, action.attempt, action.model)
+            if isinstance(action, AskModel)
+            else action
+        )
 
     _deciding(patch, change)
 
@@ -221,7 +226,7 @@ def the_fold_forgets_what_was_read(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S3", "context_is_what_happened")
 def a_message_stays_pending(patch: pytest.MonkeyPatch) -> None:
-    whole = fold._request
+    whole = fold_requests._started
 
     def request(state: State, fact: Any, event: Event) -> None:
         kept = list(state.pending)
@@ -229,7 +234,7 @@ def a_message_stays_pending(patch: pytest.MonkeyPatch) -> None:
         if isinstance(fact, ModelRequestStart) and fact.attempt > 1:
             state.pending = kept
 
-    patch.setattr(fold, "_request", request)
+    patch.setattr(fold, "_APPLY", {**fold._APPLY, ModelRequestStart: request})
 
 
 @BED.plant("S19", "fold_is_one")
@@ -252,10 +257,11 @@ def a_response_is_known_by_its_object(patch: pytest.MonkeyPatch) -> None:
             return last
         item = latest[state.session_id] = ResponseItem(request_seq, 0, [], [])
         state.calls = []
-        fold._place(state, item)
+        state.place(item)
         return item
 
-    patch.setattr(fold, "_response", response)
+    patch.setattr(fold_calls, "response_at", response)
+    patch.setattr(fold_requests, "response_at", response)
 
 
 @BED.plant("S17", "head_is_pinned")

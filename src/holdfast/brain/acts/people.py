@@ -78,6 +78,7 @@ def _approval(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str
         why=why,
         touches=touches(tool, shift.state.created.workspace),
         evidence=(call.seq,),
+        replaces=call.replaces,
     )
 
 
