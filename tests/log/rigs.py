@@ -7,17 +7,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.facts.codec import body_digest
 from holdfast.log.memory import MemoryStore
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker
-from holdfast.testing.log import Rig
+from holdfast.testing.log import JumpingClock, Rig
 
 
 class MemoryRig:
     def __init__(self) -> None:
-        self.store = MemoryStore(SystemClock())
+        clock = JumpingClock()
+        self.store = MemoryStore(clock)
+        self.advance = clock.advance
         self._count = 0
 
     def worker(self) -> str:
@@ -32,7 +34,8 @@ class MemoryRig:
 
 
 class SqliteRig:
-    def __init__(self, home: Path, store: SqliteStore) -> None:
+    def __init__(self, home: Path, store: SqliteStore, clock: JumpingClock | None = None) -> None:
+        self.advance = (clock or JumpingClock()).advance
         self.home = home
         self.store = store
         self._workers: dict[str, Worker] = {}
@@ -89,17 +92,18 @@ async def memory_rig(home: Path) -> AsyncIterator[Rig]:
 @asynccontextmanager
 async def sqlite_rig(home: Path) -> AsyncIterator[SqliteRig]:
     """A store on a file under `home`, closed at the end."""
-    async with await open_store(home) as store:
-        rig = SqliteRig(home, store)
+    clock = JumpingClock()
+    async with await open_store(home, clock=clock) as store:
+        rig = SqliteRig(home, store, clock)
         try:
             yield rig
         finally:
             rig.end()
 
 
-async def open_store(home: Path, busy_timeout_s: float = 30.0) -> SqliteStore:
+async def open_store(home: Path, busy_timeout_s: float = 30.0, clock: Clock | None = None) -> SqliteStore:
     return await SqliteStore.open(
-        home / "holdfast.db", workers=home / "workers", clock=SystemClock(), busy_timeout_s=busy_timeout_s
+        home / "holdfast.db", workers=home / "workers", clock=clock or SystemClock(), busy_timeout_s=busy_timeout_s
     )
 
 

@@ -86,6 +86,9 @@ class Machine:
     def worker(self) -> str:
         raise AssertionError("steps name their workers")
 
+    def advance(self, seconds: float) -> None:
+        self.clock.at += round(seconds * 1e6)
+
     async def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
         raise AssertionError("nothing is rewritten here")
 

@@ -192,7 +192,7 @@ class Rebuilt:
         self.books = Books()
         self.items: dict[str, ItemRow] = {}
         self.partly: set[str] = set()
-        self._answered: dict[str, tuple[str, int]] = {}
+        self._answered: dict[tuple[str, str], int] = {}
 
     def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob) -> int:
         """Walk one session; returns how many events it has. Raises `LogDamaged`."""
@@ -229,8 +229,8 @@ class Rebuilt:
 
     def _item(self, item_id: str, event: Event) -> None:
         if isinstance(event.fact, ANSWERS):  # S21
-            session_id, seq = self._answered.setdefault(item_id, (event.session_id, event.seq))
-            if (session_id, seq) != (event.session_id, event.seq):
+            seq = self._answered.setdefault((event.session_id, item_id), event.seq)
+            if seq != event.seq:
                 raise damaged(event.session_id, event.seq, f"question {item_id} has an answer already, at event {seq}")
         item = next_item(self.items.get(item_id), event)
         if item is not None:

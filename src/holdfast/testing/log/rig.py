@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 
+from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.facts.base import Text, Usage
+from holdfast.facts.budget import BudgetSet, Period
 from holdfast.facts.codec import Draft, Event
+from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
-from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
+from holdfast.facts.session import Agent, Limits, Parent, People, SessionCreated, Workspace
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Index, Lease, Leases, Log, Post, PostReceipt, Snapshots
-from holdfast.log.verify import Beside, Source
+from holdfast.log.verify import Beside, Source, rebuild, verify
+from holdfast.session.home import HOME
 from holdfast.session.items import item_key
 from holdfast.session.rows import SessionRow
 
@@ -47,12 +51,31 @@ class Rig(Protocol):
         """That worker's process is gone."""
         ...
 
+    def advance(self, seconds: float) -> None:
+        """The store's clock jumps, back when negative."""
+        ...
+
     async def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
         """Behind the store's back: other bytes where a body lies, or its tombstone with None."""
         ...
 
 
 Check = Callable[[Rig], Awaitable[None]]
+
+
+class JumpingClock(SystemClock):
+    """The system's clock, some seconds off. For the store of a rig."""
+
+    def __init__(self) -> None:
+        self._off_us = 0
+
+    def now_us(self) -> int:
+        """The time, as far off as `advance` has put it."""
+        return super().now_us() + self._off_us
+
+    def advance(self, seconds: float) -> None:
+        """Jump."""
+        self._off_us += round(seconds * 1e6)
 
 
 class Scenario:
@@ -73,16 +96,27 @@ class Scenario:
         return f"evt_{self._count:026d}"
 
     def created(
-        self, goal: str = "mend it", *, key: str = "", accounts: Sequence[str] = (), cap: int | None = None
+        self,
+        goal: str = "mend it",
+        *,
+        key: str = "",
+        accounts: Sequence[str] = (),
+        cap: int | None = None,
+        parent: Parent | None = None,
+        owner: str = "",
     ) -> Draft:
         """A `session.created`."""
-        limits = Limits(budget_pico=cap)
-        agent, workspace = Agent(model="scripted:x"), Workspace(path="/srv/work")
-        return self.draft(
-            SessionCreated(
-                goal=goal, agent=agent, workspace=workspace, limits=limits, key=key, accounts=tuple(accounts)
-            )
+        created = SessionCreated(
+            goal=goal,
+            agent=Agent(model="scripted:x"),
+            workspace=Workspace(path="/srv/work"),
+            limits=Limits(budget_pico=cap),
+            key=key,
+            accounts=tuple(accounts),
+            parent=parent,
+            people=People(owner=owner),
         )
+        return self.draft(created)
 
     async def open(
         self, session_id: str = "ses_a", *, key: str = "", accounts: Sequence[str] = (), cap: int | None = None
@@ -145,6 +179,42 @@ class Scenario:
         """The end of a model request that settles."""
         usage = Usage(input_tokens=10, output_tokens=5)
         return self.draft(ModelRequestEnd(request_seq=request_seq, outcome="ok", usage=usage, cost_pico=pico))
+
+    def dispatch(self, pico: int | None) -> Draft:
+        """A priced tool call goes out."""
+        return self.draft(
+            ToolDispatched(
+                call_id="1.0",
+                attempt=1,
+                hands_id="hnd_a",
+                action_digest="d",
+                on_unknown="tell",
+                timeout_s=1.0,
+                reserved_pico=pico,
+            )
+        )
+
+    async def set_cap(
+        self, account_id: str, cap_pico: int | None, period: Period = "total", session_id: str = HOME
+    ) -> PostReceipt:
+        """A person sets a cap, into the home's log unless another session is named."""
+        fact = self.draft(BudgetSet(account_id=account_id, period=period, cap_pico=cap_pico), "user:ann")
+        return await self.store.post(Post(session_id, f"cap.{self._count}", fact))
+
+    async def stop(self, reason: str = "") -> PostReceipt:
+        """A person stops everything."""
+        fact = self.draft(EmergencyStopped(reason=reason), "user:ann")
+        return await self.store.post(Post(HOME, f"stop.{self._count}", fact))
+
+    async def go_on(self, stop_seq: int) -> PostReceipt:
+        """A person lifts a stop."""
+        fact = self.draft(EmergencyReleased(stop_seq=stop_seq), "user:ann")
+        return await self.store.post(Post(HOME, f"release.{self._count}", fact))
+
+    async def whole(self) -> None:
+        """Nothing is wrong with the log, and the rows are those that its events make (S20)."""
+        assert (await verify(self.store)).findings == ()
+        assert await rebuild(self.store) == await self.store.beside()
 
     async def append(
         self, lease: Lease, *drafts: Draft, head: int | None = None, posts: Sequence[Post] = ()
