@@ -234,7 +234,8 @@ def a_message_stays_pending(patch: pytest.MonkeyPatch) -> None:
         if isinstance(fact, ModelRequestStart) and fact.attempt > 1:
             state.pending = kept
 
-    patch.setattr(fold, "_APPLY", {**fold._APPLY, ModelRequestStart: request})
+    table: dict[type[Fact], Any] = {**fold._APPLY, ModelRequestStart: request}
+    patch.setattr(fold, "_APPLY", table)
 
 
 @BED.plant("S19", "fold_is_one")
