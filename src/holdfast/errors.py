@@ -31,8 +31,21 @@ from __future__ import annotations
 from typing import Literal
 
 ModelErrorKind = Literal[
-    "rate_limited", "overloaded", "timeout", "bad_stream", "refusal", "invalid_request", "unavailable"
+    "rate_limited",
+    "overloaded",
+    "timeout",
+    "bad_stream",
+    "refusal",
+    "invalid_request",
+    "unavailable",
+    "auth",
+    "quota",
+    "unknown_model",
+    "context_too_long",
 ]
+"""How a model request failed. The same request may do better later after `rate_limited`, `overloaded`,
+`unavailable`, `timeout` and `bad_stream`; `quota` says that the account is used up; `auth` that the key is
+wrong; `unknown_model` that the provider has no such model; `context_too_long` asks for a smaller context."""
 
 
 class HoldfastError(Exception):

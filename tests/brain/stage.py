@@ -11,7 +11,7 @@ import anyio
 
 from holdfast.brain.doors import Doors, NoObserver, Worker
 from holdfast.brain.wake import Outcome, wake
-from holdfast.clock import SystemClock
+from holdfast.clock import Clock, SystemClock
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
@@ -67,9 +67,9 @@ class Stage:
     rules: tuple[Rule, ...] = ()
     effect: Effect = nothing_happens
     pace: Pace = at_once
+    clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
-        self.clock = SystemClock()
         self.store = MemoryStore(self.clock)
         self.hands = FakeProvider(self.clock, effect=self.effect, pace=self.pace)
         script = {"turns": self.turns, **({"price": self.price} if self.price else {})}

@@ -41,6 +41,15 @@ class DocumentPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="documen
     name: str = ""
 
 
+AS_TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
+"""How the media types begin of files that a model is told as words."""
+
+
+def told_as_text(part: DocumentPart) -> bool:
+    """Whether a model is told the words of that file, rather than given the file."""
+    return part.media_type.startswith(AS_TEXT)
+
+
 class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_call"):
     """A call that the model asked for."""
 

@@ -1,0 +1,194 @@
+"""From what a client library raises to `ModelError`: one kind, one sentence, when to come back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from pydantic_ai import exceptions as theirs
+
+from holdfast.clock import Clock
+from holdfast.errors import ModelError, ModelErrorKind
+from holdfast.model.direct.wire import GarbledStream, SecondRequest, Wire
+from holdfast.model.names import Endpoint
+
+_LONGEST_S = 31 * 86_400.0
+"""A provider that asks for a longer wait is not believed."""
+
+_SAID = 300
+"""Characters of what a provider says that go into the log."""
+
+
+def translate(error: Exception, endpoint: Endpoint, wire: Wire, clock: Clock) -> ModelError:
+    """The error of this house. What the provider said is quoted, without the key."""
+    if isinstance(error, ModelError):
+        return error
+    headers = getattr(error, "headers", None) or {}
+    kind, sentence = _judged(error, endpoint, wire)
+    said = "" if kind == "auth" else _said(error, endpoint.key)
+    message = f"{sentence}: {said}" if said else sentence
+    wait_s = (
+        _retry_after_s(error, headers, clock)
+        if kind in ("rate_limited", "overloaded", "unavailable", "quota")
+        else None
+    )
+    return ModelError(kind, message, retry_after_s=wait_s)
+
+
+def _judged(error: Exception, endpoint: Endpoint, wire: Wire) -> tuple[ModelErrorKind, str]:
+    who, model = endpoint.name.provider, endpoint.name.model
+    match error:
+        case theirs.ModelAuthenticationError():
+            return "auth", (
+                f"{who} did not accept the key: set {endpoint.key_variable} to a valid one that may use {model}, "
+                "then wake the session"
+            )
+        case theirs.ModelNotFoundError():
+            near = getattr(error, "suggested_model_id", None)
+            meant = f"did you mean {near.rpartition(':')[2]}?" if near else "check the name after the colon"
+            return "unknown_model", f"{who} has no model {model!r} at {endpoint.base_url}; {meant}"
+        case theirs.ModelContextWindowExceededError():
+            return "context_too_long", f"the context is too long for {model}"
+        case theirs.ModelQuotaExceededError():
+            return "quota", f"the account at {who} is used up: add credit there, or raise its limit"
+        case theirs.ModelRateLimitError():
+            return "rate_limited", f"{who} asks for fewer requests"
+        case theirs.ModelOverloadedError():
+            return "overloaded", f"{who} is overloaded"
+        case theirs.ModelHTTPError(status_code=code):
+            return _of_status(code, who)
+        case theirs.ModelRequestRejectedError():
+            return "invalid_request", f"{who} refused the request"
+        case theirs.ModelUnavailableError() | theirs.ModelServerError():
+            return "unavailable", f"{who} is not available"
+        case theirs.ModelConnectionError(phase=phase):
+            return _of_connection(phase, error, endpoint, wire)
+        case theirs.UserError():
+            return "invalid_request", f"the request cannot be made of {who}"
+    return _unexpected(error, who, wire)
+
+
+def _of_status(code: int, who: str) -> tuple[ModelErrorKind, str]:
+    if code in (503, 529):
+        return "overloaded", f"{who} is overloaded ({code})"
+    if code == 413:
+        return "context_too_long", f"the request is larger than {who} takes"
+    if code in (408, 504):
+        return "timeout", f"{who} gave up waiting ({code})"
+    if code == 409 or code >= 500:
+        return "unavailable", f"{who} is not available ({code})"
+    return "invalid_request", f"{who} refused the request ({code})"
+
+
+def _of_connection(phase: str | None, error: Exception, endpoint: Endpoint, wire: Wire) -> tuple[ModelErrorKind, str]:
+    if _inside(error, SecondRequest) or _inside(error, GarbledStream):
+        return _unexpected(error, endpoint.name.provider, wire)
+    if phase == "connect" or not wire.requests:
+        return "unavailable", f"there is no connection to {endpoint.base_url}; check that the server is up"
+    if isinstance(error, theirs.ModelTimeoutError):
+        return "timeout", f"{endpoint.name.provider} took too long"
+    if not wire.status:
+        return "unavailable", f"{endpoint.base_url} closed the connection without an answer"
+    return "bad_stream", "the connection broke in the middle of the answer"
+
+
+def _unexpected(error: Exception, who: str, wire: Wire) -> tuple[ModelErrorKind, str]:
+    """Whatever else a library raises over an answer says that the answer was not what it should be."""
+    if _inside(error, SecondRequest) and 400 <= wire.status < 500:
+        return "invalid_request", f"{who} refused the request ({wire.status})"
+    if not wire.requests:
+        return "invalid_request", f"the request cannot be made of {who} ({type(error).__name__})"
+    return "bad_stream", f"the answer of {who} cannot be read ({type(error).__name__})"
+
+
+def _inside(error: BaseException | None, kind: type[Exception]) -> bool:
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, kind):
+            return True
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
+
+
+def _said(error: Exception, key: str) -> str:
+    body = getattr(error, "body", None)
+    text = _message(body) or ("" if isinstance(error, theirs.ModelHTTPError) else str(error))
+    if key:
+        text = text.replace(key, "…")
+    text = " ".join(text.split())
+    return text if len(text) <= _SAID else f"{text[:_SAID]}…"
+
+
+def _message(body: object) -> str:
+    if isinstance(body, Mapping):
+        inner = body.get("error", body)
+        if isinstance(inner, Mapping):
+            inner = inner.get("message", "")
+        return inner if isinstance(inner, str) else ""
+    return body if isinstance(body, str) else ""
+
+
+def _retry_after_s(error: Exception, headers: Mapping[str, str], clock: Clock) -> float | None:
+    """When the provider wants to be asked again: its own word first, then the reset times of its limits."""
+    named = headers.get("retry-after")
+    ways = (
+        _number(headers.get("retry-after-ms"), 0.001),
+        _number(named, 1.0),
+        _date(named, clock),
+        _given(getattr(error, "retry_after", None)),
+        _resets(headers, clock),
+    )
+    return next((min(wait_s, _LONGEST_S) for wait_s in ways if wait_s is not None), None)
+
+
+def _given(value: object) -> float | None:
+    return max(0.0, float(value)) if isinstance(value, int | float) else None
+
+
+def _number(text: str | None, unit_s: float) -> float | None:
+    if text is None or not re.fullmatch(r"\d{1,12}(\.\d+)?", text.strip()):
+        return None
+    return float(text) * unit_s
+
+
+def _date(text: str | None, clock: Clock) -> float | None:
+    """Seconds until an HTTP date or an RFC 3339 time; 0 when it is past."""
+    if not text or (text.strip()[:1].isdecimal() and "-" not in text):
+        return None
+    try:
+        at = parsedate_to_datetime(text) if "," in text else datetime.fromisoformat(text)
+    except (ValueError, TypeError, IndexError):
+        return None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, at.timestamp() - clock.now_us() / 1_000_000)
+
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+
+def _duration(text: str) -> float | None:
+    """Seconds of a duration such as `1m30.5s` or `200ms`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return None
+    units = (86_400.0, 3_600.0, 60.0, 1.0, 0.001)
+    return sum(float(number or 0) * unit for number, unit in zip(match.groups(), units, strict=True))
+
+
+def _resets(headers: Mapping[str, str], clock: Clock) -> float | None:
+    """The latest reset of the limits of which nothing is left (`anthropic-ratelimit-*`, `x-ratelimit-*`)."""
+    waits = []
+    for name, left in headers.items():
+        limit = re.fullmatch(r"(anthropic-ratelimit-.+)-remaining|(x-ratelimit)-remaining(-.+)?", name)
+        if limit is None or _number(left, 1.0) != 0.0:
+            continue
+        reset = f"{limit[1]}-reset" if limit[1] else f"{limit[2]}-reset{limit[3] or ''}"
+        text = headers.get(reset, "")
+        wait_s = _duration(text)
+        if wait_s is None:
+            wait_s = _date(text, clock)
+        if wait_s is not None:
+            waits.append(wait_s)
+    return max(waits, default=None)

@@ -1,0 +1,128 @@
+"""A model server that we did not write: aimock, installed once, started once, filled by each test.
+
+It is a package for Node (20.15 or later) of a fixed version and digest, kept under the user's cache folder.
+A machine without Node, or one that cannot fetch it, skips these tests and says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FILES = Path(__file__).parent / "aimock"
+VERSION = "1.43.0"
+NODE = (20, 15)
+
+
+class Unavailable(Exception):
+    """There is no model server here; the message says why."""
+
+
+def _node() -> str:
+    node = shutil.which("node")
+    if node is None or shutil.which("npm") is None:
+        raise Unavailable("Node and npm are not installed; the model families are tested against a server for Node")
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    numbers = tuple(int(number) for number in re.findall(r"\d+", said)[:2])
+    if numbers < NODE:
+        raise Unavailable(f"Node {said} is too old for the model server; it wants {NODE[0]}.{NODE[1]} or later")
+    return node
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "holdfast-tests" / f"aimock-{VERSION}"
+
+
+def _installed() -> Path:
+    """The server's program. Fetched when it is not there; npm checks its digest."""
+    folder = _cache()
+    program = folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
+    if program.is_file():
+        return program
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not program.is_file():
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(FILES / name, folder / name)
+            words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode or not program.is_file():
+                raise Unavailable(f"npm could not fetch the model server {VERSION}: {done.stderr.strip()[-300:]}")
+    return program
+
+
+class ModelServer:
+    """A running server on loopback."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def _ask(self, method: str, path: str, body: object = None) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            headers = {"content-type": "application/json"}
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        assert answer.status == 200, (path, answer.status, text[:500])
+        return json.loads(text)
+
+    def load(self, *fixtures: dict[str, Any]) -> None:
+        """Forget everything and serve these."""
+        self._ask("POST", "/__aimock/reset")
+        self._ask("POST", "/__aimock/fixtures", {"fixtures": list(fixtures)})
+
+    def fail_next(self, status: int, **body: str) -> None:
+        """Answer the next request with that status."""
+        self._ask("POST", "/__aimock/error", {"status": status, "body": body})
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Every request that reached it since `load`, as it wrote them down itself."""
+        return list(self._ask("GET", "/__aimock/journal"))
+
+
+@contextmanager
+def model_server(folder: Path) -> Iterator[ModelServer]:
+    """Start one; it is ended on the way out. Raises `Unavailable`."""
+    node, program = _node(), _installed()
+    fixtures = folder / "fixtures"
+    fixtures.mkdir(parents=True)
+    nothing = {"fixtures": [{"match": {"userMessage": "nobody says this"}, "response": {"content": "nothing"}}]}
+    (fixtures / "nothing.json").write_text(json.dumps(nothing))
+    words = [node, str(program), "-p", "0", "-h", "127.0.0.1", "-f", str(fixtures), "--journal-max", "0"]
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", line):
+                break
+        else:
+            raise Unavailable("the model server ended before it listened")
+        # Its log goes on for as long as it lives; nobody reads it, and a full pipe would stop it.
+        drain = subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
+        try:
+            yield ModelServer(int(found[1]))
+        finally:
+            process.terminate()
+            process.wait(20)
+            drain.wait(20)
+            process.stdout.close()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
