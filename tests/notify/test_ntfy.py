@@ -175,6 +175,12 @@ def test_settings_that_cannot_be_meant(url: str, topic: str, reply: str, says: s
         Ntfy("phone", url, topic, SystemClock(), reply_topic=reply, key=KEY)
 
 
+def test_a_token_is_plain() -> None:
+    with pytest.raises(UsageError, match="the token of") as caught:
+        Ntfy("phone", "https://example.com", "a", SystemClock(), token="tk_T0PS3CRET\xfc")
+    assert "T0PS3CRET" not in str(caught.value)
+
+
 def test_a_code_needs_a_real_key_and_real_words() -> None:
     with pytest.raises(ValueError, match="32 bytes"):
         answer_text(b"short", "phone", answer())

@@ -14,7 +14,7 @@ from holdfast.errors import NotifyError, UsageError
 from holdfast.notify.webhook import Webhook
 from holdfast.notify.wire import retry_after_s
 from holdfast.testing.notify import example
-from tests.notify.rigs import QUICK, SECRET, WebhookRig
+from tests.notify.rigs import BRIEF, QUICK, SECRET, WebhookRig
 from tests.support.receiver import Receiver, Reply
 
 
@@ -107,10 +107,10 @@ def test_a_wait_can_be_a_date() -> None:
     assert [retry_after_s(value, clock) for value in ("", "soon", "-5", "nan", "9" * 40, "1e9")] == [None] * 6
 
 
-async def test_an_answer_without_end_is_not_read() -> None:
+async def test_the_body_of_an_answer_is_not_waited_for() -> None:
     with WebhookRig() as rig:
-        rig.receiver.planned.append(Reply(200, endless=True))
-        await rig.target.send(example())
+        rig.receiver.planned.append(Reply(200, silent=True))
+        await rig.make(BRIEF).send(example())
         assert len(rig.receiver.requests) == 1
 
 
@@ -121,6 +121,28 @@ async def test_no_log_has_the_address(caplog: pytest.LogCaptureFixture) -> None:
     told = "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
     assert caplog.records, "nothing was logged at all, so this shows nothing"
     assert [secret for secret in rig.secrets if secret in told] == []
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "gopher://127.0.0.1:1"])
+async def test_a_proxy_that_cannot_be_used_is_told(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(NotifyError, match="through the proxy"):
+        await Webhook("ops", "https://hooks.example.com/", SECRET, SystemClock(), BRIEF).send(example())
+
+
+async def test_a_server_without_tls_is_told() -> None:
+    with Receiver() as plain:
+        target = Webhook("ops", plain.url.replace("http:", "https:"), SECRET, SystemClock(), BRIEF)
+        with pytest.raises(NotifyError, match="'ops' speaks no TLS, or has no valid certificate"):
+            await target.send(example())
+        assert plain.requests == []
+
+
+async def test_no_proxy_stands_before_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    with WebhookRig() as rig:
+        await rig.target.send(example())
+        assert len(rig.receiver.requests) == 1
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ class Got(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What to answer. With `endless`, the body never ends."""
+    """What to answer. With `silent`, the body never comes."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    endless: bool = False
+    silent: bool = False
 
 
 class _Server(ThreadingHTTPServer):
@@ -94,13 +94,11 @@ class Receiver:
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
-                if not reply.endless:
-                    self.send_header("content-length", str(len(reply.body)))
+                self.send_header("content-length", str(len(reply.body) + reply.silent))
                 self.end_headers()
                 self.wfile.write(reply.body)
-                while reply.endless and not receiver._released.wait(0.02):
-                    self.wfile.write(b"x" * 1000)
-                    self.wfile.flush()
+                if reply.silent:
+                    receiver._released.wait()
 
             do_GET = do_POST = _any
 

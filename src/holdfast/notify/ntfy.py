@@ -82,6 +82,8 @@ class Ntfy:
         for option, value in [("topic", topic), *([("reply_topic", reply_topic)] if reply_topic else [])]:
             if _TOPIC.fullmatch(value) is None:
                 raise UsageError(f"the {option} of [notify.{name}] has to be 1 to 64 of A-Z, a-z, 0-9, - and _")
+        if re.fullmatch(r"[\x21-\x7e]*", token) is None:
+            raise UsageError(f"the token of [notify.{name}] has a character that no token has; copy it again")
         if topic == reply_topic:
             raise UsageError(f"[notify.{name}] has one topic for both ways; make the reply_topic another one")
         self.name = name

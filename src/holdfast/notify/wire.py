@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 import anyio
@@ -96,6 +97,8 @@ async def ask(name: str, request: Request, patience: Patience, clock: Clock) -> 
                 body, cut = await _head(response, request.keep_bytes)
                 after = retry_after_s(response.headers.get("retry-after", ""), clock)
                 return Answer(response.status_code, after, body, cut)
+    except (ImportError, ValueError) as error:
+        failure = f"cannot be reached through the proxy that the environment names ({type(error).__name__})"
     except (TimeoutError, httpx.TimeoutException):
         failure = f"did not answer within {patience.request_s:g} s"
     except httpx.ConnectError as error:
@@ -106,13 +109,21 @@ async def ask(name: str, request: Request, patience: Patience, clock: Clock) -> 
     raise NotifyError(f"the notification target {name!r} {failure}", retryable=True)
 
 
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust: read once, since that takes longer than a request."""
+    return httpx.create_ssl_context()
+
+
 @asynccontextmanager
 async def _response(request: Request) -> AsyncIterator[httpx.Response]:
     url = httpx.URL(request.url)
     headers = {"user-agent": f"holdfast/{__version__}", **request.headers}
     with _unlogged():
         # A proxy of the environment is for other machines.
-        client = httpx.AsyncClient(trust_env=not _is_loopback(url.host), follow_redirects=False, timeout=None)
+        client = httpx.AsyncClient(
+            verify=_certificates(), trust_env=not _is_loopback(url.host), follow_redirects=False, timeout=None
+        )
         async with client, client.stream(request.method, url, headers=headers, content=request.content) as response:
             yield response
 
@@ -135,7 +146,7 @@ def _why_no_connection(error: httpx.ConnectError) -> str:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return "has no valid certificate; see to the certificate, or to the clock of this machine"
+        return "speaks no TLS, or has no valid certificate; see to the certificate, or to the clock of this machine"
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         return "is down: the connection was refused"
     return "cannot be reached: no connection; see whether its name and this machine's network are right"
