@@ -189,3 +189,11 @@ def test_a_code_needs_a_real_key_and_real_words() -> None:
     text = answer_text(KEY, "phone", answer(expires_us=5))
     assert read_answer(KEY, "phone", text, 5) == answer(expires_us=5)
     assert read_answer(KEY, "phone", text, 6) is None
+
+
+def test_a_long_note_is_shortened_and_a_flood_is_no_answer() -> None:
+    text = answer_text(KEY, "phone", answer(note="x" * 2000))
+    read = read_answer(KEY, "phone", text, 0)
+    assert read is not None
+    assert len(read.note) == 1000
+    assert read_answer(KEY, "phone", text + "x" * 3000, 0) is None
