@@ -6,6 +6,7 @@ It says what it did on standard output, a line each, and nothing before it is tr
 from __future__ import annotations
 
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -14,14 +15,20 @@ from pathlib import Path
 import anyio
 
 from holdfast.clock import SystemClock
-from holdfast.errors import HeadMoved, HoldfastError
+from holdfast.errors import BudgetRefused, HeadMoved, HoldfastError
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
-from holdfast.log.base import Lease
+from holdfast.log.base import Lease, Post
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker
 from holdfast.testing.log import Scenario
 from holdfast.testing.log.rig import Rig
 from tests.log.rigs import SqliteRig, open_store
+
+WORST_PICO = 1_000
+"""The worst case of a request; it costs a quarter of that or more."""
+
+FLOOR_PICO = 50
+"""Nobody asks for less."""
 
 
 class Child(Scenario):
@@ -98,6 +105,47 @@ async def parent(child: Child, session_id: str) -> None:
     await anyio.sleep_forever()
 
 
+async def spend(child: Child, name: str) -> None:
+    """Rounds of two lines: hold a request under the account that the first names, and with the second settle it
+    and spend on until nothing fits any more.
+    """
+    token = await child.store.changed(0)
+    while root := (await anyio.to_thread.run_sync(sys.stdin.readline)).strip():
+        mine = f"{root}_{name}"
+        await child.open(mine, accounts=(mine, root))
+        lease = await child.store.acquire(mine, child.shift(child.mine.worker_id))
+        wanted, spent, refused, chance = WORST_PICO, 0, 0, random.Random(mine)
+        (start,) = await child.append(lease, child.request(wanted))
+        say("holds")
+        await anyio.to_thread.run_sync(sys.stdin.readline)
+        while wanted >= FLOOR_PICO:
+            cost = chance.randint(wanted // 4, wanted)
+            await child.append(lease, child.response(start.seq, cost))
+            spent += cost
+            while wanted >= FLOOR_PICO:
+                try:
+                    (start,) = await child.append(lease, child.request(wanted))
+                    break
+                except BudgetRefused as error:
+                    refused += 1
+                    if error.held_pico:  # somebody is about to give something back
+                        token = await child.store.changed(token)
+                    else:
+                        wanted = min(wanted, error.left_pico)
+        await child.store.release(lease)
+        say("spent", spent, refused)
+
+
+async def scatter(child: Child, session_id: str, epoch: str, count: str) -> None:
+    """Append with posts to two other sessions and a new one, telling each that is acknowledged."""
+    for number in range(int(count)):
+        key = f"{os.getpid()}.{number}"
+        posts = [Post(other, key, child.message(key)) for other in ("ses_b", "ses_c")]
+        posts.append(Post(f"ses_{key}", "created", child.created(accounts=(f"ses_{key}", session_id))))
+        (event,) = await child.store.append(session_id, int(epoch), [child.result(key)], posts=posts)
+        say(event.seq, event.id)
+
+
 def leave() -> int:
     return subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=subprocess.DEVNULL).pid
 
@@ -118,7 +166,7 @@ async def main(verb: str, home: Path, *rest: str) -> int:
     return 0
 
 
-VERBS = {each.__name__: each for each in (append, crowd, post, create, hold, parent, limited)}
+VERBS = {each.__name__: each for each in (append, crowd, post, create, hold, parent, spend, scatter, limited)}
 
 if __name__ == "__main__":
     sys.exit(anyio.run(main, sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]))

@@ -46,10 +46,10 @@ def line(child: subprocess.Popen[str]) -> list[str]:
     return child.stdout.readline().split()
 
 
-def tell(child: subprocess.Popen[str]) -> None:
+def tell(child: subprocess.Popen[str], word: str = "go") -> None:
     """Let it do its thing once more."""
     assert child.stdin is not None
-    child.stdin.write("go\n")
+    child.stdin.write(f"{word}\n")
     child.stdin.flush()
 
 
