@@ -14,7 +14,7 @@ from holdfast.hands.base import Provider
 from holdfast.ids import Entropy
 from holdfast.log.base import Leases, Log, Snapshots
 from holdfast.model.base import Model, StreamPart
-from holdfast.notify.base import Target
+from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 
 
@@ -82,6 +82,6 @@ class Doors:
     observer: Observer = field(default_factory=NoObserver)
     provisioning: Literal["lazy", "eager"] = "lazy"
     tools: Mapping[str, ToolRunner] = field(default_factory=dict)
-    targets: Mapping[str, Target] = field(default_factory=dict)
+    targets: Mapping[str, Outlet] = field(default_factory=dict)
     shelf: Shelf | None = None
     workspace: Callable[[str, Workspace], Workspace] = same_workspace

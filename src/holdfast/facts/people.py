@@ -92,7 +92,8 @@ class ApprovalSuperseded(Fact, frozen=True, tag="approval.superseded"):
 class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
     """A person was shown the item. Posted once per item and person.
 
-    `expires_us` is the item's own: from now on its default may be applied, so the session is due then.
+    From now on its default may be applied: at `expires_us`, which is the item's own, or somewhat later when
+    that is past or near, so that whoever sees it last of all can still answer. The session is due then.
     """
 
     item_id: str
@@ -105,7 +106,8 @@ class NoticeSent(Fact, frozen=True, tag="notice.sent"):
 
     `notice_id` stays the same over all tries, for the receiver to tell repeats. `round` is "first",
     "reminder" or "second". `target` is its configured name, never its address: that may hold a secret.
-    `again_us` is when the next try is due, None when it arrived or was given up.
+    `again_us` is when the next try is due, None when it arrived or was given up. `held` says that it was not
+    tried yet: it is quiet there until then.
     """
 
     notice_id: str
@@ -115,3 +117,4 @@ class NoticeSent(Fact, frozen=True, tag="notice.sent"):
     ok: bool = False
     detail: str = ""
     again_us: int | None = None
+    held: bool = False

@@ -97,7 +97,7 @@ class People(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     An item that nobody answers within `expires_s` takes its default, but only once somebody has seen it;
     None means never. After `remind_s` a reminder goes out, after `escalate_s` to `second` as well.
     `quiet` is `HH:MM-HH:MM Zone`, hours in which nothing is sent. `notify` are the names of the targets
-    that are told.
+    that are told, `notify_second` of those that are told only when `second` is asked too.
     """
 
     owner: str = ""
@@ -109,6 +109,7 @@ class People(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     escalate_s: float = 43_200.0
     quiet: str = ""
     notify: tuple[str, ...] = ()
+    notify_second: tuple[str, ...] = ()
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

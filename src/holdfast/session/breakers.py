@@ -45,9 +45,7 @@ def _opened(state: State, now_us: int) -> Action:
     if ask.verdict is None:
         return wait(state, now_us, f"{state.breaker}: a person is asked how to go on")
     if ask.verdict == "approve":
-        over = standing(state, "escalation", "answered")
-        return Record((BreakerClosed(breaker=state.breaker, detail=ask.note or "a person said to go on"), *over))
+        return Record((BreakerClosed(breaker=state.breaker, detail=ask.note or "a person said to go on"),))
     note = f": {ask.note}" if ask.note else ""
-    return End(
-        ShiftEnded(status="failed", detail=f"a person stopped it at {state.breaker}{note}"), close_all(state, "over")
-    )
+    who = "nobody answered in time" if ask.expired else "a person stopped it"
+    return End(ShiftEnded(status="failed", detail=f"{state.breaker}: {who}{note}"), close_all(state, "over"))

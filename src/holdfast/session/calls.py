@@ -8,10 +8,13 @@ from holdfast.session import children, people
 from holdfast.session.actions import Action, AskPerson, Dispatch, EndCalls, Provision, Reconcile, Record, RunHarness
 from holdfast.session.fold_calls import GRANT
 from holdfast.session.policy import Ruling, evaluate, grants
-from holdfast.session.state import Call, State
+from holdfast.session.state import Ask, Call, State
 
 BLOCKING_ENDS = frozenset({"denied", "unknown", "skipped", "cancelled"})
 """After a call that ended like this, the later calls of its message are not run (S7)."""
+
+ASKING = "ask_person"
+"""The tool that asks a person. To be allowed to ask, nobody is asked."""
 
 
 def next_call(state: State, opened: list[Call], now_us: int) -> Action:
@@ -33,7 +36,7 @@ def next_call(state: State, opened: list[Call], now_us: int) -> Action:
         named = f" by the rule for {ruling.rule.tool!r}" if ruling.rule else ""
         return EndCalls((_not_run(call, "denied", f"Denied{named}: {call.name} is not allowed in this session."),))
     approval_id = ""
-    if ruling.decision == "ask":
+    if ruling.decision == "ask" and call.name != ASKING:
         approval = _approval(state, call, now_us)
         if not isinstance(approval, str):
             return approval
@@ -83,14 +86,22 @@ def _approval(state: State, call: Call, now_us: int) -> str | Action:
     if ask.verdict == "approve":
         return ask.item_id
     if ask.verdict == "deny":
-        note = f" They say: {ask.note}" if ask.note else ""
-        return EndCalls((_not_run(call, "denied", f"A person did not allow this call.{note}"),))
+        return EndCalls((_not_run(call, "denied", _refusal(ask)),))
     if state.message_seq > ask.seq:
         return _wrote_instead(state, call)
     return people.wait(state, now_us, f"{call.name} waits for an approval")
 
 
+def _refusal(ask: Ask) -> str:
+    if ask.expired:
+        return "Not run: a person was asked whether to allow this call, and nobody answered in time."
+    return "A person did not allow this call." + (f" They say: {ask.note}" if ask.note else "")
+
+
 def _granted(state: State, call: Call, now_us: int) -> str:
+    """The grant that lets this call through. What the harness does is allowed one by one."""
+    if call.where == "harness":
+        return ""
     for held in state.grants:
         age_s = max(0.0, (now_us - held.at_us) / 1e6)
         if grants(held.grant, call.name, call.argument, age_s=age_s, uses=held.used):
@@ -123,6 +134,8 @@ def _question(state: State, call: Call, now_us: int) -> Action:
         if state.message_seq > ask.seq:
             return _wrote_instead(state, call)
         return people.wait(state, now_us, "the agent has a question")
+    if ask.expired:
+        return EndCalls((_not_run(call, "denied", "Nobody answered in time. Go on without, or say why not."),))
     if ask.verdict == "approve":
         return EndCalls((_not_run(call, "ok", ask.note or "Yes."),))
     return EndCalls((_not_run(call, "denied", f"The answer is no. {ask.note}".strip()),))

@@ -78,32 +78,43 @@ def _timing(state: State, call: Call, value: dict[str, Any]) -> None:
 
 def _dispatched(state: State, fact: ToolDispatched, event: Event) -> None:
     call = state.call(fact.call_id)
+    if fact.approval_id and not fact.approval_id.startswith(GRANT):
+        _use_up(state, call, fact, event)
     if fact.attempt == 1:
         _count_uses(state, call, fact, event)
     call.attempt, call.hands_id = fact.attempt, fact.hands_id
     call.dispatch_seq, call.reserved_pico = event.seq, fact.reserved_pico
 
 
+def _use_up(state: State, call: Call, fact: ToolDispatched, event: Event) -> None:
+    """An approval is for one dispatch of its call; a second use is refused (S21)."""
+    ask = state.asks.pop(fact.approval_id, None)
+    if ask is None or ask.verdict != "approve" or ask.call_id != call.call_id:
+        raise ValueError(
+            f"dispatch {event.seq} of session {state.session_id} cites the approval {fact.approval_id}, which does "
+            "not allow it"
+        )
+    call.approval_seq = ask.seq if ask.kind == "tool" else 0
+
+
 def _count_uses(state: State, call: Call, fact: ToolDispatched, event: Event) -> None:
-    """What let the call through is used up by as much; a second use of an approval is refused (S21)."""
+    """What let the call through is used up by as much."""
     if fact.approval_id.startswith(GRANT):
         for held in state.grants:
             if held.seq == int(fact.approval_id.removeprefix(GRANT)):
                 held.used += 1
         return
-    if fact.approval_id:
-        ask = state.asks.pop(fact.approval_id, None)
-        if ask is None or ask.verdict != "approve" or ask.call_id != call.call_id:
-            raise ValueError(
-                f"dispatch {event.seq} of session {state.session_id} cites the approval {fact.approval_id}, which does "
-                "not allow it"
-            )
+    _count_rule(state, call, event)
+
+
+def _count_rule(state: State, call: Call, event: Event) -> None:
     created = state.created
-    if created is not None:
-        age_s = (event.at_us - state.created_us) / 1e6
-        ruling = evaluate(created.agent.rules, call.name, call.argument, age_s=age_s, uses=state.rule_uses)
-        if ruling.rule is not None and ruling.rule.uses is not None:
-            state.rule_uses[ruling.place] = state.rule_uses.get(ruling.place, 0) + 1
+    if created is None:
+        return
+    age_s = (event.at_us - state.created_us) / 1e6
+    ruling = evaluate(created.agent.rules, call.name, call.argument, age_s=age_s, uses=state.rule_uses)
+    if ruling.rule is not None and ruling.rule.uses is not None:
+        state.rule_uses[ruling.place] = state.rule_uses.get(ruling.place, 0) + 1
 
 
 def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) -> None:
@@ -111,6 +122,8 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     if call.end is not None:
         raise ValueError(f"call {fact.call_id} of session {state.session_id} ended twice, at {event.seq}")
     call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
+    if call.where == "harness" and call.end in ("ok", "error") and not call.problem:
+        _count_rule(state, call, event)
     if isinstance(fact, ToolResult):
         for file in fact.files:
             state.seen[file.path] = file.digest
@@ -121,6 +134,7 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     item.results[state.calls.index(call)] = event.seq
     tokens = estimate(fact.content)
     item.tokens += tokens
+    item.tool_tokens += tokens
     state.window_tokens += tokens
     state.context.tool_tokens += tokens
     state.unseen = True

@@ -51,9 +51,11 @@ def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
 
 
 def _money_line(state: State, ask: Ask, fact: ApprovalDecided) -> None:
-    """An answered money line is over: the request is tried again under the new cap, or the session stays parked."""
+    """Under a new cap the request is tried again. A refusal is kept in mind until money fits: nobody is asked twice."""
+    if fact.verdict == "deny":
+        return
     del state.asks[ask.item_id]
-    if fact.verdict == "approve" and fact.budget_pico is not None and fact.account_id == _own_account(state):
+    if fact.budget_pico is not None and fact.account_id == _own_account(state):
         state.limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
 
 
@@ -66,9 +68,7 @@ def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
     state.stirred()
     ask = state.asks.get(fact.item_id)
     if ask is not None and ask.verdict is None:
-        ask.verdict, ask.decided_seq, ask.note = fact.verdict, event.seq, "nobody answered in time"
-        if ask.kind == "budget":
-            del state.asks[ask.item_id]
+        ask.verdict, ask.decided_seq, ask.expired = fact.verdict, event.seq, True
 
 
 def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
@@ -82,6 +82,8 @@ def _seen(state: State, fact: ApprovalSeen, event: Event) -> None:
     ask = state.asks.get(fact.item_id)
     if ask is None:
         return
+    if not ask.seen_us and ask.expires_us is not None and fact.expires_us is not None:
+        ask.expires_us = max(ask.expires_us, fact.expires_us)
     ask.seen_us = ask.seen_us or event.at_us
     ended = state.ended
     if ended is not None and ended.status == "parked" and ask.expires_us is not None:
@@ -92,7 +94,7 @@ def _seen(state: State, fact: ApprovalSeen, event: Event) -> None:
 def _noticed(state: State, fact: NoticeSent, event: Event) -> None:
     key = notice_key(fact.item_id, fact.round, fact.target)
     known = state.notices.get(key)
-    state.notices[key] = Notice(known.tries + 1 if known else 1, fact.again_us)
+    state.notices[key] = Notice((known.tries if known else 0) + (not fact.held), fact.again_us)
 
 
 def _budget_set(state: State, fact: BudgetSet, event: Event) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.facts.base import Fact, Usage
 from holdfast.facts.budget import BreakerClosed, BreakerOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import ModelRequestEnd, ModelRequestStart, Purpose
 from holdfast.session.fold_calls import response_at
 from holdfast.session.state import Failure, OpenRequest, Provider, State
 
@@ -28,6 +28,18 @@ _SCALE_MILLI = (500, 4_000)
 """Estimates are never corrected beyond these bounds: a provider's odd count must not stop the work."""
 
 
+OUTAGES = frozenset({"rate_limited", "overloaded", "unavailable"})
+"""Failures that say nothing about the request: they are waited for, whatever it was for."""
+
+
+def failed(state: State, purpose: Purpose) -> None:
+    """A compaction or a handoff did not succeed (S16)."""
+    if purpose == "compaction":
+        state.context.failures += 1
+    else:
+        state.context.handoff_failures += 1
+
+
 def _started(state: State, fact: ModelRequestStart, event: Event) -> None:
     state.request = OpenRequest(
         event.seq,
@@ -39,9 +51,9 @@ def _started(state: State, fact: ModelRequestStart, event: Event) -> None:
         fact.input_tokens_estimate,
         fact.through_seq,
     )
+    state.interrupted = 0
     if fact.purpose != "turn":
         return
-    state.interrupted = 0
     taken = [item for item in state.pending if item.seq <= fact.inputs_through]
     state.pending = [item for item in state.pending if item.seq > fact.inputs_through]
     for message in taken:
@@ -53,22 +65,30 @@ def _ended(state: State, fact: ModelRequestEnd, event: Event) -> None:
     state.usage = state.usage + (fact.usage or Usage())
     state.unpriced = state.unpriced or fact.cost_pico is None
     request, state.request = state.request, None
-    model = request.model if request else ""
+    model, purpose = (request.model, request.purpose) if request else ("", "turn")
     provider = state.providers.setdefault(model, Provider())
     if fact.outcome == "ok":
         state.failure, state.tries = None, 0
+        state.attempts.pop(purpose, None)
         provider.failures = 0
         _answered(state, fact, request)
     elif fact.outcome == "error":
         state.tries += 1
         provider.failures += 1
         attempt = request.attempt if request else 1
-        state.failure = Failure(event.at_us, attempt, fact.error_kind, fact.message, fact.retry_after_s, model)
+        state.attempts[purpose] = attempt
+        if purpose != "turn" and fact.error_kind not in OUTAGES:
+            failed(state, purpose)
+        kind, message, after_s = fact.error_kind, fact.message, fact.retry_after_s
+        state.failure = Failure(event.at_us, attempt, kind, message, after_s, model, purpose)
 
 
 def _answered(state: State, fact: ModelRequestEnd, request: OpenRequest | None) -> None:
-    if request is not None and request.purpose != "turn":
+    if request is not None and request.purpose == "compaction":
         state.summaries += 1
+        return
+    if request is not None and request.purpose == "handoff":
+        state.handoffs += 1
         return
     state.responses += 1
     item = response_at(state, fact.request_seq)
@@ -115,8 +135,10 @@ def _breaker_closed(state: State, fact: BreakerClosed, event: Event) -> None:
         provider.rest_until_us = provider.failures = 0
         return
     state.breaker = ""
+    state.asks = {item_id: ask for item_id, ask in state.asks.items() if ask.kind != "escalation"}
     state.failed_calls, state.spend = 0, {}
-    state.context.signs_reset_seq = state.context.sign_seq = 0
+    state.clear_signs()
+    state.trace.clear()
 
 
 APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {

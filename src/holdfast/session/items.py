@@ -71,7 +71,7 @@ def next_item(item: ItemRow | None, event: Event) -> ItemRow | None:
         return item
     match fact:
         case ApprovalSeen():
-            return item if item.seen_us is not None else replace(item, seen_us=event.at_us)
+            return _seen(item, fact, event)
         case ApprovalSuperseded() if item.status in ("open", "approved"):
             return replace(item, status="superseded", closed_seq=event.seq)
         case ApprovalDecided(verdict=verdict) if item.status == "open":
@@ -80,6 +80,14 @@ def next_item(item: ItemRow | None, event: Event) -> ItemRow | None:
             return replace(item, status="expired", closed_seq=event.seq)
         case _:
             return item
+
+
+def _seen(item: ItemRow, fact: ApprovalSeen, event: Event) -> ItemRow:
+    if item.seen_us is not None:
+        return item
+    late = item.expires_us is not None and fact.expires_us is not None
+    expires_us = max(item.expires_us or 0, fact.expires_us or 0) if late else item.expires_us
+    return replace(item, seen_us=event.at_us, expires_us=expires_us)
 
 
 def _opened(fact: ApprovalRequested, event: Event) -> ItemRow:

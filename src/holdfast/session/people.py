@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from holdfast.facts.base import Fact
-from holdfast.facts.people import ApprovalSuperseded, ItemKind
+from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded, ItemKind
+from holdfast.facts.session import People
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Expire, Notify
 from holdfast.session.state import Ask, State, notice_key
 
 ROUNDS = ("first", "reminder", "second")
 """Messages about an item: when it is opened, when nobody has answered, when a second person is told."""
+
+SEEN_GRACE_US = 3_600_000_000
+"""Whoever sees an item for the first time has at least this long before its default applies."""
+
+
+def may_answer(people: People, owner: str, item: ApprovalRequested, now_us: int) -> tuple[str, ...]:
+    """Who may answer an item now, as names after `user:`; empty means anybody.
+
+    `owner` is the person whom the session belongs to now: it may have been handed over since it asked. A second
+    person may once the item has waited long enough.
+    """
+    first = people.approvers or ((owner,) if owner else ())
+    late = item.escalate_us is not None and now_us >= item.escalate_us
+    return (*first, *item.second) if first and late else first
+
+
+def seen_until_us(expires_us: int | None, now_us: int) -> int | None:
+    """When the default of an item applies that is first seen now; None for never."""
+    return None if expires_us is None else max(expires_us, now_us + SEEN_GRACE_US)
 
 
 def unanswered(state: State) -> list[Ask]:
@@ -34,7 +54,7 @@ def _notice(state: State, now_us: int) -> Notify | None:
     for ask in unanswered(state):
         for round_ in ROUNDS:
             due_us = _round_us(ask, round_)
-            for target in _targets(state):
+            for target in _targets(state, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))
                 due = due_us if sent is None else sent.again_us
                 if due is not None and now_us >= due:
@@ -42,8 +62,11 @@ def _notice(state: State, now_us: int) -> Notify | None:
     return None
 
 
-def _targets(state: State) -> tuple[str, ...]:
-    return state.created.people.notify if state.created else ()
+def _targets(state: State, round_: str) -> tuple[str, ...]:
+    if state.created is None:
+        return ()
+    people = state.created.people
+    return (*people.notify, *people.notify_second) if round_ == "second" else people.notify
 
 
 def _round_us(ask: Ask, round_: str) -> int | None:
@@ -63,7 +86,7 @@ def deadline_us(state: State) -> int | None:
         if ask.default is not None and ask.seen_us and ask.expires_us is not None:
             times.append(ask.expires_us)
         for round_ in ROUNDS:
-            for target in _targets(state):
+            for target in _targets(state, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))
                 due_us = _round_us(ask, round_) if sent is None else sent.again_us
                 if due_us is not None:

@@ -11,15 +11,14 @@ from typing import Literal
 import msgspec
 
 from holdfast.facts.base import OnUnknown, Usage
-from holdfast.facts.context import Handoff
+from holdfast.facts.context import Handoff, SignKind
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import Purpose, StopReason
 from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
-
-Where = Literal["", "process", "harness"]
-"""Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
+from holdfast.session.tools import Where
+from holdfast.session.trace import Step
 
 CallEnd = Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
 
@@ -34,7 +33,10 @@ class PostedItem(msgspec.Struct, array_like=True, tag="u"):
 
 
 class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
-    """A response at its place: its parts, and for each of its calls the result's position, 0 if none."""
+    """A response at its place: its parts, and for each of its calls the result's position, 0 if none.
+
+    `tool_tokens` of its tokens are of results.
+    """
 
     request_seq: int
     tokens: int
@@ -42,13 +44,19 @@ class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
     results: list[int] = []
     stop_reason: StopReason | None = None
     output_tokens: int = 0
+    tool_tokens: int = 0
 
 
 class SummaryItem(msgspec.Struct, array_like=True, tag="s"):
-    """What stands for older turns after a compaction: the `context.compacted` at `seq`."""
+    """What stands for older turns after a compaction: the `context.compacted` at `seq`, through `through_seq`.
+
+    Older summaries, which reached through `dropped_seq`, were left out for want of room; 0 for none.
+    """
 
     seq: int
     tokens: int
+    through_seq: int = 0
+    dropped_seq: int = 0
 
 
 class HandoffItem(msgspec.Struct, array_like=True, tag="h"):
@@ -68,8 +76,8 @@ class Call(msgspec.Struct):
     `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
     `argument` is the main one (the command, the path), for rules. It was asked for at `at_us`; `until_us` is
     when a `sleep` or a wait is over, `waits_for` the children that it waits for. `replaces` is an item about it
-    that counts no more. `end` is how it ended, None
-    while it has not (S7).
+    that counts no more; `approval_seq` is where the item stands that a person allowed it by, 0 for none.
+    `end` is how it ended, None while it has not (S7).
     """
 
     call_id: str
@@ -89,6 +97,7 @@ class Call(msgspec.Struct):
     dispatch_seq: int = 0
     reserved_pico: int | None = None
     replaces: str = ""
+    approval_seq: int = 0
     end: CallEnd | None = None
 
 
@@ -114,6 +123,7 @@ class Failure(msgspec.Struct):
     message: str
     retry_after_s: float | None
     model: str = ""
+    purpose: Purpose = "turn"
 
 
 class Provider(msgspec.Struct):
@@ -126,8 +136,8 @@ class Provider(msgspec.Struct):
 class Ask(msgspec.Struct):
     """A question to a person that still counts (S21).
 
-    `verdict` is the answer, None while there is none; `note` is at `decided_seq`. `seen_us` is when somebody
-    first saw it, 0 for never.
+    `verdict` is the answer, None while there is none; `note` is at `decided_seq`, and `expired` says that it is
+    the default, since nobody answered. `seen_us` is when somebody first saw it, 0 for never.
     """
 
     item_id: str
@@ -146,6 +156,7 @@ class Ask(msgspec.Struct):
     verdict: Verdict | None = None
     decided_seq: int = 0
     note: str = ""
+    expired: bool = False
 
 
 class GrantHeld(msgspec.Struct):
@@ -184,22 +195,28 @@ class Child(msgspec.Struct):
 class ContextState(msgspec.Struct):
     """The life of the context so far (S16).
 
-    `through_seq` is the last event that a summary or handoff covers. `failures` counts failed compactions and
-    handoffs since the last that succeeded. `phase_seq` is a phase's end that no reset has answered yet.
-    `handoff` is the latest, `resets` and `compactions` count. `signs_reset_seq` is the last reset for signs,
-    0 when a person was asked or progress was made since; `sign_seq` the latest sign that nothing has answered.
+    `through_seq` is the last event that a summary or handoff covers. `failures` and `handoff_failures` count
+    failed compactions and handoffs since the window was last renewed. `phase_seq` is a phase's end that no
+    reset has answered yet. `handoff` is the latest, `resets` and `compactions` count. `sign_seq` is the latest
+    sign that nothing has answered, with its kind, its words and its evidence; `signs_reset_seq` the last reset for a
+    sign since a person spoke, 0 for none, and `sign_resets` counts those for a loop or for no progress.
     `checked_seq` and `checked_turns` are where rules were last held against what was done. `tool_tokens` is
     the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are.
     """
 
     through_seq: int = 0
     failures: int = 0
+    handoff_failures: int = 0
     phase_seq: int = 0
     handoff: Handoff | None = None
     resets: int = 0
     compactions: int = 0
     sign_seq: int = 0
+    sign_kind: SignKind | None = None
+    sign_detail: str = ""
+    sign_evidence: tuple[int, ...] = ()
     signs_reset_seq: int = 0
+    sign_resets: int = 0
     checked_seq: int = 0
     checked_turns: int = 0
     tool_tokens: int = 0
@@ -219,7 +236,8 @@ class State(msgspec.Struct):
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
     latest end of a shift, until something new arrives; `parked_us` and `parked_due_us` are when the latest one
     ended and what time it waits for.
-    `responses` counts responses to turns, `summaries` those to compactions and handoffs. `asks` are questions
+    `responses` counts responses to turns, `summaries` those to compactions, `handoffs` those to handoffs;
+    `attempts` the failed attempts at each since its last response. `trace` is what signs look at. `asks` are questions
     to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
     `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
     `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
@@ -243,6 +261,9 @@ class State(msgspec.Struct):
     tries: int = 0
     responses: int = 0
     summaries: int = 0
+    handoffs: int = 0
+    attempts: dict[str, int] = {}
+    trace: list[Step] = []
     calls: list[Call] = []
     hands: HandsProvisioned | None = None
     hands_known: dict[str, HandsProvisioned] = {}
@@ -290,6 +311,12 @@ class State(msgspec.Struct):
         """Put something at the end of the window."""
         self.window.append(item)
         self.window_tokens += item.tokens
+
+    def clear_signs(self) -> None:
+        """A person spoke, or said to go on: what signs were found before counts no more."""
+        context = self.context
+        context.sign_seq = context.signs_reset_seq = context.sign_resets = 0
+        context.sign_kind, context.sign_detail, context.sign_evidence = None, "", ()
 
     def posted(self, seq: int, tokens: int) -> None:
         """Something came in for the next request to show."""

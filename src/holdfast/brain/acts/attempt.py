@@ -18,6 +18,7 @@ from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.session.actions import End
+from holdfast.session.people import standing
 from holdfast.session.tokens import BYTES_PER_TOKEN
 
 OUTPUT_FLOOR_TOKENS = 256
@@ -97,7 +98,8 @@ async def begin(
 ) -> Attempt | End:
     """Append the request's start with its reservation; shrink the response limit to fit, else park.
 
-    `name` is the model's in the agent's chain. Raises `HeadMoved` when anything came since it was decided, or when others hold the money for now.
+    `name` is the model's in the agent's chain. Raises `HeadMoved` when anything came since it was
+    decided, when others hold the money for now, and when a person was asked for more.
     """
     while True:
         worst = model.worst_case_pico(request)
@@ -117,7 +119,8 @@ async def begin(
             through_seq=through_seq,
         )
         try:
-            (event,) = await shift.decision(start)
+            # Money fits: whoever is asked for more need not answer any more.
+            event, *_ = await shift.decision(start, *standing(shift.state, "budget", "there is money for it now"))
             shift.money_waits = 0
             return Attempt(shift, model, request, event.seq, on_part)
         except BudgetRefused as refused:

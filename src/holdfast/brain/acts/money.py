@@ -19,7 +19,7 @@ HELD_PARK_US = 60_000_000
 async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
     """Not even a short response fits: wait for what others hold, or park.
 
-    Raises `HeadMoved` after a wait, so that everything is looked at again.
+    Raises `HeadMoved` after a wait, and after a person was asked, so that everything is looked at again.
     """
     fits_later = refused.wanted_pico <= refused.left_pico + refused.held_pico
     if fits_later and shift.money_waits < HELD_TRIES:
@@ -31,4 +31,4 @@ async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
         due_us = shift.doors.clock.now_us() + HELD_PARK_US
         detail = "the money that is left is held by other sessions for now"
         return End(ShiftEnded(status="parked", reason="budget", detail=detail, due_us=due_us))
-    return out_of_money(shift, refused)
+    return await out_of_money(shift, refused)

@@ -6,14 +6,16 @@ from typing import Any
 
 from holdfast.brain.acts.guards import guards_of
 from holdfast.brain.shift import Shift
-from holdfast.errors import BudgetRefused, NotifyError
+from holdfast.errors import BudgetRefused, HeadMoved
 from holdfast.facts.budget import BreakerOpened, BudgetReached
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, NoticeSent
 from holdfast.facts.shift import ShiftEnded
 from holdfast.ids import new_item_id
-from holdfast.notify.base import Notice, NoticeKind, notice_id
+from holdfast.notify.base import notice_id
+from holdfast.notify.outlet import Outlet, deliver
 from holdfast.notify.quiet import quiet_until
+from holdfast.notify.words import item_notice
 from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
 from holdfast.session.money import usd
 from holdfast.session.people import deadline_us
@@ -120,6 +122,7 @@ async def escalate(shift: Shift, action: Escalate) -> None:
         kind="escalation",
         title=f"stopped by its breaker {action.breaker}",
         action=f"go on in spite of: {action.detail}",
+        action_digest=action_digest("go_on", {"breaker": action.breaker, "detail": action.detail}),
         why=action.detail,
         evidence=action.evidence,
         default="deny",
@@ -127,37 +130,45 @@ async def escalate(shift: Shift, action: Escalate) -> None:
     await shift.decision(BreakerOpened(breaker=action.breaker, detail=action.detail), item)
 
 
-def out_of_money(shift: Shift, refused: BudgetRefused) -> End:
-    """Park at a money line, and ask for more once per account."""
+async def out_of_money(shift: Shift, refused: BudgetRefused) -> End:
+    """Park at a money line, and ask for more once per account.
+
+    Raises `HeadMoved` after asking, so that people are told before the session parks.
+    """
     left = usd(refused.left_pico) if refused.left_pico > 0 else "nothing"
     detail = f"{left} is left of the budget, the next request may cost {usd(refused.wanted_pico)}"
-    ended = ShiftEnded(
-        status="parked", reason="budget", detail=detail, due_us=refused.retry_us or deadline_us(shift.state)
-    )
-    asked = any(ask.kind == "budget" and ask.account_id == refused.account_id for ask in shift.state.asks.values())
-    if asked:
-        return End(ended)
-    reached = BudgetReached(
+    asks = [ask for ask in shift.state.asks.values() if ask.kind == "budget"]
+    if refused.period == "total" and all(ask.account_id != refused.account_id for ask in asks):
+        await shift.decision(_reached(refused), _more_money(shift, refused, detail))
+        raise HeadMoved("a person was asked for money", folded=shift.decided_at, head=shift.state.seq)
+    times = [at for at in (refused.retry_us, deadline_us(shift.state)) if at is not None]
+    ended = ShiftEnded(status="parked", reason="budget", detail=detail, due_us=min(times, default=None))
+    return End(ended, (_reached(refused),) if refused.period != "total" else ())
+
+
+def _reached(refused: BudgetRefused) -> BudgetReached:
+    return BudgetReached(
         account_id=refused.account_id,
         period=refused.period,
         cap_pico=refused.cap_pico,
         left_pico=refused.left_pico,
         wanted_pico=refused.wanted_pico,
     )
-    if refused.period != "total":
-        return End(ended, (reached,))
+
+
+def _more_money(shift: Shift, refused: BudgetRefused, detail: str) -> ApprovalRequested:
     more_pico = 2 * max(refused.cap_pico, refused.wanted_pico)
-    item = _item(
+    return _item(
         shift,
         kind="budget",
         title=f"the budget of {refused.account_id} is used up",
         action=f"set the cap of {refused.account_id} from {usd(refused.cap_pico)} to {usd(more_pico)}",
+        action_digest=action_digest("budget", {"account_id": refused.account_id, "cap_pico": more_pico}),
         why=detail,
         account_id=refused.account_id,
         proposed_pico=more_pico,
         default="deny",
     )
-    return End(ended, (reached, item))
 
 
 async def expire(shift: Shift, action: Expire) -> None:
@@ -172,9 +183,9 @@ async def notify(shift: Shift, action: Notify) -> None:
     item = await shift.body(ask.seq)
     assert isinstance(item, ApprovalRequested)
     assert state.created is not None
-    named = notice_id(state.session_id, action.target, action.item_id, action.round)
+    named = notice_id(state.session_id, action.target, action.item_id, action.round, "1")
 
-    def sent(*, ok: bool, detail: str, again_us: int | None) -> NoticeSent:
+    def sent(*, ok: bool, detail: str, again_us: int | None, held: bool = False) -> NoticeSent:
         return NoticeSent(
             notice_id=named,
             target=action.target,
@@ -183,49 +194,33 @@ async def notify(shift: Shift, action: Notify) -> None:
             ok=ok,
             detail=detail,
             again_us=again_us,
+            held=held,
         )
 
-    quiet = state.created.people.quiet
-    quiet_us = quiet_until(now_us, quiet) if quiet else None
-    target = shift.doors.targets.get(action.target)
-    if quiet_us is not None:
-        await shift.fact(sent(ok=False, detail="quiet hours", again_us=quiet_us))
-        return
-    if target is None:
+    outlet = shift.doors.targets.get(action.target)
+    if outlet is None:
         await shift.fact(sent(ok=False, detail=f"no target named {action.target} is set up here", again_us=None))
         return
-    try:
-        await target.send(_notice(shift, item, named, action.round, ask.asked_us))
-    except NotifyError as error:
-        final = action.tries + 1 >= NOTIFY_TRIES or not error.retryable
-        pause_us = int(NOTIFY_AGAIN_S * 4.0**action.tries * 1_000_000)
-        await shift.fact(sent(ok=False, detail=str(error), again_us=None if final else now_us + pause_us))
+    held_us = _quiet_us(outlet, state.created.people.quiet, now_us)
+    if held_us is not None:
+        await shift.fact(sent(ok=False, detail="quiet hours", again_us=held_us, held=True))
         return
-    await shift.fact(sent(ok=True, detail="", again_us=None))
-
-
-_KINDS: dict[str, NoticeKind] = {"first": "approval", "reminder": "reminder", "second": "escalation"}
-
-
-def _notice(shift: Shift, item: ApprovalRequested, named: str, round_: str, asked_us: int) -> Notice:
-    created = shift.state.created
-    assert created is not None
-    lines = [item.action]
-    lines += [f"Why: {item.why}"] if item.why else []
-    lines += [f"Reaches: {item.touches}"] if item.touches else []
-    lines += [f"Cost so far: {usd(item.cost_pico)}"]
-    if item.default is not None:
-        lines.append(f"Nobody answers: {item.default}, once somebody has seen it")
-    return Notice(
-        notice_id=named,
-        kind=_KINDS[round_],
-        session_id=shift.state.session_id,
-        session_name=created.key or shift.state.session_id,
-        title=item.title,
-        body="\n".join(lines),
-        at_us=asked_us,
-        item_id=item.item_id,
-        action_digest=item.action_digest,
-        expires_us=item.expires_us,
-        commands=(f"holdfast approve {item.item_id}", f"holdfast deny {item.item_id}"),
+    notice = item_notice(
+        item,
+        target=action.target,
+        round=action.round,  # type: ignore[arg-type]
+        session_id=state.session_id,
+        session_name=state.created.key,
+        at_us=ask.asked_us,
     )
+    delivery = await deliver(outlet.target, notice)
+    final = delivery.ok or not delivery.retryable or action.tries + 1 >= NOTIFY_TRIES
+    pause_s = max(NOTIFY_AGAIN_S * 4.0**action.tries, delivery.retry_after_s or 0.0)
+    again_us = None if final else shift.doors.clock.now_us() + int(pause_s * 1_000_000)
+    await shift.fact(sent(ok=delivery.ok, detail=delivery.detail, again_us=again_us))
+
+
+def _quiet_us(outlet: Outlet, quiet: str, now_us: int) -> int | None:
+    """When the quiet of the session and of the target are over; None when neither holds now."""
+    ends = [outlet.held_until_us(now_us), quiet_until(now_us, quiet) if quiet else None]
+    return max((at for at in ends if at is not None), default=None)

@@ -20,6 +20,7 @@ from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, To
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation, Hands
 from holdfast.session.actions import AskPerson, Dispatch, End, Reconcile
 from holdfast.session.fold_calls import GRANT
+from holdfast.session.people import ask_for
 from holdfast.session.render import action_digest
 from holdfast.session.state import Call
 from holdfast.session.tools import TOOLS, find_tool, timeout_s
@@ -74,6 +75,13 @@ async def _still_approved(shift: Shift, use: AgentToolUse, approval_id: str) -> 
     if reason:
         await shift.decision(ApprovalSuperseded(item_id=approval_id, reason=reason))
     return not reason
+
+
+async def _no_longer_approved(shift: Shift, call: Call, use: AgentToolUse) -> str:
+    """Why the approval under which a call went out does not hold for another dispatch of it; empty when it does."""
+    item = await shift.body(call.approval_seq)
+    assert isinstance(item, ApprovalRequested)
+    return await guards_act.changed(shift, call, use, item.guards)
 
 
 async def _run_all(shift: Shift, hands: Hands, uses: list[AgentToolUse]) -> None:
@@ -212,18 +220,22 @@ async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
     await shift.fact(_result(call_id, result, reconciled=True))
 
 
-async def _again(shift: Shift, call: Call) -> None:
-    """Dispatch a call once more: it did not happen, or may safely happen again."""
+async def _again(shift: Shift, call: Call, approval_id: str = "") -> None:
+    """Dispatch a call once more: it did not happen, or may safely happen again, or `approval_id` allows it."""
     use = await _use(shift, call)
+    if call.approval_seq and not approval_id and (reason := await _no_longer_approved(shift, call, use)):
+        content = f"Not run: a person allowed it, but {reason}. Call it again if it is still wanted: they are asked."
+        await shift.fact(ToolResult(call_id=call.call_id, outcome="cancelled", content=content))
+        return
     if call.where == "process":
-        await shift.decision(_intent(shift, use, call.attempt + 1, None))
+        await shift.decision(_intent(shift, use, call.attempt + 1, None, approval_id))
         await custom_act.run_all(shift, [use])
         return
     if shift.state.hands is None:
         await hands_act.provision(shift)
         return
     hands = await hands_act.current(shift)
-    await shift.decision(_intent(shift, use, call.attempt + 1, hands))
+    await shift.decision(_intent(shift, use, call.attempt + 1, hands, approval_id))
     try:
         await _run(shift, hands, use)
     except HandsLost as error:
@@ -279,10 +291,12 @@ async def _reconcile_custom(shift: Shift, call: Call) -> None:
 
 
 async def _as_a_person_said(shift: Shift, call: Call, *, repeat: bool) -> None:
-    if repeat and call.attempt < RETRIES:
-        await _again(shift, call)
+    ask = ask_for(shift.state, call.call_id, "unknown")
+    if repeat and ask is not None:
+        await _again(shift, call, ask.item_id)
         return
-    reason = "a person decided that it is not repeated"
+    late = ask is not None and ask.expired
+    reason = "a person was asked and nobody answered in time" if late else "a person decided that it is not repeated"
     fact = ToolOutcomeUnknown(
         call_id=call.call_id,
         reason=reason,
