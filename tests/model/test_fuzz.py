@@ -102,8 +102,7 @@ async def test_a_mutilated_answer_is_an_error_or_whole(rig: Rig) -> None:
 @pytest.mark.faults
 async def test_no_half_call_in_100_000_fragments(rig: Rig) -> None:
     answer, tally, chance = await recorded(rig), Tally(), random.Random(21)
-    while tally.fragments < 100_000:
+    while tally.fragments < 100_000 or tally.whole < 20:
         await play(rig, answer, chance, tally)
     print(f"{rig.family}: {tally.fragments} fragments, {tally.whole} whole answers, {tally.broken} broken ones")
-    assert tally.whole > 10
-    assert tally.broken > 10
+    assert tally.broken > 20

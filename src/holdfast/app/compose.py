@@ -6,15 +6,16 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path
 from holdfast.app.home import Home, open_home
+from holdfast.app.models import find_model
 from holdfast.app.prompts import load_prompt
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.clock import SystemClock
-from holdfast.errors import UsageError
 from holdfast.facts.session import Workspace
 from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
@@ -24,9 +25,6 @@ from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
-from holdfast.model.base import Model
-from holdfast.model.scripted import ScriptedModel
-from holdfast.sim.answers import load_oracle
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -60,7 +58,7 @@ class Runtime:
             leases=self.store,
             snapshots=self.store,
             hands=self.provider(workspace),
-            model=find_model,
+            model=partial(find_model, settings=self.settings),
             clock=SystemClock(),
             entropy=system_entropy,
             worker=self.worker,
@@ -90,28 +88,3 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
             yield Runtime(settings, home, store, worker, intake)
     finally:
         live.close()
-
-
-def find_model(name: str) -> Model:
-    """The model behind a `--model` name. Raises `UsageError` for one that this version does not know."""
-    provider, _, rest = name.partition(":")
-    if provider == "scripted" and rest:
-        return ScriptedModel.from_file(Path(rest), SystemClock())
-    if provider == "oracle" and rest:
-        return load_oracle(Path(rest), SystemClock())
-    known = "scripted:FILE"
-    if not name:
-        raise UsageError(f"no model is named; give one with --model, for example --model {known}")
-    if provider in _OF_FILES:
-        raise UsageError(f"the model {name!r} names no file; an example is --model {known}")
-    raise UsageError(f"unknown model {name!r}; this version knows {known} (and the oracle of `holdfast demo`)")
-
-
-_OF_FILES = ("scripted", "oracle")
-"""Providers whose models are files."""
-
-
-def settled_model(name: str) -> str:
-    """The same model by a name that is good in every folder, since any process may wake the session."""
-    provider, _, rest = name.partition(":")
-    return f"{provider}:{Path(rest).absolute()}" if provider in _OF_FILES and rest else name

@@ -14,7 +14,9 @@ from typing import Any, Literal
 
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Agent, Limits, Rule
-from holdfast.session.money import pico_from_usd
+from holdfast.model.names import is_loopback
+from holdfast.model.prices import parse_prices
+from holdfast.session.money import Price, pico_from_usd
 from holdfast.session.tools import TOOLS
 
 
@@ -22,7 +24,8 @@ from holdfast.session.tools import TOOLS
 class Settings:
     """What can be set. `budget_usd` is text so that no cent is lost on the way.
 
-    `notify` is checked and read by targets.py; only the user's own file may have it.
+    `notify` is checked and read by targets.py. `prices` maps models to what their tokens cost. Only the user's
+    own file may have either.
     """
 
     home: str = ""
@@ -34,6 +37,7 @@ class Settings:
     max_output_tokens: int = Limits().max_output_tokens
     user: str = ""
     notify: dict[str, Any] = field(default_factory=dict)
+    prices: dict[str, Price] = field(default_factory=dict)
 
 
 _NAMES = {each.name: each.type for each in fields(Settings)}
@@ -137,7 +141,30 @@ def _from_file(path: Path, *, own: bool) -> dict[str, Any]:
             f"{path} has notify tables, and they count only in your own {_user_file()}: a repository must not say "
             "where your approvals go or which of your files to read; move them there, or delete them"
         )
+    if not own:
+        _refuse_of_a_repository(path, data)
     return {name: _checked(name, value, str(path)) for name, value in data.items()}
+
+
+def _refuse_of_a_repository(path: Path, data: Mapping[str, Any]) -> None:
+    """A repository may come from anybody, and the agent may write to it: it sets no price and takes no key."""
+    if "prices" in data:
+        raise UsageError(
+            f"{path} has a prices table, and it counts only in your own {_user_file()}: what is free by a repository's "
+            "word would pass every budget; move it there, or delete it"
+        )
+    model = data.get("model")
+    _, at, address = model.partition("@http") if isinstance(model, str) else ("", "", "")
+    if at and not is_loopback(f"http{address}"):
+        raise UsageError(
+            f"{path} names a model at another machine ({model}), which would be sent your key and your files; if you "
+            f"trust it, give it with --model, or move it to your own {_user_file()}"
+        )
+
+
+def variables(names: Collection[str]) -> dict[str, str]:
+    """Those of the named environment variables that are set and not empty."""
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
 def _from_environment() -> dict[str, Any]:
@@ -151,6 +178,8 @@ def _from_environment() -> dict[str, Any]:
 
 def _checked(name: str, value: Any, where: str) -> Any:
     known_key(name, _NAMES, where)
+    if name == "prices":
+        return parse_prices(value, where)
     if name == "notify":
         return _tables(name, value, where)
     if _NAMES[name] == "int":

@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime, find_model, settled_model
+from holdfast.app.compose import PROGRAM, Runtime
 from holdfast.app.config import budget_pico, load_agent, load_rules, pinned_rules
 from holdfast.app.exits import name_of
+from holdfast.app.models import find_model, settled_model
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
@@ -61,7 +62,7 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
         context_tokens=settings.context_tokens,
         max_output_tokens=settings.max_output_tokens,
     )
-    check_model(agent.model, limits.budget_pico)
+    check_model(call, agent.model, limits.budget_pico)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(call, runtime, session_id)
     await check_machine(call, runtime, workspace)
@@ -99,7 +100,7 @@ async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> Non
     )
     changed, asked = change != SessionUpdated(), bool(args.goal.strip()) and args.goal != created.goal
     if changed or asked or not is_idle(state, SystemClock().now_us()):
-        check_model(created.agent.model, cap)
+        check_model(call, created.agent.model, cap)
     if changed:
         await runtime.intake.update(row, change)
     if asked:
@@ -111,7 +112,7 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
     args, agent = call.args, created.agent
     if args.workspace and str(check_folder(args.workspace)) != row.workspace:
         raise _kept(row, "--workspace", f"works in {row.workspace}")
-    if args.model and settled_model(args.model) != agent.model:
+    if args.model and settled_model(args.model, args.base_url) != agent.model:
         raise _kept(row, "--model", f"runs with {agent.model}")
     if args.agent:
         named = msgspec.structs.replace(_agent(call), model=agent.model, rules=agent.rules)
@@ -135,16 +136,19 @@ def _agent(call: Call) -> Agent:
     args = call.args
     agent = load_agent(args.agent, call.settings.model)
     rules = load_rules(args.rules, args.rule_flags)
-    return msgspec.structs.replace(agent, model=settled_model(agent.model), rules=rules)
+    return msgspec.structs.replace(agent, model=settled_model(agent.model, args.base_url), rules=rules)
 
 
-def check_model(name: str, cap_pico: int | None) -> None:
+def check_model(call: Call, name: str, cap_pico: int | None) -> None:
     """Refuse a model that cannot be used, and a cap on one without a price."""
-    model = find_model(name)
+    model = find_model(name, call.settings)
     if cap_pico is not None and model.cost_pico(Usage(input_tokens=1)) is None:
+        example = f'[prices."{name}"] input_per_mtok = 3.0 output_per_mtok = 15.0 in your own holdfast.toml'
+        if name.startswith("scripted:"):
+            example = '"price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0} in its file'
         raise UsageError(
             f"{name} has no price, so a money budget cannot be kept; leave --budget out, "
-            'or give the model a price, for example "price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0}'
+            f"or give the model a price, for example {example}"
         )
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from anyio import get_cancelled_exc_class, to_thread
 
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime, find_model, open_runtime, settled_model
+from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
 from holdfast.app.demo.judge import judge
 from holdfast.app.demo.material import Material, prepare
 from holdfast.app.demo.report import Story, count
 from holdfast.app.drive import observer_for
+from holdfast.app.models import find_model, settled_model
 from holdfast.app.opening import check_machine
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LogDamaged, UsageError
@@ -28,7 +29,8 @@ from holdfast.sim.library import DEFAULT_LIBRARY, parse_pin
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
-    parser.add_argument("--model", metavar="M", help="another model than the oracle, such as scripted:FILE")
+    parser.add_argument("--model", metavar="M", help="another model than the oracle, such as anthropic:NAME")
+    parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
     parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="when to kill the brain")
     parser.add_argument("--keep", metavar="DIR", help="a new or empty folder to work in, and keep")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
@@ -41,7 +43,7 @@ async def run(call: Call) -> int:
     _kill_word(call.args.kill_at)
     parse_pin(call.args.library)
     if call.args.model:
-        find_model(call.args.model)
+        find_model(settled_model(call.args.model, call.args.base_url), call.settings)
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
         folder = _folder(call, runtime, session_id)
@@ -99,7 +101,8 @@ def _folder(call: Call, runtime: Runtime, session_id: str) -> Path:
 
 
 async def _open(call: Call, runtime: Runtime, session_id: str, material: Material) -> None:
-    model = settled_model(call.args.model or f"oracle:{material.answers}")
+    args = call.args
+    model = settled_model(args.model, args.base_url) if args.model else f"oracle:{material.answers.absolute()}"
     created = SessionCreated(
         goal=material.goal,
         agent=Agent(model=model, name="demo"),

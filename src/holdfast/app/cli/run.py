@@ -31,7 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="what is wanted, in words")
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in; a fresh one when left out")
-    parser.add_argument("--model", metavar="M", help="provider:name, such as scripted:FILE")
+    parser.add_argument("--model", metavar="M", help="provider:name, such as anthropic:NAME or scripted:FILE")
+    parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
     parser.add_argument("--agent", metavar="FILE", default="", help="an agent as TOML: name, model, system, tools")
     parser.add_argument("--session-id", metavar="KEY", help="a key of your own; a second run continues it")
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars")

@@ -1,0 +1,202 @@
+"""From the name of a model to a model: which provider, which extra, which server, whose key, what price."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from holdfast.app.config import Settings, nearest, variables
+from holdfast.clock import SystemClock
+from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.model.base import Model
+from holdfast.model.names import Endpoint, ModelName, check_base_url, parse_name
+from holdfast.model.prices import OwnPrice, PriceList
+from holdfast.model.scripted import ScriptedModel
+from holdfast.session.money import Price
+from holdfast.sim.answers import load_oracle
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A provider that is asked over HTTP. The first of `keys` is the one that messages name."""
+
+    module: str
+    extra: str
+    base_url: str
+    urls: tuple[str, ...]
+    keys: tuple[str, ...]
+    needs_key: bool = True
+
+
+OLLAMA_URL = "http://127.0.0.1:11434/v1"
+"""Where Ollama listens."""
+
+_OPENAI = Remote(
+    "holdfast.model.direct.openai", "openai", "https://api.openai.com/v1", ("OPENAI_BASE_URL",), ("OPENAI_API_KEY",)
+)
+
+REMOTES: Mapping[str, Remote] = {
+    "anthropic": Remote(
+        "holdfast.model.direct.anthropic",
+        "anthropic",
+        "https://api.anthropic.com",
+        ("ANTHROPIC_BASE_URL",),
+        ("ANTHROPIC_API_KEY",),
+    ),
+    "openai": _OPENAI,
+    "openai-chat": _OPENAI,
+    "google": Remote(
+        "holdfast.model.direct.google",
+        "google",
+        "https://generativelanguage.googleapis.com",
+        ("GOOGLE_GEMINI_BASE_URL",),
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    ),
+    "ollama": Remote(
+        "holdfast.model.direct.openai",
+        "openai",
+        OLLAMA_URL,
+        ("OLLAMA_BASE_URL", "OLLAMA_HOST"),
+        ("OLLAMA_API_KEY",),
+        needs_key=False,
+    ),
+    "openai-compatible": Remote(
+        "holdfast.model.direct.openai",
+        "openai",
+        "",
+        ("OPENAI_COMPATIBLE_BASE_URL",),
+        ("OPENAI_COMPATIBLE_API_KEY",),
+        needs_key=False,
+    ),
+}
+"""Provider → what it takes to ask it."""
+
+FILES = ("scripted", "oracle")
+"""Providers whose models are files."""
+
+KNOWN = "anthropic:NAME, openai:NAME, openai-chat:NAME, google:NAME, ollama:NAME, openai-compatible:NAME, scripted:FILE"
+"""What can be named, for messages."""
+
+
+def find_model(name: str, settings: Settings | None = None) -> Model:
+    """The model behind a `--model` name.
+
+    Raises `UsageError` for a name that means nothing, and `CannotRunSafely` when its extra is not installed or its
+    key is not set.
+    """
+    provider, _, rest = name.partition(":")
+    if provider in FILES:
+        return _of_file(name, provider, rest)
+    _known(name, provider)
+    endpoint = endpoint_of(parse_name(name))
+    own = _own_price((settings or Settings()).prices, endpoint.name)
+    remote = REMOTES[provider]
+    try:
+        family: Any = importlib.import_module(remote.module)
+        listed: Any = importlib.import_module("holdfast.model.listed")
+    except ImportError as error:
+        if (error.name or "").startswith("holdfast"):
+            raise
+        raise CannotRunSafely(
+            f"models of {provider} need an extra that is not installed; nothing was started. "
+            f"Type: pip install 'holdfast[{remote.extra}]'"
+        ) from error
+    clock = SystemClock()
+    prices: PriceList = own or listed.price_list(endpoint, clock)
+    model: Model = family.connect(endpoint, prices, clock)
+    return model
+
+
+def settled_model(name: str, base_url: str = "") -> str:
+    """The same model by a name that is good in every folder and process, since any process may wake the session.
+
+    A file's path becomes absolute. An address that was given beside the name becomes part of it, and so does
+    the one that the environment names for `openai-compatible`, which has no other.
+    """
+    provider, _, rest = name.partition(":")
+    if provider in FILES:
+        if base_url:
+            raise UsageError(f"--base-url goes with a model that is asked over HTTP, not with {name!r}; leave it out")
+        return f"{provider}:{Path(rest).absolute()}" if rest else name
+    if provider not in REMOTES:
+        return name
+    named = parse_name(name)
+    if base_url:
+        given = check_base_url(base_url)
+        if named.base_url and named.base_url != given:
+            raise UsageError(f"--base-url {given} and the address in {name!r} differ; leave one out")
+        named = ModelName(named.provider, named.model, given)
+    elif provider == "openai-compatible":
+        named = ModelName(named.provider, named.model, endpoint_of(named).base_url)
+    return str(named)
+
+
+def endpoint_of(name: ModelName) -> Endpoint:
+    """Where and as whom that model is asked. Raises `CannotRunSafely` without a key that it needs."""
+    remote = REMOTES[name.provider]
+    found = variables((*remote.urls, *remote.keys))
+    key = next((found[variable] for variable in remote.keys if variable in found), "")
+    if remote.needs_key and not key:
+        others = "".join(f" (or {other})" for other in remote.keys[1:])
+        raise CannotRunSafely(
+            f"there is no key for {name.provider}: set {remote.keys[0]}{others} in the environment of whoever runs or "
+            "wakes the session, and type it again; `holdfast doctor` shows which keys and local servers are there"
+        )
+    if not key.isprintable() or not key.isascii() or " " in key:
+        raise CannotRunSafely(f"the value of {remote.keys[0]} cannot be a key: it has spaces or odd characters in it")
+    url = name.base_url or _url_of(remote, found)
+    if not url:
+        raise UsageError(
+            f"{name} needs the address of its server, for example: --model {name} --base-url http://127.0.0.1:8000/v1"
+        )
+    return Endpoint(name, url, key, remote.keys[0])
+
+
+def _url_of(remote: Remote, found: Mapping[str, str]) -> str:
+    for variable in remote.urls:
+        if variable in found:
+            text = _ollama_url(found[variable]) if variable == "OLLAMA_HOST" else found[variable]
+            try:
+                return check_base_url(text)
+            except UsageError as error:
+                raise UsageError(f"the environment variable {variable} is wrong: {error}") from error
+    return remote.base_url
+
+
+def _ollama_url(text: str) -> str:
+    """`OLLAMA_HOST` says where Ollama listens, in several ways: `0.0.0.0`, `host:port`, an address."""
+    parts = urlsplit(text if "://" in text else f"http://{text}")
+    host = parts.hostname or "127.0.0.1"
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    port = parts.port or (443 if parts.scheme == "https" else 11434)
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def _of_file(name: str, provider: str, rest: str) -> Model:
+    if not rest:
+        raise UsageError(f"the model {name!r} names no file; an example is --model scripted:FILE")
+    if provider == "oracle":
+        return load_oracle(Path(rest), SystemClock())
+    return ScriptedModel.from_file(Path(rest), SystemClock())
+
+
+def _known(name: str, provider: str) -> None:
+    if not name:
+        raise UsageError(
+            "no model is named; give one with --model, for example --model scripted:FILE; `holdfast doctor` "
+            "proposes one for the keys that are here"
+        )
+    if provider not in REMOTES:
+        near = f"; {nearest(provider, (*REMOTES, *FILES))}" if ":" in name else ""
+        raise UsageError(f"unknown model {name!r}{near}. There are {KNOWN} (and the oracle of `holdfast demo`)")
+
+
+def _own_price(prices: Mapping[str, Price], name: ModelName) -> OwnPrice | None:
+    """The price that somebody set: for this very server, else for the model at any."""
+    price = prices.get(str(name)) or prices.get(f"{name.provider}:{name.model}")
+    return OwnPrice(price) if price else None
