@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import dataclasses
 import enum
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
-from decimal import Decimal
 from typing import Annotated, Any, Literal, Optional
 
 import anyio
@@ -18,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.app.api_tools import CONTENT_MAX, Tool, tool
+import holdfast
+from holdfast.app.api_tools import Tool, tool
 from holdfast.brain.custom import CustomResult, ToolRunner
-from holdfast.errors import UsageError
 from holdfast.facts.session import CustomTool
 
 
@@ -44,12 +38,6 @@ class Place:
 
     city: str
     sizes: list[Size] = dataclasses.field(default_factory=list)
-
-
-class Chain(msgspec.Struct):
-    """Holds itself."""
-
-    next: Chain | None = None
 
 
 @tool(on_unknown="probe", timeout_s=5, keyed=True, price_usd="0.25", name="order_paint")
@@ -236,121 +224,6 @@ def test_what_the_schema_allows_arrives(data: st.DataObject) -> None:
     assert got == {}
 
 
-# --- what is refused when it is defined ------------------------------------------------------------
-
-
-def documented(kind: Any) -> Callable[..., None]:
-    """A function with one parameter of that type."""
-
-    def f(a: Any) -> None:
-        """F."""
-
-    f.__annotations__["a"] = kind
-    return f
-
-
-@pytest.mark.parametrize(
-    "kind", [set[int], tuple[int, str], complex, bytes, Any, dict[int, str], list[set[int]], object, Decimal, "Nowhere"]
-)
-def test_types_that_no_model_can_give(kind: Any) -> None:
-    with pytest.raises(UsageError, match=r"the function 'f' cannot be a tool: .*(a tool takes str, int|is not known)"):
-        tool(documented(kind))
-
-
-def test_unions_that_nobody_could_tell_apart() -> None:
-    with pytest.raises(UsageError, match="cannot be told to a model: Type unions may not"):
-        tool(documented(Size | Place))
-    with pytest.raises(UsageError, match="holds itself"):
-        tool(documented(Chain))
-
-
-def no_type(a) -> None:  # type: ignore[no-untyped-def]
-    """F."""
-
-
-def any_number(*a: str) -> None:
-    """F."""
-
-
-def silent(a: str) -> None:
-    pass
-
-
-def only_arguments(a: str) -> None:
-    """
-    Args:
-        a: something
-    """
-
-
-def wrong_default(a: int = "x") -> None:  # type: ignore[assignment]
-    """F."""
-
-
-def with_key(idempotency_key: str) -> None:
-    """F."""
-
-
-def fine(a: str = "") -> None:
-    """F."""
-
-
-def generator() -> Any:
-    """F."""
-    yield
-
-
-@pytest.mark.parametrize(
-    ("function", "options", "said"),
-    [
-        (no_type, {}, "its parameter 'a' has no type; write one, such as `a: str`"),
-        (any_number, {}, r"`\*a: '?str'?` has no fixed name"),
-        (silent, {}, "its docstring says nothing"),
-        (only_arguments, {}, "its docstring says nothing"),
-        (wrong_default, {}, "the default of 'a', 'x', is not of its type"),
-        (with_key, {}, "say `keyed=True`"),
-        (fine, {"keyed": True}, "no parameter `idempotency_key: str`"),
-        (fine, {"name": "two words"}, "'two words' is not a name for a tool"),
-        (fine, {"name": "bash"}, "there is a tool 'bash' already.*name='my_bash'"),
-        (fine, {"timeout_s": 0}, "timeout_s=0; give seconds above 0"),
-        (fine, {"timeout_s": float("nan")}, "timeout_s=nan"),
-        (fine, {"timeout_s": "5"}, "timeout_s='5'"),
-        (fine, {"price_usd": "-1"}, r"costs -\$1\.00"),
-        (fine, {"price_usd": float("inf")}, "price_usd='0.01'"),
-        (fine, {"price_usd": "cheap"}, "'cheap' is not an amount"),
-        (fine, {"on_unknown": "hope"}, "on_unknown='hope'; it is one of retry, probe, tell, ask"),
-        (generator, {}, "without yield"),
-        (len, {}, "cannot be a tool"),
-        (Size, {}, "cannot be a tool"),
-        (lambda: None, {}, "'<lambda>' is not a name"),
-    ],
-)
-def test_what_cannot_be_a_tool(function: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        tool(**options)(function)
-
-
-def test_probes() -> None:
-    @tool(on_unknown="probe")
-    def send(to: str) -> None:
-        """Send."""
-
-    for part in ("spec", "runner"):
-        with pytest.raises(UsageError, match=r'has on_unknown="probe" and no probe; write one under `@send\.probe`'):
-            getattr(send, part)
-    with pytest.raises(UsageError, match="takes 'whom', which the tool does not have; it can take to"):
-
-        @send.probe
-        def wrong(whom: str) -> bool:
-            return True
-
-    with pytest.raises(UsageError, match="on_unknown='tell', so its probe would never be asked"):
-
-        @tool(fine).probe
-        def never() -> bool:
-            return True
-
-
 @pytest.mark.parametrize(("amount", "happened"), [(1.0, True), (2.0, False), (3.0, None)])
 async def test_a_probe_says_whether_it_happened(amount: float, happened: bool | None) -> None:
     value = {"color": "red", "amount": amount}
@@ -374,160 +247,17 @@ async def test_a_probe_that_fails_says_nothing() -> None:
 
     for how in ("raise", "hang", "word"):
         assert await send.runner.probe("3.0", {"how": how}, "") is None
+
+
+async def test_a_tool_without_a_probe_says_nothing() -> None:
+    def fine() -> None:
+        """Fine."""
+
     assert await tool(fine).runner.probe("3.0", {}, "") is None
 
 
-# --- how calls end --------------------------------------------------------------------------------
-
-
-@tool(timeout_s=30)
-async def act(how: str) -> Any:
-    """Do something."""
-    results: dict[str, Any] = {
-        "text": "plain 日本",
-        "none": None,
-        "number": 3,
-        "struct": [Size(1)],
-        "surrogate": "a\udcffb",
-        "object": object(),
-        "long": "x" * 40_000 + "end",
-    }
-    if how == "raise":
-        raise ValueError("no such thing")
-    if how == "bare":
-        raise KeyError
-    if how == "exit":
-        sys.exit(3)
-    return results[how]
-
-
-@pytest.mark.parametrize(
-    ("how", "ok", "content"),
-    [
-        ("text", True, "plain 日本"),
-        ("none", True, "done"),
-        ("number", True, "3"),
-        ("struct", True, '[{"width":1,"unit":"cm"}]'),
-        ("surrogate", True, "a\\udcffb"),
-        ("raise", False, "ValueError: no such thing"),
-        ("bare", False, "KeyError"),
-        ("exit", False, "it tried to end the program (exit status 3)"),
-    ],
-)
-async def test_results_and_exceptions_are_content(how: str, ok: bool, content: str) -> None:
-    assert await call(act, how=how) == CustomResult(ok, content)
-    again = tool(name="again")(in_a_thread(act))
-    assert await call(again, how=how) == CustomResult(ok, content), "the same from a thread"
-
-
-def in_a_thread(made: Tool[..., Any]) -> Callable[..., Any]:
-    """The same work as a function that is not async."""
-
-    def again(how: str) -> Any:
-        """Do it in a thread."""
-        assert threading.current_thread() is not threading.main_thread()
-        return anyio.run(made._function, how)
-
-    return again
-
-
-async def test_results_that_cannot_be_shown() -> None:
-    odd = await call(act, how="object")
-    assert not odd.ok
-    assert odd.content.startswith("act ran to its end, but what it returned (object) cannot be shown as JSON")
-    long = await call(act, how="long")
-    assert len(long.content) < CONTENT_MAX + 100
-    assert "\n[10003 characters left out]\n" in long.content
-    assert long.content.endswith("xend")
-
-
-async def test_an_async_call_that_takes_too_long_is_stopped() -> None:
-    stopped: list[str] = []
-
-    async def hang() -> None:
-        """Hang."""
-        try:
-            await anyio.sleep_forever()
-        finally:
-            stopped.append("stopped")
-
-    result = await call(tool(timeout_s=0.05)(hang))
-    assert result == CustomResult(False, "it was stopped in the middle after its 0.05 s", unknown=True)
-    assert stopped == ["stopped"]
-    looked = await call(tool(timeout_s=0.05, read_only=True)(hang))
-    assert not looked.unknown, "what only reads left nothing behind"
-    assert "longer than its 0.05 s" in looked.content
-
-
-async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
-    gate, ended = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        """Hang."""
-        gate.wait()
-        ended.set()
-
-    result = await call(tool(timeout_s=0.05)(hang))
-    assert result.unknown
-    assert result.content == (
-        "it did not return within its 0.05 s; its thread cannot be stopped and may still be at work"
-    )
-    assert not ended.is_set()
-    gate.set()
-    assert ended.wait(10), "it went on"
-
-
-LEFT = """
-import anyio, threading
-from holdfast.app.api_tools import tool
-@tool(timeout_s=0.05)
-def hang() -> None:
-    "Hang."
-    threading.Event().wait()
-print(anyio.run(hang.runner.run, "1.0", {}, "").unknown)
-"""
-
-
-def test_a_thread_that_is_left_behind_keeps_no_process_alive() -> None:
-    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=30)
-    assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
-
-
-async def test_calls_run_side_by_side() -> None:
-    meet = threading.Barrier(50)
-
-    def together() -> int:
-        """Meet."""
-        return meet.wait(20)
-
-    made = tool(timeout_s=30)(together)
-    results: list[CustomResult] = []
-
-    async def one() -> None:
-        results.append(await call(made))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(50):
-            group.start_soon(one)
-    assert sorted(int(result.content) for result in results) == list(range(50))
-
-
-async def test_a_thread_sees_the_context() -> None:
-    variable = contextvars.ContextVar("variable", default="")
-    variable.set("seen")
-
-    def look() -> str:
-        """Look."""
-        return variable.get()
-
-    assert (await call(tool(look))).content == "seen"
-
-
-async def test_a_stop_of_the_program_comes_through() -> None:
-    async def hang() -> None:
-        """Hang."""
-        await anyio.sleep_forever()
-
-    with anyio.move_on_after(0.05) as scope:
-        await call(tool(hang))
-    assert scope.cancelled_caught, "it is neither a result nor a missed limit of its own"
+def test_the_package_has_it() -> None:
+    assert holdfast.tool is tool
+    assert "tool" in dir(holdfast)
+    with pytest.raises(AttributeError, match="no attribute 'tol'"):
+        _ = holdfast.tol

@@ -201,7 +201,8 @@ class Runner:
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(function: Callable[P, R], /) -> Tool[P, R]:
+    """`@tool` alone."""
 
 
 @overload
@@ -213,7 +214,8 @@ def tool(
     keyed: bool = False,
     price_usd: str | int | float | Decimal = 0,
     read_only: bool = False,
-) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
+) -> Callable[[Callable[P, R]], Tool[P, R]]:
+    """`@tool(…)` with options."""
 
 
 def tool(
