@@ -1,0 +1,186 @@
+"""Calls and results reduced to small numbers, so that likeness can be told without bodies. Pure.
+
+Cheap on purpose: the fold runs this over every event of a session, so only a bounded part of long text is
+looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import pack
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from holdfast.session.tools import TOOLS
+
+READS, WAITS, MUTATES, CHECKS, PROSE = 1, 2, 4, 8, 16
+"""Flags of a call: it changes nothing; waits for something; alters things; verifies work; writes a text for people."""
+
+WAIT_S = 5.0
+"""A shorter sleep is no waiting: it is how a loop looks busy."""
+
+_ABOUT_MAX = 160
+_COMMAND_MAX = 480
+_WORDS_MAX = 8
+_TOKENS_MAX = 20
+_EDGE_LINES = 12
+_RESULT_MAX = 12_000
+_LINE_MAX = 400
+_SKETCH = 6
+
+# --- what is asked for ---------------------------------------------------------------------------
+
+_APART = str.maketrans({letter: " " for letter in "\t\n\r;&|()<>{}[]'\"`$=,:+!?#%^\\~@"})
+
+# How something is looked at, not what: two commands that differ only in these ask for the same thing.
+_HOW = frozenset(
+    "cat head tail sed less more grep egrep rg ag ack find ls ll tree awk nl bat view open read print echo printf wc "
+    "sort uniq xargs cd bash sh zsh sudo env git python python3 py c exec test true false then fi do done if for in "
+    "name type f p the a an to of and with o d i e r n l file".split()
+)
+
+_SLEEP = re.compile(r"\bsleep\s+\$?[\"']?(?:(\d+(?:\.\d+)?)([smhd]?)|[\w{(])")
+_WAITING = re.compile(
+    r"(?:^|[;&|\n]\s*|\b(?:kubectl|docker|gh run|cargo|npm|podman|systemctl|aws|gcloud)\s+)(?:wait|watch)\b"
+    r"|--(?:wait|watch|follow)\b|\btail\s+(?:-\w+\s+)*-[fF]\b|\b(?:until|while)\s.*;\s*do\b|inotifywait"
+)
+_MUTATING = re.compile(
+    r"(?<![0-9&>])>{1,2}(?!\s*/dev/null|&)|\b(?:sed|perl)\s+-\w*i|\b(?:tee|mv|cp|rm|mkdir|touch|patch|chmod|ln|rmdir|dd)\s"
+    r"|\bgit\s+(?:commit|apply|add|checkout|restore|reset|rebase|merge|cherry-pick|revert|stash|rm|mv|push|pull|tag|am)\b"
+    r"|\b(?:pip|pip3|uv|npm|yarn|pnpm|cargo|go|apt|apt-get|gem|brew|poetry)\s+(?:\w+\s+)?(?:install|add|remove|uninstall|sync|update|upgrade|get)\b"
+    r"|\bcurl\b.*\s-X\s*(?:POST|PUT|PATCH|DELETE)|\b(?:kubectl|terraform)\s+(?:apply|delete)\b|\bcodemod\b|--fix\b|--write\b"
+)
+_CHECKING = re.compile(
+    r"\b(?:pytest|unittest|tox|nox|mypy|pyright|ruff|flake8|pylint|eslint|tsc|vitest|jest|mocha|rspec|phpunit|ctest|gotestsum)\b"
+    r"|\b(?:make|just|npm|yarn|pnpm|cargo|go|mvn|gradle|gradlew|mix|bazel|dotnet|swift|rake|zig|npx)\s+(?:-\w+\s+|run\s+)*"
+    r"(?:test|tests|check|lint|build|verify|vet|clippy|ci|typecheck)\b|\bpy_compile\b|\bcompileall\b|^\s*make\s*$"
+)
+# The patterns are tried only on commands that have one of these words: most have none.
+_WAIT_WORDS = frozenset("sleep wait watch --wait --watch --follow tail until while inotifywait".split())
+_MUTATE_WORDS = frozenset(
+    "sed perl tee mv cp rm mkdir touch patch chmod ln rmdir dd git pip pip3 uv npm yarn pnpm cargo go apt apt-get gem "
+    "brew poetry curl kubectl terraform codemod --fix --write".split()
+)
+_CHECK_WORDS = frozenset(
+    "pytest unittest tox nox mypy pyright ruff flake8 pylint eslint tsc vitest jest mocha rspec phpunit ctest "
+    "gotestsum make just npm yarn pnpm cargo go mvn gradle gradlew ./gradlew mix bazel dotnet swift rake zig npx "
+    "py_compile compileall".split()
+)
+_PROSE = (".md", ".rst", ".txt", ".adoc", ".tex", ".html")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_WAITING_TOOL = re.compile(r"(?:^|_)(?:sleep|wait|timer|until|poll)(?:_|$)")
+
+
+def call_digest(name: str, value: dict[str, Any], malformed: str = "") -> int:
+    """One number for a call's name with its whole input."""
+    body = malformed.encode(errors="replace") if malformed else msgspec.json.encode(value, order="deterministic")
+    return crc32(body, crc32(name.encode()))
+
+
+def about(name: str, value: dict[str, Any]) -> tuple[int, ...]:
+    """What a call is about: digests of its names and patterns, without the verbs and options that only say how."""
+    words: set[int] = set()
+    for key, item in value.items():
+        if key in ("timeout_ms", "view_range", "replace_all"):
+            continue
+        text = item if isinstance(item, str) else str(item)
+        for token in text[:_ABOUT_MAX].translate(_APART).split()[:_TOKENS_MAX]:
+            if token[0] == "-":
+                continue
+            word = token if token.startswith("s/") else token.strip("./*").rpartition("/")[2].lower()
+            if word and word not in _HOW and not word.isdigit():
+                words.add(crc32(word.encode(errors="replace")))
+    return tuple(word & 0xFFFF for word in sorted(words)[:_WORDS_MAX])
+
+
+def alike(one: tuple[int, ...], other: tuple[int, ...], at_least: float = 0.5) -> bool:
+    """Whether two samples of words or lines overlap by that share of all of them."""
+    if one == other:
+        return True
+    if not one or not other:
+        return False
+    first, second = set(one), set(other)
+    return len(first & second) >= at_least * len(first | second)
+
+
+def flags_of(name: str, value: dict[str, Any]) -> int:
+    """The flags of a call, as far as its name and input tell."""
+    tool = TOOLS.get(name)
+    if tool is not None and tool.read_only:
+        return READS
+    if name in ("write", "edit"):
+        path = value.get("file_path")
+        return PROSE if isinstance(path, str) and path.lower().endswith(_PROSE) else 0
+    if name != "bash":
+        return WAITS if _WAITING_TOOL.search(name) else 0
+    command = value.get("command")
+    if not isinstance(command, str):
+        return 0
+    command = command[:_COMMAND_MAX]
+    words = set(command.translate(_APART).split())
+    flags = 0
+    if not words.isdisjoint(_WAIT_WORDS) and _waits(command):
+        flags |= WAITS
+    if (">" in command or not words.isdisjoint(_MUTATE_WORDS)) and _MUTATING.search(command):
+        flags |= MUTATES
+    if not words.isdisjoint(_CHECK_WORDS) and _CHECKING.search(command):
+        flags |= CHECKS
+    return flags
+
+
+def _waits(command: str) -> bool:
+    total_s = 0.0
+    for number, unit in _SLEEP.findall(command):
+        if not number:  # a variable: how long is not said
+            return True
+        total_s += float(number) * _UNITS[unit]
+    return total_s >= WAIT_S or _WAITING.search(command) is not None
+
+
+# --- what it showed ------------------------------------------------------------------------------
+
+# What differs each time: clock times, durations, dates, long numbers, codes such as hashes, numbers of processes.
+_FLEETING = re.compile(
+    r"\b(?:[0-9]+(?::[0-9]+)+(?:[.,][0-9]+)?|[0-9]{4}-[0-9]{2}[-0-9T]*|[0-9]{7,}|(?=[a-f]*[0-9])[0-9a-f]{6,}\b"
+    r"|[0-9][0-9.,]*(?: ?(?:ms|s|secs?|seconds?|mins?|minutes?|us|ns|h|hours?)\b)(?: ago\b)?"
+    r"|(?:pid|PID|[Pp]rocess|port)[ =:]+[0-9]+)|(?<=\[)[0-9]{3,}(?=\])"
+)
+_CODED = re.compile(r"\b[a-fA-F]*[0-9][0-9A-Za-z]*")
+_GUTTER = "# \t:|→"
+"""What line numbers leave at the beginning of a line."""
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+def result_digests(content: str) -> tuple[int, int, tuple[int, ...]]:
+    """`(value, shape, sketch)` of a result.
+
+    All are over the set of its lines, so a line more of the same changes nothing. `value` leaves out times,
+    durations, dates and long codes; `shape` leaves out every number; `sketch` is a small sample of the lines.
+    Of a long result the numbers count only in its first and last lines, where summaries stand.
+    """
+    first, middle, last = _lines(content)
+    edges = "\n".join(first + last)
+    values = {crc32(line.encode(errors="replace")) for line in _FLEETING.sub("#", edges).split("\n")}
+    shapes = {crc32(line.lstrip(_GUTTER).encode(errors="replace")) for line in _CODED.sub("#", edges).split("\n")}
+    if middle:
+        inside = "\n".join(middle).translate(_NO_DIGITS).encode(errors="replace").split(b"\n")
+        digests = {crc32(line) for line in inside}
+        values |= digests
+        shapes |= digests
+    lowest = sorted(shapes)
+    shape = crc32(pack(f"<{len(lowest)}I", *lowest))
+    value = crc32(pack(f"<{len(values)}I", *sorted(values)))
+    return value, shape, tuple(line & 0xFFFF for line in lowest[:_SKETCH])
+
+
+def _lines(content: str) -> tuple[list[str], list[str], list[str]]:
+    if len(content) > _RESULT_MAX:
+        half = _RESULT_MAX // 2
+        content = f"{content[:half].rpartition(chr(10))[0]}\n{content[-half:].partition(chr(10))[2]}"
+    lines = [line for line in content.split("\n") if line]
+    if len(lines) <= 2 * _EDGE_LINES:
+        return [line[:_LINE_MAX] for line in lines], [], []
+    first, last = lines[:_EDGE_LINES], lines[-_EDGE_LINES:]
+    return [line[:_LINE_MAX] for line in first], lines[_EDGE_LINES:-_EDGE_LINES], [line[:_LINE_MAX] for line in last]
