@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import apprise
 import pytest
+from apprise.manager_plugins import NotificationManager
 
 from holdfast.app.config import Settings, load_settings
 from holdfast.app.targets import make_outlets, outlets, read_targets, reply_key
 from holdfast.clock import SystemClock
-from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.errors import CannotRunSafely, NotifyError, UsageError
 from holdfast.ids import system_entropy
 from holdfast.notify.outlet import Outlet
 from holdfast.testing.notify import example
@@ -192,9 +194,25 @@ def test_a_missing_package_is_named(
 
 async def test_an_apprise_address_that_nobody_understands() -> None:
     outlet = made({"kind": "apprise", "url": "env:MAIL"}, MAIL="nosuch://T0PS3CRET")
-    with pytest.raises(Exception, match="'ops' has a url that Apprise does not understand") as caught:
+    with pytest.raises(NotifyError, match="'ops' has a url that Apprise does not understand") as caught:
         await outlet.target.send(example())
+    assert not caught.value.retryable
     assert "T0PS3CRET" not in repr(caught.value) + repr(outlet.target)
+
+
+def breaks(*arguments: object, **more: object) -> bool:
+    """Fail as no plugin should."""
+    raise RuntimeError("T0PS3CRET")
+
+
+async def test_an_apprise_plugin_that_breaks() -> None:
+    plugins: Any = NotificationManager
+    plugins().add(type("Broken", (apprise.NotifyBase,), {"protocol": "broken", "send": breaks}), schemas="broken")
+    outlet = made({"kind": "apprise", "url": "env:MAIL"}, MAIL="broken://example.com")
+    with pytest.raises(NotifyError, match=r"'ops' failed inside Apprise \(RuntimeError\)") as caught:
+        await outlet.target.send(example())
+    assert caught.value.retryable
+    assert "T0PS3CRET" not in str(caught.value)
 
 
 def test_the_reply_key_is_made_once_and_private(tmp_path: Path) -> None:

@@ -72,6 +72,12 @@ def test_no_text_is_longer_than_it_may_be(body: str, limit: int) -> None:
     assert "\n" not in one_line(body, limit)
 
 
+def test_a_long_title_is_cut() -> None:
+    cut = one_line("ü" * 500, 201)
+    assert cut.endswith("ü…")
+    assert 199 <= len(cut.encode()) <= 201
+
+
 def test_a_cut_text_keeps_the_commands() -> None:
     shown = message(example(body="x" * 5000), 300)
     assert shown.text.endswith("holdfast approve itm_1\nholdfast deny itm_1")
