@@ -98,8 +98,8 @@ async def begin(
 ) -> Attempt | End:
     """Append the request's start with its reservation; shrink the response limit to fit, else park.
 
-    `name` is the model's in the agent's chain. Raises `HeadMoved` when anything came since it was
-    decided, when others hold the money for now, and when a person was asked for more.
+    `name` is the model's in the agent's chain. Raises `HeadMoved` when anything came since it was decided, or
+    when others hold the money for now.
     """
     while True:
         worst = model.worst_case_pico(request)
