@@ -3,7 +3,8 @@
     HoldfastError
     ├── UsageError                 2  what was typed cannot be meant
     │   ├── UnknownSession         2  no session has that id, key or prefix
-    │   └── UnknownItem            2  no question to a person has that id or prefix
+    │   ├── UnknownItem            2  no question to a person has that id or prefix
+    │   └── ItemClosed             2  somebody was faster, it expired, or it counts no more
     ├── CannotRunSafely            5  the machine or the configuration is not able to
     │   ├── SandboxUnavailable     5  no isolation here
     │   ├── StorageFull            5  the disk took no more
@@ -66,6 +67,10 @@ class UnknownSession(UsageError):
 
 class UnknownItem(UsageError):
     """No question to a person has that id or unique prefix. `holdfast inbox` lists those that are open."""
+
+
+class ItemClosed(UsageError):
+    """The question has its answer, has expired, or counts no more. The message says who decided what, and when."""
 
 
 class CannotRunSafely(HoldfastError):

@@ -53,8 +53,7 @@ def _before_the_work(state: State, now_us: int) -> Action | None:
     if any(call.attempt for call in state.open_calls()) or state.cancelled:
         return None
     if state.paused:
-        stopped = "an emergency stop" if state.stop_seq else "paused by a person"
-        return end(state, "parked", "person", stopped)
+        return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
     return people.step(state, now_us)
 
 

@@ -12,6 +12,10 @@ from holdfast.session.state import Ask, State, notice_key
 ROUNDS = ("first", "reminder", "second")
 """Messages about an item: when it is opened, when nobody has answered, when a second person is told."""
 
+PAUSED = "paused by a person"
+STOPPED = "an emergency stop"
+"""Why a session rests, as its row says it."""
+
 SEEN_GRACE_US = 3_600_000_000
 """Whoever sees an item for the first time has at least this long before its default applies."""
 

@@ -1,0 +1,190 @@
+"""What people are asked, and how their answer gets in: once per item, bound to what they saw (S21)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from holdfast.errors import ItemClosed, UsageError
+from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSeen,
+    ApprovalSuperseded,
+    Grant,
+    Verdict,
+)
+from holdfast.facts.session import Agent, People, SessionCreated
+from holdfast.fleet.posting import Poster, person
+from holdfast.log.base import PostReceipt
+from holdfast.session.accounts import AccountRow
+from holdfast.session.items import ItemRow, item_key
+from holdfast.session.money import usd
+from holdfast.session.people import may_answer, seen_until_us
+from holdfast.session.tools import find_tool, main_argument
+
+GRANT_EXAMPLE = "an example is: holdfast approve ITEM --for 2h"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person says to an item.
+
+    `digest` is of the action that they were shown; empty stands for the item's own. `via` is the way it came:
+    `cli`, `api`, `ntfy`. `grant` allows further calls too, `budget_pico` is another cap than the proposed one.
+    """
+
+    verdict: Verdict
+    note: str = ""
+    via: str = ""
+    digest: str = ""
+    grant: Grant | None = None
+    budget_pico: int | None = None
+
+
+async def asked(poster: Poster, item: ItemRow) -> ApprovalRequested:
+    """The whole of a question."""
+    (event,) = await poster.log.read(item.session_id, after=item.seq - 1, limit=1)
+    assert isinstance(event.fact, ApprovalRequested)
+    return event.fact
+
+
+async def who(poster: Poster, item: ItemRow, request: ApprovalRequested) -> tuple[str, ...]:
+    """The names of those who may answer an item now; empty means anybody."""
+    row = await poster.index.find(item.session_id)
+    created = await _created(poster, item.session_id)
+    people = created.people if created else People()
+    return may_answer(people, row.owner, request, poster.clock.now_us())
+
+
+async def _created(poster: Poster, session_id: str) -> SessionCreated | None:
+    (first,) = await poster.log.read(session_id, limit=1)
+    return first.fact if isinstance(first.fact, SessionCreated) else None
+
+
+async def seen(poster: Poster, item: ItemRow, request: ApprovalRequested) -> PostReceipt | None:
+    """Record that this person was shown an open item: its default may apply from now on.
+
+    Whoever may not answer it has not seen it in that sense: nothing is posted.
+    """
+    names = await who(poster, item, request)
+    if item.status != "open" or (names and poster.person not in names):
+        return None
+    expires_us = seen_until_us(request.expires_us, poster.clock.now_us())
+    fact = ApprovalSeen(item_id=item.item_id, by=poster.person, expires_us=expires_us)
+    return await poster.post(item.session_id, fact, f"seen:{item.item_id}:{poster.person}")
+
+
+async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
+    """Answer an item. Raises `ItemClosed` when it has an answer or counts no more, `UsageError` for what cannot be
+    meant or is not this person's to say; nothing was changed then.
+    """
+    if item.status != "open":
+        raise await closed(poster, item)
+    request = await asked(poster, item)
+    await _check(poster, item, request, given)
+    fact = ApprovalDecided(
+        item_id=item.item_id,
+        verdict=given.verdict,
+        note=given.note,
+        digest=given.digest or request.action_digest,
+        via=given.via,
+        grant=given.grant,
+    )
+    if request.kind == "budget" and given.verdict == "approve":
+        cap = given.budget_pico if given.budget_pico is not None else request.proposed_pico
+        fact = msgspec.structs.replace(fact, account_id=request.account_id, budget_pico=cap)
+    receipt = await poster.post(item.session_id, fact, item_key(item.item_id))
+    latest = await poster.index.item(item.item_id)
+    if receipt.duplicate or (latest.status == "superseded" and (latest.closed_seq or 0) < receipt.seq):
+        raise await closed(poster, latest)
+    return receipt
+
+
+async def closed(poster: Poster, item: ItemRow) -> ItemClosed:
+    """The refusal of an answer that comes too late: it says who decided what, and when."""
+    (event,) = await poster.log.read(item.session_id, after=(item.closed_seq or item.seq) - 1, limit=1)
+    when = datetime.fromtimestamp(event.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    match event.fact:
+        case ApprovalDecided(verdict=verdict, note=note):
+            said = f" with the words: {note}" if note else ""
+            done = "approved" if verdict == "approve" else "denied"
+            how = f"was already {done} by {person(event.actor)} at {when}{said}"
+        case ApprovalExpired(verdict=verdict):
+            how = f"got no answer in time; its default, {verdict}, was applied at {when}"
+        case ApprovalSuperseded(reason=reason):
+            how = f"counts no more since {when}: {reason}"
+        case _:
+            how = "is closed"
+    return ItemClosed(f"{item.item_id} {how}; nothing was changed. `holdfast inbox` lists what is open")
+
+
+async def _check(poster: Poster, item: ItemRow, request: ApprovalRequested, given: Answer) -> None:
+    names = await who(poster, item, request)
+    if names and poster.person not in names:
+        raise UsageError(
+            f"{item.item_id} may be answered by {' or '.join(names)} and you are {poster.person}; nothing was changed: "
+            f"ask them, or have the session handed over: holdfast handover {item.session_id} {poster.person}"
+        )
+    if given.digest and given.digest != request.action_digest:
+        raise UsageError(
+            f"the digest is not that of {item.item_id}: the answer is about another action than the one that waits; "
+            f"nothing was changed. Look at it again: holdfast inbox {item.item_id}"
+        )
+    if request.options and given.verdict == "approve" and not given.note.strip():
+        raise UsageError(
+            f"{item.item_id} is a question with proposed answers ({'; '.join(request.options)}); say which one: "
+            f'holdfast approve {item.item_id} --note "{request.options[0]}"'
+        )
+    if given.budget_pico is not None:
+        await _check_cap(poster, item, request, given.budget_pico)
+
+
+async def _check_cap(poster: Poster, item: ItemRow, request: ApprovalRequested, cap_pico: int) -> None:
+    if request.kind != "budget":
+        raise UsageError(
+            f"{item.item_id} is not about money; leave --budget out, or set a cap with: "
+            f"holdfast budget {item.session_id} --set USD"
+        )
+    account = await poster.index.account(request.account_id)
+    if account is not None:
+        check_cap(account, cap_pico, account.spent_pico)
+
+
+def check_cap(account: AccountRow, cap_pico: int, spent_pico: int, within: str = "") -> None:
+    """Refuse a cap below what is spent: it could not be kept any more. Raises `UsageError`."""
+    if cap_pico < spent_pico:
+        raise UsageError(
+            f"{account.account_id} has spent {usd(spent_pico)}{within} already, so a cap of {usd(cap_pico)} cannot be "
+            f"kept; nothing was changed: give {usd(spent_pico)} or more, or stop the work with holdfast pause"
+        )
+
+
+async def grant_for(
+    poster: Poster, item: ItemRow, *, for_s: float | None, uses: int | None, match: str | None
+) -> Grant:
+    """A grant for further calls like the one that an item asks for.
+
+    Without `match` it is for exactly the same main argument. It must be bounded, by time, by count or by both.
+    """
+    if for_s is None and uses is None:
+        raise UsageError(f"a grant without an end is not given; bound it with --for or --uses: {GRANT_EXAMPLE}")
+    request = await asked(poster, item)
+    if request.kind != "tool":
+        raise UsageError(f"{item.item_id} asks for no tool call, so there are no more like it; leave the grant out")
+    (event,) = await poster.log.read(item.session_id, after=request.evidence[0] - 1, limit=1)
+    use = event.fact
+    assert isinstance(use, AgentToolUse)
+    created = await _created(poster, item.session_id)
+    tool = find_tool(created.agent if created else Agent(model=""), use.name)
+    if tool is None or tool.where == "harness":
+        raise UsageError(f"calls of {use.name} are allowed one by one; leave the grant out")
+    same = _literally(main_argument(tool, use.input))
+    return Grant(tool=_literally(use.name), match=same if match is None else match, for_s=for_s, uses=uses)
+
+
+def _literally(text: str) -> str:
+    """A glob that fits exactly this text."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in text)
