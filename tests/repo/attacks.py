@@ -9,9 +9,12 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import anyio
 
 from holdfast.repo.base import Kept
 from holdfast.repo.shadow import ShadowShelf
@@ -26,6 +29,58 @@ def run(command: list[str], env: dict[str, str] | None = None) -> None:
 
 
 SECRET = b"the secret of the host, which no snapshot may hold"
+
+
+FOLDERS = 30
+SWAP = f"""
+import os, sys
+base = sys.argv[1]
+os.chdir(base)
+os.mkdir("aside")
+open("plain", "w").close()
+def flip():
+    for _ in range(30):
+        os.symlink(base + "/outside/secret", "link")
+        os.rename("link", "work/file")
+        os.link("plain", "again")
+        os.rename("again", "work/file")
+names = [f"{{number:02}}" for number in range({FOLDERS})]
+print("go", flush=True)
+while True:
+    for name in names:
+        os.rename("work/" + name, "aside/" + name)
+        os.symlink(base + "/outside", "work/" + name)
+    flip()
+    for name in names:
+        os.unlink("work/" + name)
+        os.rename("aside/" + name, "work/" + name)
+    flip()
+"""
+FIFO = """
+import os, sys
+os.chdir(sys.argv[1])
+open("plain", "w").close()
+print("go", flush=True)
+while True:
+    os.mkfifo("fifo")
+    os.rename("fifo", "work/x")
+    os.link("plain", "again")
+    os.rename("again", "work/x")
+"""
+
+
+@contextmanager
+def meanwhile(program: str, ground: Ground) -> Iterator[None]:
+    """Another process runs that program beside the block; it does not share our interpreter lock."""
+    other = subprocess.Popen([sys.executable, "-c", program, str(ground.base)], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"go\n"
+        yield
+        assert other.poll() is None, "the other process ended by itself"
+    finally:
+        other.kill()
+        other.communicate()
 
 
 class Ground:
@@ -150,40 +205,14 @@ async def links_to_the_host(ground: Ground) -> None:
 
 
 async def a_folder_that_becomes_a_link_meanwhile(ground: Ground) -> None:
-    """A thread swaps a folder, and a file, for links to the host as fast as it can."""
-    for number in range(30):
-        (ground.work / f"{number:02}" / "deep").mkdir(parents=True)
-        (ground.work / f"{number:02}" / "deep" / "secret").write_bytes(b"mine")
+    """Another process swaps folders, and a file, for links to the host as fast as it can."""
+    for number in range(FOLDERS):
+        (ground.work / f"{number:02}").mkdir()
         (ground.work / f"{number:02}" / "secret").write_bytes(b"mine")
-    stop = threading.Event()
-    swaps = 0
-
-    def swap() -> None:
-        nonlocal swaps
-        spare, link, file_link = ground.base / "spare", ground.base / "link", ground.base / "file-link"
-        while not stop.is_set():
-            for number in range(30):
-                target = ground.work / f"{number:02}"
-                link.symlink_to(ground.outside)
-                file_link.symlink_to(ground.outside / "secret")
-                (target / "secret").rename(ground.base / "aside")
-                file_link.rename(target / "secret")
-                target.rename(spare)
-                link.rename(target)
-                swaps += 1
-                target.unlink()
-                spare.rename(target)
-                (target / "secret").unlink()
-                (ground.base / "aside").rename(target / "secret")
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        names = {(await ground.shelf.keep("ses_a", ground.work, seq)).snapshot for seq in range(60)}
-    finally:
-        stop.set()
-        thread.join()
-    assert swaps > 50
+    names = set()
+    with meanwhile(SWAP, ground):
+        for seq in range(80):
+            names.add((await ground.shelf.keep("ses_a", ground.work, seq)).snapshot)
     assert len(names) > 1, "no snapshot saw a swap: the race was not run"
     for name in names:
         copy = fresh(ground.base / "copy")
@@ -213,25 +242,9 @@ async def what_is_no_file(ground: Ground) -> None:
 
 async def a_file_that_becomes_a_fifo_meanwhile(ground: Ground) -> None:
     """A keep that opened the FIFO to read would wait for ever."""
-    stop = threading.Event()
-    fifo, file = ground.base / "fifo", ground.work / "x"
-    file.write_text("x")
-
-    def swap() -> None:
-        while not stop.is_set():
-            os.mkfifo(fifo)
-            fifo.rename(file)
-            (ground.base / "plain").write_text("x")
-            (ground.base / "plain").rename(file)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
+    with meanwhile(FIFO, ground), anyio.fail_after(60):
         for seq in range(200):
             await ground.shelf.keep("ses_a", ground.work, seq)
-    finally:
-        stop.set()
-        thread.join()
 
 
 async def names_that_git_refuses(ground: Ground) -> None:
@@ -312,8 +325,11 @@ async def modes(ground: Ground) -> None:
     (ground.work / "empty").chmod(0o711)
     bits = ground.work / "setuid"
     bits.write_text("x")
+    bits.chmod(0o755)
+    without = await ground.shelf.keep("ses_b", ground.work, 1)
     bits.chmod(0o6755)
     kept, copy = await ground.round_trip()
+    assert kept.snapshot == without.snapshot
     expected = picture(ground.work)
     expected[b"setuid"] = ("-rwxr-xr-x", expected[b"setuid"][1])
     assert picture(copy) == expected

@@ -61,6 +61,8 @@ async def one_point_kept_twice_keeps_both(rig: Rig) -> None:
     for text in (b"before", b"after", b"after that"):
         rig.write(work, {"a": text})
         names.append((await rig.shelf.keep("ses_a", work, 3)).snapshot)
+    await rig.shelf.keep("ses_b", work, 1)
+    await rig.shelf.forget("ses_b")
     await rig.shelf.tidy()
     for number, text in enumerate((b"before", b"after", b"after that")):
         copy = rig.folder(f"copy{number}")
