@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -192,11 +193,13 @@ def test_a_missing_package_is_named(
     assert f"the package {package}, which is not installed; type: pip install 'holdfast[{extra}]'" in str(caught.value)
 
 
-async def test_an_apprise_address_that_nobody_understands() -> None:
+async def test_an_apprise_address_that_nobody_understands(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     outlet = made({"kind": "apprise", "url": "env:MAIL"}, MAIL="nosuch://T0PS3CRET")
     with pytest.raises(NotifyError, match="'ops' has a url that Apprise does not understand") as caught:
         await outlet.target.send(example())
     assert not caught.value.retryable
+    assert [record for record in caplog.records if record.name.startswith("apprise")] == []
     assert "T0PS3CRET" not in repr(caught.value) + repr(outlet.target)
 
 

@@ -21,8 +21,15 @@ from holdfast.notify.text import message, one_line
 TIMEOUT_S = 30.0
 """The longest wait for a service."""
 
-# Without a handler of its own, a failure would be printed in the middle of a terminal.
-logging.getLogger("apprise").addHandler(logging.NullHandler())
+_sending = threading.local()
+
+
+def _may_be_logged(record: logging.LogRecord) -> bool:
+    return not getattr(_sending, "now", False)
+
+
+# The library logs hosts and masked parts of URLs, and would print failures in the middle of a terminal.
+logging.getLogger("apprise").addFilter(_may_be_logged)
 
 
 class AppriseTarget:
@@ -56,6 +63,7 @@ class AppriseTarget:
 
     def _send(self, notice: Notice) -> tuple[str, bool]:
         """Why it failed, empty when it did not, and whether another try may help. Runs in a thread."""
+        _sending.now = True
         try:
             with self._making:
                 if self._service is None:
@@ -70,9 +78,11 @@ class AppriseTarget:
             )
         except Exception as error:  # a plugin of a hundred authors: whatever it raises, the session goes on
             return f"failed inside Apprise ({type(error).__name__})", True
+        finally:
+            _sending.now = False
         return ("", True) if sent else ("did not take the message, or could not be reached", True)
 
 
 def _service(url: str) -> apprise.NotifyBase | None:
-    """The service of a URL, without a word in any log: the complaint of the library shows parts of it."""
+    """The service of a URL, None when no plugin takes it."""
     return apprise.Apprise.instantiate(url, asset=apprise.AppriseAsset(secure_logging=True), suppress_exceptions=True)
