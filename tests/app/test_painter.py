@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,8 +17,9 @@ from holdfast.clock import SystemClock
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.facts.tool import ToolDispatched
+from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact, type_of
+from holdfast.facts.user import UserInterrupt
 from holdfast.model.base import TextDelta
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
@@ -173,6 +175,27 @@ async def test_a_view_that_fails_stops_no_work(pane: Terminal) -> None:
     text = " ".join(drained(pane).text.split())
     assert "the live view stopped (RuntimeError: the view is broken)" in text
     assert "a line of another origin" in text
+
+
+async def test_news_that_make_no_sense_hide_no_result(pane: Terminal) -> None:
+    live = LiveProgress(SystemClock(), painter_on(pane))
+    seen = anyio.Event()
+
+    async def look() -> tuple[State, list[Event]]:
+        seen.set()
+        return state(), []
+
+    async def work() -> None:
+        await seen.wait()
+        live.on_events([event(2, ToolResult(call_id="9.9", outcome="ok", content=""))])
+        live.on_events([event(3, UserInterrupt())])
+        raise ZeroDivisionError("how the work ended")
+
+    with pytest.raises(ZeroDivisionError, match="how the work ended"):
+        await drawn(live, look, work)
+    text = " ".join(drained(pane).text.split())
+    assert "the live view stopped (KeyError: '9.9')" in text
+    assert "interrupted by brain" in text
 
 
 # --- what it says ---------------------------------------------------------------------------------

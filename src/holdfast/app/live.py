@@ -152,9 +152,13 @@ class LiveProgress:
 
     def close(self) -> None:
         """Let the last lines scroll by and take the block away."""
-        self._take()
+        try:
+            self._take()
+        except Exception as error:  # the last news must not hide how the work ended
+            self.give_up(error)
         self._painter.clear()
         self._given_up = True
+        self._take()
         self._draw()
 
 
