@@ -42,7 +42,7 @@ _SHOWN = (
 
 _FOLD_SOURCES = (
     ("holdfast.facts", None),
-    ("holdfast.session", ("fold", "policy", "state", "tokens", "tools", "trace")),
+    ("holdfast.session", ("digests", "fold", "notes", "phrases", "policy", "state", "tokens", "tools", "trace")),
 )
 
 

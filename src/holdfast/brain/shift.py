@@ -28,7 +28,7 @@ SNAPSHOT_EVERY = 500
 class Shift:
     """What the acts share. `state` is always the fold of a prefix of the log, and never behind an
     append of this shift. `provisioned` is there while hands are being made, and after that failed.
-    `decided_at` is the head that the running action was decided on. `money_waits` counts waits in a row for money
+    `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action was decided on. `money_waits` counts waits in a row for money
     that others hold, `probes` the looks at files by hands.
     """
 
@@ -44,6 +44,7 @@ class Shift:
         self.hands: Hands | None = None
         self.provisioned: anyio.Event | None = None
         self.provision_error: Exception | None = None
+        self.keeping: anyio.Event | None = None
         self.money_waits = 0
         self.probes = 0
         self._bodies = bodies

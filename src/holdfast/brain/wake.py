@@ -10,6 +10,7 @@ from holdfast.brain.acts import context as context_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
 from holdfast.brain.acts import people as people_act
+from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
 from holdfast.brain.alongside import alongside, first_error
@@ -241,6 +242,7 @@ async def _wait_until(shift: Shift, at_us: int) -> None:
 
 async def _end(shift: Shift, end: End) -> None:
     """Give the hands back first and look again; then end under the folded head (S2)."""
+    await snapshot_act.last(shift)
     if shift.state.hands is not None or shift.provisioned is not None:
         await hands_act.give_back(shift)
         return

@@ -16,11 +16,16 @@ from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.session import fold_calls, fold_children, fold_context, fold_people, fold_requests
 from holdfast.session.state import ResponseItem, State
-from holdfast.session.tokens import estimate, estimate_content
+from holdfast.session.tokens import estimate_content, estimate_pinned
+from holdfast.session.trace import first_that_counts, note
 
 Apply = Callable[[State, Any, Event], None]
+
+_SKIP_FROM = 200
+"""Fewer events are traced one by one."""
 
 
 def empty(session_id: str) -> State:
@@ -30,6 +35,8 @@ def empty(session_id: str) -> State:
 
 def fold(state: State, events: Iterable[Event]) -> State:
     """The state after `events`. The state handed in is used up: go on with the returned one."""
+    events = list(events)
+    traced = _traced_from(state, events)
     for event in events:
         if event.seq != state.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
@@ -37,7 +44,19 @@ def fold(state: State, events: Iterable[Event]) -> State:
         state.at_us = event.at_us
         if not isinstance(event.fact, Erased):
             _apply(state, event.fact, event)
+            if event.seq >= traced:
+                note(state.trace, event.fact, event.seq)
     return state
+
+
+def _traced_from(state: State, events: list[Event]) -> int:
+    """The position from which on the trace has to see the events: it keeps the latest steps only, and is costly."""
+    if len(events) < _SKIP_FROM:
+        return 0
+    index = first_that_counts([(event.seq, event.fact) for event in events])
+    if index:
+        state.trace.clear()
+    return events[index].seq
 
 
 def _apply(state: State, fact: Fact, event: Event) -> None:
@@ -49,8 +68,7 @@ def _apply(state: State, fact: Fact, event: Event) -> None:
 def _created(state: State, fact: SessionCreated, event: Event) -> None:
     state.created, state.limits, state.created_us = fact, fact.limits, event.at_us
     state.owner = fact.people.owner
-    pinned = (fact.goal, fact.rules, fact.agent.system, *fact.criteria)
-    state.window_tokens = sum(estimate(text) for text in pinned)
+    state.window_tokens = estimate_pinned(fact)
 
 
 def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
@@ -94,6 +112,7 @@ _NOT_CARRIED = (
     "request",
     "failure",
     "tries",
+    "attempts",
     "hands",
     "hands_known",
     "interrupted",
@@ -117,7 +136,8 @@ _NOT_CARRIED = (
 def _message(state: State, fact: UserMessage, event: Event) -> None:
     state.ended = None
     state.message_seq = event.seq
-    state.failed_calls, state.context.signs_reset_seq, state.context.sign_seq = 0, 0, 0
+    state.failed_calls = 0
+    state.clear_signs()
     state.posted(event.seq, estimate_content(fact.content))
 
 
@@ -167,7 +187,14 @@ def _hands_gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> 
         state.hands_known.pop(fact.hands_id, None)
 
 
+def _snapshotted(state: State, fact: WorkspaceSnapshotted, event: Event) -> None:
+    state.snapshot_error = fact.error
+    if not fact.error:
+        state.snapshot_seq = fact.through_seq
+
+
 _APPLY: dict[type[Fact], Apply] = {
+    WorkspaceSnapshotted: _snapshotted,
     SessionCreated: _created,
     SessionUpdated: _updated,
     SessionForked: _forked,

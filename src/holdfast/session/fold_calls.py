@@ -84,6 +84,8 @@ def _dispatched(state: State, fact: ToolDispatched, event: Event) -> None:
         _count_uses(state, call, fact, event)
     call.attempt, call.hands_id = fact.attempt, fact.hands_id
     call.dispatch_seq, call.reserved_pico = event.seq, fact.reserved_pico
+    if not call.read_only and not fact.place:
+        state.mutated_seq = event.seq
 
 
 def _use_up(state: State, call: Call, fact: ToolDispatched, event: Event) -> None:

@@ -241,6 +241,8 @@ class State(msgspec.Struct):
     to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
     `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
     `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
+    `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
+    was last kept, `snapshot_error` why it could not be since.
     """
 
     session_id: str
@@ -290,6 +292,9 @@ class State(msgspec.Struct):
     failed_calls: int = 0
     breaker: str = ""
     spend: dict[int, int] = {}
+    mutated_seq: int = 0
+    snapshot_seq: int = 0
+    snapshot_error: str = ""
 
     def open_calls(self) -> list[Call]:
         """Calls of the latest response that have not ended, in order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from holdfast.brain.acts import attempt
+from holdfast.brain.acts import attempt, snapshot
 from holdfast.brain.acts.attempt import Attempt
 from holdfast.brain.acts.hands import begin_provisioning, provision
 from holdfast.brain.shift import Shift
@@ -45,6 +45,7 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
     )
     if isinstance(started, End):
         return started
+    snapshot.begin(shift)
     if shift.doors.provisioning == "eager":
         await _provision_first(started)
     await attempt.run(started, lambda response: response.facts(started.start_seq), keep_part=True)

@@ -9,6 +9,7 @@ import anyio
 from holdfast.brain.acts import custom as custom_act
 from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts.money import does_not_fit
 from holdfast.brain.acts.people import ask_person
 from holdfast.brain.alongside import alongside, first_error
@@ -52,6 +53,8 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         shift.money_waits = 0
         await custom_act.run_all(shift, uses)
         return None
+    if not all(shift.state.call(call_id).read_only for call_id in action.call_ids):
+        await snapshot_act.settle(shift)
     hands = await hands_act.current(shift)
     await shift.decision(*(_intent(shift, use, 1, hands, action.approval_id) for use in uses))
     try:
