@@ -28,8 +28,8 @@ SNAPSHOT_EVERY = 500
 class Shift:
     """What the acts share. `state` is always the fold of a prefix of the log, and never behind an
     append of this shift. `provisioned` is there while hands are being made, and after that failed.
-    `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action was decided on. `money_waits` counts waits in a row for money
-    that others hold, `probes` the looks at files by hands.
+    `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action
+    was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
     """
 
     background: TaskGroup
