@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.app.conftest import type_  # noqa: F401, the command line as tests type it
 from tests.model.rigs import FAMILIES, Rig
 from tests.support.fault_proxy import fault_proxy
 from tests.support.model_server import ModelServer, Unavailable, model_server

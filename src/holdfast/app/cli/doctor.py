@@ -1,4 +1,4 @@
-"""`holdfast doctor`: what this machine can isolate, with the fix for each gap."""
+"""`holdfast doctor`: what this machine can isolate, which models it can ask, with the fix for each gap."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, open_runtime
 from holdfast.app.config import database_path
 from holdfast.app.home import Home
+from holdfast.app.keys import look
 from holdfast.errors import HoldfastError
 from holdfast.hands.base import Capabilities, Finding
 from holdfast.hands.bubblewrap import BubblewrapProvider
@@ -30,10 +31,12 @@ async def run(call: Call) -> int:
     log, code = await _log(call)
     capabilities = await BubblewrapProvider(home.hands).probe()
     code = code or (exits.DONE if capabilities.usable else exits.UNABLE)
-    findings = (log, *capabilities.findings)
+    models = await look()
+    findings = (log, *capabilities.findings, *models.findings)
     if call.json:
         shown = msgspec.structs.replace(capabilities, findings=findings)
-        call.emit({"program": PROGRAM, "home": str(home.path), **msgspec.to_builtins(shown)})
+        public = {"program": PROGRAM, "home": str(home.path), "model": models.proposal or None}
+        call.emit({**public, **msgspec.to_builtins(shown)})
         return code
     call.say(f"{PROGRAM}, home {home.path}")
     for finding in findings:
@@ -42,6 +45,7 @@ async def run(call: Call) -> int:
             fix = finding.fix.replace("\n", "\n              ")
             call.say(f"         fix: {fix}")
     call.say(_verdict(capabilities))
+    call.say(_proposal(models.proposal))
     return code
 
 
@@ -59,3 +63,12 @@ def _verdict(capabilities: Capabilities) -> str:
     if capabilities.usable:
         return f"tool calls are isolated here ({capabilities.provider})"
     return "tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given"
+
+
+def _proposal(flags: str) -> str:
+    if flags:
+        return f"a model can be asked: holdfast run GOAL {flags}"
+    return (
+        "no model can be asked: set a key such as ANTHROPIC_API_KEY, or start a local server such as Ollama; "
+        "`holdfast demo` needs none"
+    )
