@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 
 from holdfast.errors import LogUnavailable, StorageFull
+from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event, genesis
+from holdfast.facts.tool import ToolResult
+from holdfast.facts.user import UserMessage
 from holdfast.log.base import Lease
 from holdfast.log.verify import verify
 from holdfast.testing.log import Scenario
@@ -43,9 +46,9 @@ async def check(home: Path, output: str) -> list[Event]:
         return events
 
 
-def killed_after(home: Path, lease: Lease, chance: random.Random) -> str:
+def killed_after(home: Path, lease: Lease, chance: random.Random, verb: str = "append") -> str:
     """A process that appends, killed a random while after a random acknowledgement; what it had said."""
-    with running("append", home, "ses_a", lease.epoch, 100_000) as child:
+    with running(verb, home, "ses_a", lease.epoch, 100_000) as child:
         assert child.stdout is not None
         said = [child.stdout.readline() for _ in range(chance.randrange(1, 12))]
         for _ in range(chance.randrange(4_000)):  # some way into a commit, wherever that is
@@ -73,6 +76,59 @@ async def test_killed_while_committing(holdfast_home: Path) -> None:
 @pytest.mark.parametrize("seed", range(2, 17))
 async def test_killed_while_committing_many_times(holdfast_home: Path, seed: int) -> None:
     await kill_many_times(holdfast_home, 20, seed)
+
+
+async def prepared_for_posts(home: Path) -> Lease:
+    """A session with a shift, and two others that it posts to."""
+    async with sqlite_rig(home) as rig:
+        case = Scenario(rig)
+        for name in ("ses_b", "ses_c"):
+            await case.open(name)
+        return await case.started()
+
+
+async def check_scattered(home: Path, output: str) -> int:
+    """Each append stands in all four sessions or in none. Returns how many there are."""
+    events = await check(home, output)
+    async with await open_store(home) as store:
+        keys = [event.fact.content for event in events if isinstance(event.fact, ToolResult)]
+        for other in ("ses_b", "ses_c"):
+            said = [event.fact for event in await store.read(other, prev=genesis(other))]
+            assert [text_of(fact.content) for fact in said if isinstance(fact, UserMessage)] == keys
+        opened = {row.session_id for row in await store.sessions()} - {"ses_a", "ses_b", "ses_c"}
+        assert opened == {f"ses_{key}" for key in keys}
+        assert {account.account_id for account in await store.accounts()} >= opened
+    return len(keys)
+
+
+async def kill_while_scattering(home: Path, times: int, seed: int) -> None:
+    chance = random.Random(seed)
+    lease = await prepared_for_posts(home)
+    said = ""
+    for turn in range(times):
+        said += killed_after(home, lease, chance, "scatter")
+        assert await check_scattered(home, said) > turn, f"seed {seed}"
+
+
+async def test_killed_while_posting_to_others(holdfast_home: Path) -> None:
+    await kill_while_scattering(holdfast_home, 8, seed=1)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(2, 7))
+async def test_killed_while_posting_to_others_many_times(holdfast_home: Path, seed: int) -> None:
+    await kill_while_scattering(holdfast_home, 20, seed)
+
+
+@needs_strace
+@pytest.mark.parametrize(("calls", "number"), [("fdatasync", 3), ("pwrite64", 9), ("pwrite64", 10), ("pwrite64", 25)])
+async def test_killed_at_a_call_while_posting_to_others(holdfast_home: Path, calls: str, number: int) -> None:
+    lease = await prepared_for_posts(holdfast_home)
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}"]
+    strace += ["-e", f"inject={calls}:signal=KILL:when={number}"]
+    done = run("scatter", holdfast_home, "ses_a", lease.epoch, 2_000, under=strace)
+    assert done.returncode in (-9, 137), done.stderr
+    assert await check_scattered(holdfast_home, done.stdout) < 2_000
 
 
 async def kill_at_sync(home: Path, number: int, calls: str) -> None:

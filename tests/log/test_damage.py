@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import LogDamaged, LogUnavailable, SchemaTooNew, UnknownItem, UnknownSession
-from holdfast.facts.codec import SCHEMA, Event, body_digest, chain, genesis
+from holdfast.facts.codec import SCHEMA, Event, body_digest, chain, encode_body, genesis
+from holdfast.facts.people import ApprovalDecided
 from holdfast.log.base import Post, Snapshot
 from holdfast.log.sqlite.connect import SCHEMA_VERSION
 from holdfast.log.verify import Beside, rebuild, verify
@@ -256,6 +257,24 @@ async def test_events_of_a_newer_schema_are_not_skipped_and_not_acquired(holdfas
         await case.refused(SchemaTooNew, case.take(), "ses_a")
 
 
+async def test_a_second_answer_is_found(holdfast_home: Path) -> None:
+    """The log takes one (S21); put behind its back and chained as it should be, verify names it."""
+    async with sqlite_rig(holdfast_home) as rig:
+        case = Scenario(rig)
+        lease = await case.started()
+        await case.append(lease, case.question("itm_a"))
+        await case.answer("ses_a", "itm_a")
+        row = await case.row()
+        body = encode_body(case.draft(ApprovalDecided(item_id="itm_a", verdict="deny")), "another key")
+        hash_ = chain(row.head_hash, "ses_a", 5, 1, 5, "approval.decided", body_digest(body))
+        with rig.sql() as sql:
+            sql.execute("insert into events values ('ses_a', 5, 1, 5, 'approval.decided', ?, ?, null)", (hash_, body))
+            sql.execute("update sessions set head = 5, head_hash = ?", (hash_,))
+        (finding,) = (await verify(rig.store)).findings
+        assert finding.seq == 5
+        assert "itm_a has an answer already, at event 4" in finding.message
+
+
 async def test_a_file_of_another_program_is_left_alone(holdfast_home: Path) -> None:
     holdfast_home.mkdir()
     with sql_of(holdfast_home / "holdfast.db") as sql:
@@ -306,6 +325,8 @@ async def test_a_closed_store_says_so(holdfast_home: Path) -> None:
         await case.open()
     with pytest.raises(LogUnavailable, match="closed"):
         await store.wait("ses_a", 0)
+    with pytest.raises(LogUnavailable, match="closed"):
+        await store.changed(0)
 
 
 async def test_the_file_is_its_users_alone(holdfast_home: Path) -> None:

@@ -11,8 +11,18 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import BudgetRefused, Fenced, HeadMoved, HoldfastError, LeaseHeld, UnknownSession
+from holdfast.errors import (
+    BudgetRefused,
+    EmergencyStop,
+    Fenced,
+    HeadMoved,
+    HoldfastError,
+    LeaseHeld,
+    UnknownSession,
+    UsageError,
+)
 from holdfast.facts.codec import genesis
+from holdfast.facts.people import Verdict
 from holdfast.log.base import Lease, Post
 from holdfast.log.memory import MemoryStore
 from holdfast.log.sqlite import SqliteStore
@@ -39,6 +49,11 @@ steps = st.lists(
         st.tuples(st.just("batch"), names, names, st.sampled_from(["k1", "k4"])),
         st.tuples(st.just("reserve"), names, st.integers(0, 60)),
         st.tuples(st.just("settle"), names, st.integers(0, 60)),
+        st.tuples(st.just("ask"), names, st.sampled_from(["itm_1", "itm_2"])),
+        st.tuples(st.just("answer"), names, st.sampled_from(["itm_1", "itm_2"]), st.sampled_from(["approve", "deny"])),
+        st.tuples(st.just("cap"), names, names, st.none() | st.integers(0, 150)),
+        st.tuples(st.just("stop"), st.just("")),
+        st.tuples(st.just("lift"), st.just("")),
     ),
     min_size=5,
     max_size=40,
@@ -82,6 +97,7 @@ class Machine:
         self.case = Scenario(self)
         self.leases: dict[str, Lease] = {}
         self.open_requests: dict[str, list[int]] = {}
+        self.last_stop = 0
 
     def worker(self) -> str:
         raise AssertionError("steps name their workers")
@@ -143,9 +159,29 @@ class Machine:
         self.open_requests[name].pop(0)
         return event
 
+    async def ask(self, name: str, item_id: str) -> object:
+        return await self.case.append(self.lease(name), self.case.question(item_id))
+
+    async def answer(self, name: str, item_id: str, verdict: Verdict) -> object:
+        return await self.case.answer(name, item_id, verdict)
+
+    async def cap(self, name: str, account_id: str, cap: int | None) -> object:
+        await self.store.find(name)
+        if await self.store.account(account_id) is None:
+            return None
+        return await self.case.set_cap(account_id, cap, session_id=name)
+
+    async def stop(self, _: str) -> object:
+        receipt = await self.case.stop()
+        self.last_stop = receipt.seq
+        return receipt
+
+    async def lift(self, _: str) -> object:
+        return await self.case.go_on(self.last_stop)
+
 
 class Model:
-    """What must come of a story, in the plainest words: heads, epochs, holders, keys, money."""
+    """What must come of a story, in the plainest words: heads, epochs, holders, keys, items, caps, money."""
 
     def __init__(self) -> None:
         self.head: dict[str, int] = {}
@@ -157,12 +193,18 @@ class Model:
         self.live: set[str] = set()
         self.spent: dict[str, int] = {}
         self.held: dict[str, list[int]] = {}
+        self.caps: dict[str, int | None] = {}
+        self.items: dict[str, tuple[str, str]] = {}
+        self.stopped = False
 
     def do(self, step: Step) -> type[HoldfastError] | None:
         """The error that a step must raise, or None."""
         verb, name, *rest = step
         if verb == "kill":
             self.live.discard(name)
+            return None
+        if verb in ("stop", "lift"):
+            self.stopped = verb == "stop"
             return None
         if verb == "open":
             return self.open(name, rest[0])
@@ -183,6 +225,9 @@ class Model:
     def open(self, name: str, key: str) -> type[HoldfastError] | None:
         if name in self.head or self.keys.get(key):
             return None
+        if self.stopped:
+            return EmergencyStop
+        self.caps[name] = CAP
         self.head[name], self.epoch[name] = 1, 0
         self.posted.add((name, "created"))
         if key:
@@ -195,6 +240,8 @@ class Model:
             self.head[name] += 1
 
     def take(self, name: str, worker: str, steal: bool) -> type[HoldfastError] | None:
+        if self.stopped:
+            return EmergencyStop
         held = self.holder.get(name, "") in self.live
         if held and not steal:
             return LeaseHeld
@@ -243,7 +290,8 @@ class Model:
             return Fenced
         if any(account not in self.head for account in self.path(name)):
             return HoldfastError
-        if any(self.used(account) + amount > CAP for account in self.path(name)):
+        caps = {account: self.caps[account] for account in self.path(name)}
+        if any(cap is not None and self.used(account) + amount > cap for account, cap in caps.items()):
             return BudgetRefused
         self.held.setdefault(name, []).append(amount)
         self.head[name] += 1
@@ -256,6 +304,25 @@ class Model:
         self.spent[name] = self.spent.get(name, 0) + cost
         self.head[name] += 1
         return None
+
+    def ask(self, name: str, item_id: str) -> type[HoldfastError] | None:
+        if self.mine.get(name, 0) != self.epoch[name]:
+            return Fenced
+        if item_id in self.items:
+            return UsageError
+        self.items[item_id] = (name, "open")
+        self.head[name] += 1
+        return None
+
+    def answer(self, name: str, item_id: str, verdict: str) -> None:
+        if (name, f"item:{item_id}") not in self.posted and self.items.get(item_id) == (name, "open"):
+            self.items[item_id] = (name, "approved" if verdict == "approve" else "denied")
+        self.say(name, f"item:{item_id}")
+
+    def cap(self, name: str, account_id: str, cap: int | None) -> None:
+        if account_id in self.caps:
+            self.caps[account_id] = cap
+            self.head[name] += 1
 
 
 async def tell(machines: list[Machine], model: Model, story: list[Step]) -> None:
@@ -286,7 +353,10 @@ async def compare(machines: list[Machine], model: Model) -> None:
         for name in rows:
             held = sum(sum(model.held.get(each, [])) for each in model.head if name in model.path(each))
             spent = sum(model.spent.get(each, 0) for each in model.head if name in model.path(each))
-            assert (name, CAP, spent, held) in books
+            assert (name, model.caps[name], spent, held) in books
+        items = {item.item_id: (item.session_id, item.status) for item in await store.items(open_only=False)}
+        assert items == model.items
+        assert (await store.stopped() is not None) == model.stopped
         assert (await verify(store)).findings == ()
         assert await rebuild(store) == await store.beside()
     one, two = (machine.store for machine in machines)

@@ -132,6 +132,29 @@ async def test_waiting_sees_another_process_post(holdfast_home: Path) -> None:
         assert heads == [2]
 
 
+async def test_a_change_by_another_process_is_noticed(holdfast_home: Path) -> None:
+    """Waited for already, or made between two waits."""
+    async with sqlite_rig(holdfast_home) as rig:
+        case = Scenario(rig)
+        await case.open()
+        token = await rig.store.changed(await rig.store.changed(0))
+        done = await anyio.to_thread.run_sync(lambda: run("post", holdfast_home, "ses_a", 1))
+        assert done.returncode == 0, done.stderr
+        tokens: list[int] = []
+
+        async def wait(after: int) -> None:
+            tokens.append(await rig.store.changed(after))
+
+        with anyio.fail_after(60):
+            await wait(token)
+            async with anyio.create_task_group() as group:
+                group.start_soon(wait, tokens[0])
+                await anyio.wait_all_tasks_blocked()
+                done = await anyio.to_thread.run_sync(lambda: run("post", holdfast_home, "ses_a", 1))
+                assert done.returncode == 0, done.stderr
+        assert token < tokens[0] < tokens[1]
+
+
 async def test_what_this_process_appends_is_told_without_a_look(holdfast_home: Path) -> None:
     never = threading.Event()
 
