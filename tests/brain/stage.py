@@ -67,12 +67,18 @@ class Stage:
     rules: tuple[Rule, ...] = ()
     effect: Effect = nothing_happens
     pace: Pace = at_once
+    compaction: list[dict[str, Any]] = field(default_factory=list)
+    handoff: list[dict[str, Any]] = field(default_factory=list)
+    pinned: str = ""
+    criteria: tuple[str, ...] = ()
+    tools: tuple[str, ...] = Agent("").tools
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock)
         self.hands = FakeProvider(self.clock, effect=self.effect, pace=self.pace)
-        script = {"turns": self.turns, **({"price": self.price} if self.price else {})}
+        script = {"turns": self.turns, "compaction": self.compaction, "handoff": self.handoff}
+        script |= {"price": self.price} if self.price else {}
         self.model = WatchedModel(ScriptedModel(parse_script(json.dumps(script)), self.clock))
         self.intake = Intake(self.store, self.store, self.clock, system_entropy, "user:test")
         self.session_id = self.intake.new_session_id()
@@ -86,13 +92,21 @@ class Stage:
             entropy=system_entropy,
             worker=Worker("wrk_1", "fake-host", "fake-boot", 1, "test"),
             prompt="the prompt",
+            prompts={"compaction": "summarise", "handoff": "leave a note"},
             observer=NoObserver(),
         )
 
     async def open(self) -> None:
         """Open the session."""
-        agent = Agent(model="scripted", rules=self.rules)
-        created = SessionCreated(goal="the goal", agent=agent, workspace=Workspace("/w"), limits=self.limits)
+        agent = Agent(model="scripted", rules=self.rules, tools=self.tools)
+        created = SessionCreated(
+            goal="the goal",
+            agent=agent,
+            workspace=Workspace("/w"),
+            limits=self.limits,
+            rules=self.pinned,
+            criteria=self.criteria,
+        )
         await self.intake.open(self.session_id, created)
 
     async def wake(self, worker: str = "wrk_1", *, steal: bool = False) -> Outcome:

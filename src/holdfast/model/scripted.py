@@ -18,10 +18,13 @@ goes on where it was. What the format leaves open is settled here:
 - A call may carry `"malformed": "{bad"` in place of `input`: that text is streamed as its arguments.
 - A turn without `usage` costs an estimate: four characters a token, of what was sent and of the turn.
 - After the last turn the model says that it is done, and that costs nothing.
+- Requests are counted per purpose: a compaction uses up no turn. Lists of turns named `compaction` and `handoff`
+  beside `turns` answer those; after the last of them comes a summary or a note that follows from what was shown.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -43,6 +46,7 @@ from holdfast.model.base import (
     ToolCallDelta,
     ToolCallStart,
 )
+from holdfast.session.conversation import TextPart
 from holdfast.session.money import Price, price_per_mtok
 
 DONE = "The script has no more turns: I am done."
@@ -109,9 +113,11 @@ class ScriptPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole script."""
+    """A whole script. `compaction` and `handoff` are answered in their own order."""
 
     turns: tuple[ScriptTurn, ...]
+    compaction: tuple[ScriptTurn, ...] = ()
+    handoff: tuple[ScriptTurn, ...] = ()
     price: ScriptPrice | None = None
 
 
@@ -137,13 +143,17 @@ def _no_constant(name: str) -> float:
 
 
 def _check_turns(script: Script, origin: str) -> None:
-    for number, turn in enumerate(script.turns):
-        if turn.retry_after_s is not None and turn.error is None:
-            raise _wrong(origin, f"`retry_after_s` needs an `error` beside it - at `script.turns[{number}]`")
-        for index, call in enumerate(turn.tool_calls):
-            if call.malformed and call.input:
-                place = f"script.turns[{number}].tool_calls[{index}]"
-                raise _wrong(origin, f"a call has `input` or `malformed`, not both - at `{place}`")
+    for name in ("turns", "compaction", "handoff"):
+        for number, turn in enumerate(getattr(script, name)):
+            _check_turn(turn, f"script.{name}[{number}]", origin)
+
+
+def _check_turn(turn: ScriptTurn, place: str, origin: str) -> None:
+    if turn.retry_after_s is not None and turn.error is None:
+        raise _wrong(origin, f"`retry_after_s` needs an `error` beside it - at `{place}`")
+    for index, call in enumerate(turn.tool_calls):
+        if call.malformed and call.input:
+            raise _wrong(origin, f"a call has `input` or `malformed`, not both - at `{place}.tool_calls[{index}]`")
 
 
 def _wrong(origin: str, what: str) -> UsageError:
@@ -205,8 +215,14 @@ class ScriptedModel:
         yield Finish(_stop_reason(turn, error), self._usage(request))
 
     def _turn(self, request: ModelRequest) -> ScriptTurn:
-        turns = self._script.turns
-        return turns[request.responses] if request.responses < len(turns) else _LAST
+        script, number = self._script, request.responses
+        match request.purpose:
+            case "compaction":
+                return script.compaction[number] if number < len(script.compaction) else _summary(request)
+            case "handoff":
+                return script.handoff[number] if number < len(script.handoff) else _note(request)
+            case _:
+                return script.turns[number] if number < len(script.turns) else _LAST
 
     def _usage(self, request: ModelRequest) -> Usage:
         turn = self._turn(request)
@@ -219,6 +235,21 @@ class ScriptedModel:
 
 
 _LAST = ScriptTurn(text=DONE, usage=ScriptUsage())
+
+
+def _said_of(request: ModelRequest) -> str:
+    text = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, TextPart))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return f"{len(text)} characters of work were shown (SHA-256 {digest})."
+
+
+def _summary(request: ModelRequest) -> ScriptTurn:
+    return ScriptTurn(text=f"Summary {request.responses + 1}: {_said_of(request)}")
+
+
+def _note(request: ModelRequest) -> ScriptTurn:
+    said = f"Note {request.responses + 1}: {_said_of(request)}"
+    return ScriptTurn(text=msgspec.json.encode({"done": [said], "next": ["Look at the workspace."]}).decode())
 
 
 def _price(price: ScriptPrice | None) -> Price | None:

@@ -9,10 +9,17 @@ from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, Rule
 HANDOFF_HEAD = (
     "Your earlier conversation was put aside to give you a clear head. Nothing of it is lost: `search_log`, when you "
     "have it, finds every word. This is the note that was left; it is a note, not the truth: check the workspace "
-    "before you rely on it."
+    "before you rely on it. Of two entries that disagree, the later one counts."
 )
 
 SUMMARY_HEAD = "Earlier turns, summarised; `search_log`, when you have it, finds every word of them:"
+
+FILES_HEAD = (
+    "These files were known to the earlier conversation, with the first digits of their SHA-256. You have not read "
+    "them: read each one before you change it."
+)
+
+FILES_SHOWN = 40
 
 _SECTIONS = (
     ("done", "Done"),
@@ -33,10 +40,22 @@ def note_of(fact: Fact) -> str:
             return f"[A rule of this project was not kept: {rule}\n{detail}\nSet it right before you go on.]"
         case ContextCompacted(summary=summary):
             return f"{SUMMARY_HEAD}\n\n{summary}"
-        case ContextReset(handoff=handoff):
-            return f"{HANDOFF_HEAD}\n\n{handoff_text(handoff)}"
+        case ContextReset(handoff=handoff, files=files):
+            blocks = [HANDOFF_HEAD, handoff_text(handoff)]
+            if files:
+                lines = [f"- {path} {digest[:16]}" for path, digest in list(files.items())[-FILES_SHOWN:]]
+                blocks.append("\n".join((FILES_HEAD, *lines)))
+            return "\n\n".join(blocks)
         case _:
             return ""
+
+
+def left_out(through_seq: int) -> str:
+    """Says that summaries up to that position stand here no more."""
+    return (
+        f"(Summaries of what came before event {through_seq} were left out for want of room; `search_log` with "
+        f"`before` {through_seq + 1} finds what happened then.)"
+    )
 
 
 def handoff_text(handoff: Handoff) -> str:

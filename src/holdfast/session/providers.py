@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts.budget import BreakerClosed, BreakerOpened
+from holdfast.facts.model import Purpose
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, WaitUntil
 from holdfast.session.fold_requests import PROVIDER
@@ -27,13 +28,22 @@ def chain(state: State) -> tuple[str, ...]:
     return (agent.model, *agent.fallbacks)
 
 
-def choose(state: State, now_us: int) -> Choice | Action:
+def choose(state: State, now_us: int, purpose: Purpose = "turn") -> Choice | Action:
     """Whom to ask now; otherwise what to do instead: rest a model, wait, park, or give up."""
+    found = _choose(state, now_us)
+    if not isinstance(found, Choice):
+        return found
+    return Choice(found.model, state.attempts.get(purpose, 0) + 1)
+
+
+def _choose(state: State, now_us: int) -> Choice | Action:
     models = chain(state)
     healed = _healed(state, now_us)
     if healed is not None:
         return healed
     failure = state.failure
+    if failure is not None and failure.purpose != "turn" and failure.kind not in RETRYABLE:
+        failure = None  # a summary that cannot be had ends no session: the lifecycle counts it and does without
     if failure is None:
         model = _awake(state, models, now_us)
         return Choice(model, 1) if model else _all_rest(state, models)

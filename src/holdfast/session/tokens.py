@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.facts.base import Block, Content, Text
+from holdfast.facts.session import SessionCreated
 
 BYTES_PER_TOKEN = 4
 """The usual rule of thumb for English and code."""
@@ -16,6 +17,11 @@ OVERHEAD_TOKENS = 8
 def estimate(text: str) -> int:
     """About how many tokens `text` is."""
     return len(text) // BYTES_PER_TOKEN + OVERHEAD_TOKENS if text else 0
+
+
+def estimate_pinned(created: SessionCreated) -> int:
+    """About how many tokens stand in every context of a session (S17)."""
+    return sum(estimate(text) for text in (created.goal, created.rules, created.agent.system, *created.criteria))
 
 
 BLOCK_TOKENS = 1_600

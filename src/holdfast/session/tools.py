@@ -12,7 +12,9 @@ import msgspec
 
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool
-from holdfast.session.state import Where
+
+Where = Literal["", "process", "harness"]
+"""Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
 
 
 class BashInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -26,8 +26,8 @@ from holdfast.session.conversation import (
     ToolCallPart,
     ToolResultPart,
 )
-from holdfast.session.notes import note_of
-from holdfast.session.state import Item, ResponseItem, State
+from holdfast.session.notes import left_out, note_of
+from holdfast.session.state import Item, ResponseItem, State, SummaryItem
 
 CUT_SHORT = "Your last response was cut at the output limit. Go on from there, in smaller steps."
 """Said to the model after a response that ran into the output limit without asking for anything."""
@@ -87,8 +87,10 @@ def conversation(items: list[Item], facts: Mapping[int, Fact]) -> list[Message]:
     for item in items:
         if isinstance(item, ResponseItem):
             _response(messages, facts, item)
-        else:
-            messages.append(Message("user", _posted(facts.get(item.seq))))
+            continue
+        if isinstance(item, SummaryItem) and item.dropped_seq:
+            messages.append(Message("user", (TextPart(left_out(item.dropped_seq)),)))
+        messages.append(Message("user", _posted(facts.get(item.seq))))
     return messages
 
 

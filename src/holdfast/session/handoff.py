@@ -1,0 +1,159 @@
+"""The note that a context leaves to its successor: its shape, how notes are joined, one written by code. Pure.
+
+A model is asked for the note of its own stretch alone and never sees an earlier one (S16). Code puts the entries
+of earlier notes before the new ones, letter by letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.facts.base import Fact, text_of
+from holdfast.facts.context import Handoff
+from holdfast.facts.model import AgentMessage, AgentToolUse
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.session.state import Item, ResponseItem
+from holdfast.session.tools import TOOLS, main_argument
+
+SECTIONS = Handoff.__struct_fields__
+
+LEFT_OUT = "(older entries were left out here; `search_log` finds what they were about)"
+"""Stands where entries were dropped for want of room."""
+
+ENTRIES_MAX = 40
+"""Entries of one section; the oldest are dropped."""
+
+CHARACTERS_MAX = 24_000
+"""Of all entries together, about 6,000 tokens: notes that served well were 7,000 to 10,000 characters."""
+
+FILES_MAX = 60
+_ENTRY_MAX = 400
+_LISTED = 12
+_WORDS_MAX = 1_500
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema that a model's note has to fit: six lists of sentences, all of them required."""
+    entry = {"type": "array", "items": {"type": "string"}}
+    return {
+        "type": "object",
+        "properties": {name: dict(entry) for name in SECTIONS},
+        "required": list(SECTIONS),
+        "additionalProperties": False,
+    }
+
+
+def parse(text: str) -> Handoff | str:
+    """The note in a model's answer, or why there is none."""
+    body = text.strip()
+    if body.startswith("```") and body.endswith("```"):
+        body = body.partition("\n")[2].removesuffix("```")
+    try:
+        note = msgspec.json.decode(body, type=Handoff)
+    except msgspec.DecodeError as error:
+        return f"the note does not fit its schema: {error}"
+    note = Handoff(**{name: _clean(getattr(note, name)) for name in SECTIONS})
+    return note if note != Handoff() else "the note is empty"
+
+
+def _clean(entries: Iterable[str]) -> tuple[str, ...]:
+    """Entries with words in them. One that pretends to be ours is dropped."""
+    return tuple(entry for entry in entries if entry.strip() and entry != LEFT_OUT)
+
+
+def merge(earlier: Handoff | None, new: Handoff) -> Handoff:
+    """Both notes: the earlier entries as they are, then those that are new; the oldest go when there is no room."""
+    sections = {}
+    for name in SECTIONS:
+        old = getattr(earlier, name) if earlier is not None else ()
+        sections[name] = list(dict.fromkeys((*old, *getattr(new, name))))
+    for entries in sections.values():
+        while len(_real(entries)) > ENTRIES_MAX:
+            _drop_oldest(entries)
+    while sum(len(entry) for entries in sections.values() for entry in entries) > CHARACTERS_MAX:
+        longest = max(sections.values(), key=lambda entries: (len(_real(entries)) > 1, sum(map(len, entries))))
+        if len(_real(longest)) <= 1:
+            break
+        _drop_oldest(longest)
+    return Handoff(**{name: tuple(entries) for name, entries in sections.items()})
+
+
+def _real(entries: list[str]) -> list[str]:
+    return [entry for entry in entries if entry != LEFT_OUT]
+
+
+def _drop_oldest(entries: list[str]) -> None:
+    kept = _real(entries)[1:]
+    entries[:] = [LEFT_OUT, *kept]
+
+
+def files_of(handoff: Handoff, seen: Mapping[str, str]) -> dict[str, str]:
+    """The files that a note speaks of, with the digests under which its context knew them (S18)."""
+    text = "\n".join(entry for name in SECTIONS for entry in getattr(handoff, name))
+    named = {path: digest for path, digest in seen.items() if path in text or path.rpartition("/")[2] in text}
+    return dict(list(named.items())[-FILES_MAX:])
+
+
+# --- a note without a model ----------------------------------------------------------------------
+
+
+def mechanical(items: Iterable[Item], facts: Mapping[int, Fact], why: str) -> Handoff:
+    """What code can say of a stretch of the log: changed files, commands and how they ended, questions, last words."""
+    changed: dict[str, str] = {}
+    commands: dict[str, bool] = {}
+    questions: dict[str, None] = {}
+    words = ""
+    for item in items:
+        if not isinstance(item, ResponseItem):
+            continue
+        words = _said(item, facts) or words
+        for call, end in _calls(item, facts):
+            _take(call, end, changed, commands, questions)
+    passed = [command for command, ok in commands.items() if ok]
+    failing = [command for command, ok in commands.items() if not ok]
+    return Handoff(
+        done=(
+            *(f"changed {path} ({digest})" for path, digest in list(changed.items())[-_LISTED:]),
+            *(f"ran with success: {command}" for command in passed[-_LISTED:]),
+        ),
+        workspace=tuple(f"failed when last run: {command}" for command in failing[-_LISTED:]),
+        open_questions=tuple(list(questions)[-_LISTED:]),
+        next=(*((f"the last words before this note: {words}",) if words else ()), f"(written by the harness: {why})"),
+    )
+
+
+def _said(item: ResponseItem, facts: Mapping[int, Fact]) -> str:
+    texts = [text_of(fact.content) for seq in item.parts if isinstance(fact := facts.get(seq), AgentMessage)]
+    text = "\n".join(texts).strip()
+    return text if len(text) <= _WORDS_MAX else f"… {text[-_WORDS_MAX:]}"
+
+
+def _calls(item: ResponseItem, facts: Mapping[int, Fact]) -> list[tuple[AgentToolUse, Fact | None]]:
+    uses = [fact for seq in item.parts if isinstance(fact := facts.get(seq), AgentToolUse)]
+    return [(use, facts.get(seq)) for use, seq in zip(uses, item.results, strict=False)]
+
+
+def _take(
+    call: AgentToolUse, end: Fact | None, changed: dict[str, str], commands: dict[str, bool], questions: dict[str, None]
+) -> None:
+    tool = TOOLS.get(call.name)
+    argument = _short(main_argument(tool, call.input)) if tool is not None else ""
+    ran = isinstance(end, ToolResult) and end.outcome in ("ok", "error")
+    ok = isinstance(end, ToolResult) and end.outcome == "ok"
+    if call.name in ("write", "edit") and ok and isinstance(end, ToolResult):
+        for file in end.files:
+            changed.pop(file.path, None)
+            changed[file.path] = f"SHA-256 {file.digest[:16]}"
+    elif call.name == "bash" and argument and (ran or isinstance(end, ToolOutcomeUnknown)):
+        commands.pop(argument, None)
+        commands[argument] = ok
+    elif call.name == "ask_person" and argument and not ok:
+        questions[argument] = None
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _ENTRY_MAX else f"{flat[:_ENTRY_MAX]} …"
