@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 from pathlib import Path
 
@@ -150,6 +151,9 @@ def test_attach_follows_until_the_end(model: str, gate: Path) -> None:
         piped = spawn("attach", "k", "--json")
         for terminal in (leaving, staying):
             terminal.until(lambda text: "agent  turn 1 of 200" in text and "bash: until" in text)
+        assert piped.stdout is not None
+        while not select.select([piped.stdout], [], [], 0.1)[0]:  # a message shows that it follows by now
+            typed("send", "k", "Go on.").went()
         leaving.type("ctrl-c")
         assert leaving.ended() == 130
         assert "k is running in another process" in leaving.text
@@ -159,6 +163,7 @@ def test_attach_follows_until_the_end(model: str, gate: Path) -> None:
         assert "→ ok in " in staying.text
         assert "\nAll is done.\nk is done — " in staying.text
         out, _ = piped.communicate(timeout=30)
+        assert '"type":"user.message"' in out.splitlines()[0]
         assert '"type":"agent.tool_result"' in out
         assert '"type":"result"' in out.splitlines()[-1]
         assert piped.returncode == 0
