@@ -3,10 +3,10 @@
     python bench/signs.py [--sessions N] [--healthy N] [--first SEED] [--json]
 
 Sessions are told as facts by seeded workers that know nothing of the detector. The thresholds were chosen on
-seeds below 1,000,000; the measurement uses seeds from there on. A sign counts when it comes within 5 turns of
-the onset: the turn that completes a loop's second round, the first anxious turn. An anxious worker that
-stops earlier must have been seen by then. On a sign the context is reset, as the brain does it. A sign in
-a healthy session is a false reset, two in one session are a false stop: then a person would be asked.
+seeds below `HELD_OUT`; the measurement uses seeds, and phrases, from there on. A sign counts when it comes
+within 5 turns of the onset: the turn that completes a loop's second round, the first anxious turn. An anxious
+worker that stops earlier must have been seen by then. On a sign the context is reset, as the brain does it. A
+sign in a healthy session is a false reset, two in one session are a false stop: a person would be asked.
 """
 
 from __future__ import annotations
@@ -24,11 +24,8 @@ from holdfast.facts.session import Breakers, ContextPolicy
 from holdfast.session.signs import sign
 from holdfast.session.trace import Step, note
 from holdfast.sim.healthy import KINDS, healthy
-from holdfast.sim.tale import Tale
+from holdfast.sim.tale import HELD_OUT, Tale
 from holdfast.sim.troubled import LOOPS, anxious, looping
-
-HELD_OUT = 1_000_000
-"""The first seed of the measurement."""
 
 WITHIN = 5
 RECALL, RESETS_IN_50, STOPS = 0.90, 1.0, 0.01

@@ -24,10 +24,10 @@ BASE_MIN = 6
 """Fewer earlier turns say nothing about what is usual."""
 
 POINTS, POINTS_STRONG, POINTS_AT_END = 5, 4, 3
-"""So many points are a sign, when at least two kinds of evidence gave them; fewer when one is strong, or it stops."""
+"""So many points are a sign, when at least two kinds of evidence gave them; fewer when some is strong, or it stops."""
 
 STRONG = 3
-"""A finding of so many points is strong."""
+"""A finding of so many points is strong; so are two of two points, and three kinds with one of two."""
 
 SPOKEN = 8
 """Turns whose words are looked at: phrases are rarer than turns."""
@@ -66,13 +66,21 @@ def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None
         findings += _shorter(working, base) + _fewer_calls(working, base) + _unchecked(every, base)
     if stops and len(base) >= BASE_MIN:
         findings += _stops(every, base)
-    points = sum(finding.points for finding in findings)
-    strongest = max((finding.points for finding in findings), default=0)
-    enough = POINTS_AT_END if stops else POINTS_STRONG if strongest >= STRONG else POINTS
-    if points < enough or (len(findings) < 2 and strongest < POINTS_STRONG):
+    if not _enough(sorted((finding.points for finding in findings), reverse=True), stops):
         return None
     said = ", ".join(finding.what for finding in findings)
     return f"the agent {said}{' and stops' if stops else ''}", tuple(turn.step.seq for turn in recent)
+
+
+def _enough(points: list[int], stops: bool) -> bool:
+    """Whether findings of these points, the largest first, are a sign together."""
+    total = sum(points)
+    if len(points) < 2:
+        return total >= POINTS_STRONG
+    if stops:
+        return total >= POINTS_AT_END
+    strong = points[0] >= STRONG or points[1] >= 2 or (len(points) >= 3 and points[0] >= 2)
+    return total >= (POINTS_STRONG if strong else POINTS)
 
 
 def _phrases(latest: list[Turn], before: list[Turn]) -> list[_Finding]:
@@ -97,8 +105,10 @@ def _shorter(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
     share = median(now) / median(usual)
     if share >= 0.6:
         return []
-    all_short = sorted(now)[-2] < quantiles(usual, n=4)[0]
-    points = 1 + (all_short and share < 0.45) + (all_short and share < 0.3)
+    lower, lowest = quantiles(usual, n=4)[0], quantiles(usual, n=10)[0]
+    points = 1 + (sorted(now)[-2] < lower and share < 0.45)
+    if len(base) >= 2 * BASE_MIN and len(now) == RECENT and max(now) < lowest and share < 0.45:
+        points = STRONG
     return [_Finding(points, f"writes {share:.0%} of what it wrote a turn")]
 
 
@@ -117,6 +127,8 @@ def _stops(every: list[Turn], base: list[Turn]) -> list[_Finding]:
     out = []
     if every[-1].step.marks:
         out.append(_Finding(1, "says so at the end"))
+    if any(turn.step.marks & STUB for turn in every[-SPOKEN:]):
+        out.append(_Finding(1, "stops with placeholders left"))
     now = _since_check(every)
     if now and sum(turn.step.has(CHECKS) for turn in base) >= 2:
         out.append(_Finding(2, f"stops with {now} unchecked changes"))

@@ -40,14 +40,15 @@ _PHRASES: tuple[tuple[int, str, re.Pattern[str]], ...] = tuple(
         (STOP, "enough for", r"\b(?:that's|is|should be) enough for (?:now|this|today)\b"),
         (BRIEF, "brevity", r"\bfor (?:the sake of )?brevity\b"),
         (BRIEF, "in the interest", r"\bin the interests? of (?:time|space|brevity|length)\b"),
-        (BRIEF, "brief", r"\b(?:keep|be|make)\b.{0,16}\bbrief\b"),
-        (BRIEF, "quick", r"\b(?:quickly|quick) (?:finish|wrap|finali[sz]e|complete)"),
-        (BRIEF, "simplif", r"\bsimplified (?:version|implementation|form)\b"),
+        (BRIEF, "brief", r"\b(?:keep|be|make) (?:(?:this|it|things|the rest|everything|the remaining \w+) )?"
+                         r"(?:very |more )?brief\b"),
+        (BRIEF, "quick", r"\bquickly (?:finish|wrap|finali[sz]e|complete)\w* (?:this|it|up|things|all|the rest)\b"),
+        (BRIEF, "simplif", r"\bsimplified (?:version|implementation|form)\b(?! of)"),
         (SKIP, "skip", r"\bskip(?:ping)?\b.{0,30}\b(?:tests?|verif\w+|check\w*|remaining|rest|build|lint\w*)\b"),
         (SKIP, "without running", r"\bwithout running\b"),
-        (SKIP, "should work", r"\b(?:this|that|it|everything|which) should work\b"),
-        (SKIP, "no need to", r"\bno need to (?:re-?)?(?:run|verify|test|check)\b"),
-        (SKIP, "assum", r"\bassum(?:e|ing)\b.{0,24}\b(?:rest|tests?|works?|pass\w*|fine)\b"),
+        (SKIP, "should work", r"\b(?:this|that|it|everything|which) should work(?: fine| now| as is)?(?:[.!,]|$)"),
+        (SKIP, "no need to", r"\bno need to (?:(?:re-?)?(?:run|verify|test)|check (?:it|this|that|again|all))\b"),
+        (SKIP, "assum", r"\bassum(?:e|ing)\b.{0,24}\b(?:works?|pass(?:es)?|is fine|are fine|is correct)\b"),
     )
 )  # fmt: skip
 

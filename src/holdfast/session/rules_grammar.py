@@ -68,7 +68,8 @@ _RUN_BEFORE = re.compile(
     rf"{_ALWAYS}run {_NAMES} before (?:(?:each|every|any|a|you) )?(?P<commit>commit(?:s|ting)?|push(?:es|ing)?)?"
     rf"(?:{_RUN} )?(?P<more>`.+)?"
 )
-_BULLET = re.compile(r"^\s*(?:[-*+•]|\d+[.)])?\s*(?:\[[ xX]\]\s*)?")
+_BULLET = re.compile(r"^\s*(?:[-*+•](?=\s)|\d+[.)])?\s*(?:\[[ xX]\]\s*)?")
+_BOLD = re.compile(r"\*\*([A-Za-z][A-Za-z' ]*)\*\*")
 _QUOTED = re.compile(r"`([^`]+)`")
 _BARE = re.compile(r"[A-Za-z0-9_.*?\[\]/-]+")
 _FILLER = frozenset("the any all every a an and or to in of files file folder folders directory".split())
@@ -93,7 +94,8 @@ def parse(rules_text: str) -> tuple[Checkable, ...]:
 
 
 def _rule(line: str) -> Checkable | None:
-    said = _BULLET.sub("", line, count=1).strip().replace("’", "'").replace("**Never**", "Never")
+    said = _BULLET.sub("", line, count=1).strip().replace("’", "'")
+    said = _BOLD.sub(r"\1", said)
     said = " ".join(said.rstrip(".!;: ").split())
     low = _lowered(said)
     for read in (_never_run, _never_edit, _only_edit, _run_after, _run_at_end, _run_before):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from holdfast.sim.tale import Done, Project, Say, Tale, Teller, backoff
+from holdfast.sim.tale import HELD_OUT, Done, Project, Say, Tale, Teller, backoff
 
 # Words of ordinary work that sound like something else.
 _ORDINARY = (
@@ -25,12 +25,29 @@ _ORDINARY = (
     "No need to check the old branch.",
 )
 
+# Said by workers with seeds from HELD_OUT on alone: no threshold and no pattern was chosen with these.
+_ORDINARY_HELD_OUT = (
+    "I will wrap the call in a retry.",
+    "The remaining two warnings come from a dependency; I look at them next.",
+    "We can skip ahead to the second half of the trace, the first is noise.",
+    "I leave the public names as they are.",
+    "Context: the caller holds the lock already.",
+    "A shorter version of the loop reads better.",
+    "It should work on older versions too, which the next run will show.",
+    "There are few tokens in that grammar.",
+    "The later tests depend on this one.",
+    "The rest can stay, it is used by the importer.",
+    "In the interest of a small diff I do not reformat.",
+)
+
 
 class Worker:
     """How one worker is: how much it says, how many calls it makes at once, how it verifies."""
 
-    def __init__(self, teller: Teller, project: Project) -> None:
+    def __init__(self, teller: Teller, project: Project, *, held_out: bool = False) -> None:
         chance = teller.chance
+        self.held_out = held_out
+        self.sayings = _ORDINARY + _ORDINARY_HELD_OUT if held_out else _ORDINARY
         self.teller, self.project, self.chance = teller, project, chance
         self.words = chance.lognormvariate(3.2, 0.5)
         self.thinks = chance.random() < 0.4
@@ -45,7 +62,7 @@ class Worker:
         words = int(self.words * self.mood * self.chance.lognormvariate(0, 0.5))
         text = self.project.prose(words) if self.chance.random() > 0.08 else ""
         if self.chance.random() < self.ordinary:
-            text += " " + self.chance.choice(_ORDINARY)
+            text += " " + self.chance.choice(self.sayings)
         thinking = self.project.prose(int(words * self.chance.uniform(0.5, 3))) if self.thinks else ""
         return Say(text, calls, thinking)
 
@@ -304,7 +321,7 @@ def start(seed: int, leading: str) -> tuple[Worker, Iterator[Callable[[Worker], 
     """A worker, and the kinds of work that it will do."""
     chance = random.Random(f"{leading}:{seed}")
     teller = Teller(chance, chance.choice(("compaction", "compaction", "reset")))
-    worker = Worker(teller, Project(chance))
+    worker = Worker(teller, Project(chance), held_out=seed >= HELD_OUT)
     return worker, segments(chance, leading)
 
 

@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 
 from holdfast.clock import Clock
 from holdfast.facts.base import Usage
+from holdfast.facts.context import Handoff
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.money import price_per_mtok
@@ -124,12 +125,24 @@ class OracleModel:
         return Usage(input_tokens=_tokens(sent), output_tokens=_tokens(turn.characters()))
 
     def _next(self, request: ModelRequest) -> _Turn:
+        if request.purpose != "turn":
+            return self._note(request)
         progress = self._progress(request.messages)
         turn = self._step(progress)
         if not progress.last_said:
             return turn
         first = " ".join(progress.last_said.split())[:120]
         return _Turn(f'Understood: "{first}". {turn.text}', turn.calls)
+
+    def _note(self, request: ModelRequest) -> _Turn:
+        """A summary or a handoff: what is done shows in the files, so a successor only has to look at them."""
+        files = ", ".join(module.file for module in self._manifest.modules)
+        said = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
+        if request.purpose == "compaction":
+            return _Turn(said)
+        note = {name: [] for name in Handoff.__struct_fields__}
+        note |= {"workspace": [said], "next": [f"Read {files} before changing anything, then restore what is missing."]}
+        return _Turn(msgspec.json.encode(note).decode())
 
     # --- what has happened ---
 

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.brain.recall import fold_digest
 from holdfast.brain.wake import wake
 from holdfast.errors import UsageError
-from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.session import Agent, ContextPolicy, Limits, Rule, SessionCreated, SessionUpdated, Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.intake import Intake
 from holdfast.ids import new_session_id
@@ -111,6 +111,7 @@ class Storm:
             context_tokens=chance.choice((250, 150_000, 150_000, 150_000)),
             max_output_tokens=1024,
             max_attempts=chance.choice((2, 5)),
+            context=ContextPolicy(strategy="off"),
         )
 
     async def _say(self) -> None:

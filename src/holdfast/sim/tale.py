@@ -17,6 +17,9 @@ from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, Mode
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolResult
 from holdfast.facts.user import UserMessage
 
+HELD_OUT = 1_000_000
+"""Seeds from here on are for measuring alone; thresholds were chosen on lower ones."""
+
 LINE_TOKENS = 100_000
 """The context line of every told session."""
 

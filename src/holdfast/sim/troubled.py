@@ -44,6 +44,21 @@ _SAID = (
     "The details are straightforward and left to the reader.",
 )
 
+# Said by workers with seeds from HELD_OUT on alone: no threshold and no pattern was chosen with these.
+_SAID_HELD_OUT = (
+    "With the context left I can only outline the others.",
+    "My remaining context does not allow the full change.",
+    "I have to be economical with tokens now.",
+    "Let's leave the rest to whoever picks this up.",
+    "Further modules are left as an exercise for a next session.",
+    "That will have to do.",
+    "I'll stop at this point.",
+    "Keeping it short: only the first case is done.",
+    "I am skipping verification here.",
+    "It looks right, so I do not run it.",
+    "I'll finalize quickly.",
+)
+
 
 class Nerves:
     """How an anxious worker shows it: at least two of five ways that can be seen in it."""
@@ -77,8 +92,9 @@ def anxious(seed: int, fill: float) -> Tale:
     worker.mood = 1.0
     nerves = Nerves(chance, worker.together)
     onset = len(teller.turns)
+    sayings = _SAID + _SAID_HELD_OUT if worker.held_out else _SAID
     for turn in range(LOOP_TURNS):
-        says = chance.choice(_SAID) if chance.random() < nerves.says else ""
+        says = chance.choice(sayings) if chance.random() < nerves.says else ""
         if turn > 2 and chance.random() < nerves.gives_up:
             teller.tell(Say(says or chance.choice(_SAID[5:11])), bad=True)
             break
