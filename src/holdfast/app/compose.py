@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from holdfast import __version__
@@ -14,6 +14,7 @@ from holdfast.app.config import Settings, actor, database_path
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
 from holdfast.app.prompts import load_prompt
+from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
@@ -25,6 +26,7 @@ from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
+from holdfast.notify.outlet import Outlet
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -38,6 +40,12 @@ class Runtime:
     store: SqliteStore
     worker: Worker
     intake: Intake
+
+    @cached_property
+    def outlets(self) -> Mapping[str, Outlet]:
+        """Where messages to people go, by name. Raises `UsageError` or `CannotRunSafely` for one that cannot work."""
+        found = outlets(self.settings, SystemClock(), system_entropy) if self.settings.notify else ()
+        return {outlet.name: outlet for outlet in found}
 
     def provider(self, workspace: Workspace) -> Provider:
         """The hands that a workspace asks for."""
@@ -64,6 +72,7 @@ class Runtime:
             worker=self.worker,
             prompt=prompt,
             prompt_digests={"worker": digest},
+            targets=self.outlets,
             observer=observer or NoObserver(),
         )
 

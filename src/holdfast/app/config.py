@@ -6,14 +6,13 @@ import difflib
 import getpass
 import os
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from holdfast.errors import CannotRunSafely, UsageError
-from holdfast.facts.session import Agent, Limits, Rule
+from holdfast.facts.session import Agent, Limits
 from holdfast.model.names import is_loopback
 from holdfast.model.prices import parse_prices
 from holdfast.session.money import Price, pico_from_usd
@@ -24,8 +23,8 @@ from holdfast.session.tools import TOOLS
 class Settings:
     """What can be set. `budget_usd` is text so that no cent is lost on the way.
 
-    `notify` is checked and read by targets.py. `prices` maps models to what their tokens cost. Only the user's
-    own file may have either.
+    `notify` is checked and read by targets.py, `people`, `context` and `breakers` by policies.py. `prices` maps
+    models to what their tokens cost. Only the user's own file may have `notify`, `prices` and `people`.
     """
 
     home: str = ""
@@ -38,9 +37,15 @@ class Settings:
     user: str = ""
     notify: dict[str, Any] = field(default_factory=dict)
     prices: dict[str, Price] = field(default_factory=dict)
+    people: dict[str, Any] = field(default_factory=dict)
+    context: dict[str, Any] = field(default_factory=dict)
+    breakers: dict[str, Any] = field(default_factory=dict)
 
 
 _NAMES = {each.name: each.type for each in fields(Settings)}
+
+_TABLES = ("people", "context", "breakers")
+"""Settings that are a table each; a later file changes only the keys that it has."""
 
 
 def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
@@ -49,7 +54,9 @@ def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
     mine = _user_file()
     for path in (_repository_file(start), mine):
         if path is not None and path.is_file():
-            settings = replace(settings, **_from_file(path, own=path.resolve() == mine.resolve()))
+            found = _from_file(path, own=path.resolve() == mine.resolve())
+            merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
+            settings = replace(settings, **{**found, **merged})
     settings = replace(settings, **_from_environment())
     given = {name: value for name, value in flags.items() if name in _NAMES and value is not None}
     settings = replace(settings, **given)
@@ -153,6 +160,11 @@ def _refuse_of_a_repository(path: Path, data: Mapping[str, Any]) -> None:
             f"{path} has a prices table, and it counts only in your own {_user_file()}: what is free by a repository's "
             "word would pass every budget; move it there, or delete it"
         )
+    if "people" in data:
+        raise UsageError(
+            f"{path} has a people table, and it counts only in your own {_user_file()}: a repository must not say who "
+            "may approve what its agent does; move it there, or delete it"
+        )
     model = data.get("model")
     _, at, address = model.partition("@http") if isinstance(model, str) else ("", "", "")
     if at and not is_loopback(f"http{address}"):
@@ -182,6 +194,8 @@ def _checked(name: str, value: Any, where: str) -> Any:
         return parse_prices(value, where)
     if name == "notify":
         return _tables(name, value, where)
+    if name in _TABLES:
+        return _table(name, value, where)
     if _NAMES[name] == "int":
         try:
             return count(value)
@@ -195,6 +209,12 @@ def _checked(name: str, value: Any, where: str) -> Any:
 def _tables(name: str, value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
         raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.phone]")
+    return value
+
+
+def _table(name: str, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{name} in {where} has to be a table in a file, such as [{name}]")
     return value
 
 
@@ -255,36 +275,24 @@ def _read_text(path: Path, what: str) -> str:
         raise UsageError(f"{what} {path} is not UTF-8 text (byte {error.start + 1})") from error
 
 
-def load_rules(path: str, flags: Sequence[tuple[Literal["allow", "deny"], str]]) -> tuple[Rule, ...]:
-    """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins."""
-    rules = _rules_of_file(path) if path else []
-    return tuple(rules + [Rule(_pattern(tool, f"--{decision}"), decision) for decision, tool in flags])
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+DURATION_MAX_S = 10 * 366 * 86_400
+"""No time span is longer."""
 
 
-def _rules_of_file(path: str) -> list[Rule]:
-    data = read_toml(Path(path), "the rules file")
-    for name in data:
-        known_key(name, ("rule",), path)
-    entries = data.get("rule", [])
-    return [_rule(entry, path) for entry in (entries if isinstance(entries, list) else [entries])]
-
-
-def _pattern(pattern: str, where: str) -> str:
-    """A glob over tool names. One that fits no tool would do nothing, unnoticed."""
-    if not any(fnmatchcase(tool, pattern) for tool in TOOLS):
-        raise UsageError(f"{where} {pattern!r} fits no tool; {nearest(pattern, TOOLS)}")
-    return pattern
-
-
-def _rule(entry: Any, path: str) -> Rule:
-    example = 'an example is: [[rule]] tool = "bash" decision = "deny"'
-    if not isinstance(entry, dict) or not isinstance(entry.get("tool"), str):
-        raise UsageError(f"a rule in {path} has no tool; {example}")
-    for name in entry:
-        known_key(name, {"tool": str, "decision": str}, path)
-    if entry.get("decision") not in ("allow", "deny"):
-        raise UsageError(f"the decision for {entry['tool']!r} in {path} has to be allow or deny; {example}")
-    return Rule(_pattern(entry["tool"], f"the rule in {path} for"), entry["decision"])
+def duration_s(value: Any) -> float:
+    """A time span in seconds: a number of them, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
+    seconds: float = 0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        number, unit = (value[:-1], value[-1:]) if value[-1:] in _UNITS_S else (value, "s")
+        if number.replace(".", "", 1).isdecimal() and number.isascii():
+            seconds = float(number) * _UNITS_S[unit]
+    if not 0 < seconds <= DURATION_MAX_S:
+        raise ValueError(f"{value!r} is not a time span above 0 and up to ten years, such as 90s, 30m, 2h or 3d")
+    return seconds
 
 
 RULE_FILES = ("AGENTS.md", "CLAUDE.md")

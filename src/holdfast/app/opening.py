@@ -14,11 +14,13 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.app import policies
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime
-from holdfast.app.config import budget_pico, load_agent, load_rules, pinned_rules
+from holdfast.app.config import budget_pico, load_agent, pinned_rules
 from holdfast.app.exits import name_of
 from holdfast.app.models import find_model, settled_model
+from holdfast.app.rules import load_rules
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
@@ -61,7 +63,10 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
         max_turns=settings.max_turns,
         context_tokens=settings.context_tokens,
         max_output_tokens=settings.max_output_tokens,
+        context=policies.context(settings),
+        breakers=policies.breakers(settings),
     )
+    people = policies.people(settings)
     check_model(call, agent.model, limits.budget_pico)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(call, runtime, session_id)
@@ -76,6 +81,7 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
             key=args.session_id or "",
             accounts=(session_id,),
             program=PROGRAM,
+            people=people,
         )
         receipt = await runtime.intake.open(session_id, created)
     row = await runtime.store.find(receipt.session_id)
@@ -101,6 +107,8 @@ async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> Non
     changed, asked = change != SessionUpdated(), bool(args.goal.strip()) and args.goal != created.goal
     if changed or asked or not is_idle(state, SystemClock().now_us()):
         check_model(call, created.agent.model, cap)
+    if change.budget_pico is not None:
+        await runtime.intake.check_cap(row, change.budget_pico)
     if changed:
         await runtime.intake.update(row, change)
     if asked:
@@ -119,7 +127,7 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
         if named != agent:
             raise _kept(row, "--agent", f"has another agent, {agent.name}")
     if (args.rules or args.rule_flags) and load_rules(args.rules, args.rule_flags) != agent.rules:
-        raise _kept(row, "--rules, --allow and --deny", "has other rules")
+        raise _kept(row, "--rules, --allow, --ask and --deny", "has other rules")
     if args.user and args.user != created.workspace.user:
         raise _kept(row, "--user", f"runs tools as {created.workspace.user or 'the default user'}")
     if args.no_sandbox and created.workspace.isolation != "none":

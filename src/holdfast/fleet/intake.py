@@ -55,12 +55,14 @@ class Intake(Poster):
         return await self._say(session, UserCancel(reason=reason))
 
     async def update(self, session: SessionRow, change: SessionUpdated) -> PostReceipt:
-        """Change a limit. Raises `UsageError` for a money cap below what is spent."""
-        if change.budget_pico is not None and session.accounts:
-            account = await self.index.account(session.accounts[0])
-            if account is not None:
-                answers.check_cap(account, change.budget_pico, account.spent_pico)
+        """Change a limit."""
         return await self._say(session, change)
+
+    async def check_cap(self, session: SessionRow, cap_pico: int) -> None:
+        """Raise `UsageError` for a cap of the session's own account below what is spent."""
+        account = await self.index.account(session.accounts[0]) if session.accounts else None
+        if account is not None:
+            answers.check_cap(account, cap_pico, account.spent_pico)
 
     # --- answers ------------------------------------------------------------------------------------
 

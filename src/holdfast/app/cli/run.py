@@ -27,6 +27,9 @@ START_S = 20.0
 """How long a detached process may take to hold its session."""
 
 
+WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="what is wanted, in words")
@@ -38,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars")
     parser.add_argument("--max-turns", metavar="N", type=positive, help="cap on model responses")
     parser.add_argument("--rules", metavar="FILE", default="", help="permission rules as TOML")
-    for decision in ("allow", "deny"):
+    for decision in ("allow", "ask", "deny"):
         parser.add_argument(
             f"--{decision}",
             metavar="TOOL",
@@ -46,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             type=partial(_flag, decision),
-            help=f"{decision} a tool (glob); of all rules and flags that fit, the last one counts",
+            help=f"{WORDS[decision]} (glob); of all rules and flags that fit, the last one counts",
         )
     parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
     parser.add_argument("--take-over", action="store_true", help="give the workspace to the tools' user (root only)")

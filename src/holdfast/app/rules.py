@@ -1,0 +1,61 @@
+"""Permission rules as they are written: a `--rules` file, and the flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.app.config import count, duration_s, known_key, nearest, read_toml
+from holdfast.errors import UsageError
+from holdfast.facts.session import Rule
+from holdfast.session.tools import TOOLS
+
+DECISIONS = ("allow", "ask", "deny")
+
+EXAMPLE = 'an example is: [[rule]] tool = "bash" match = "git push*" decision = "ask"'
+
+
+def load_rules(path: str, flags: Sequence[tuple[Literal["allow", "ask", "deny"], str]]) -> tuple[Rule, ...]:
+    """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins."""
+    rules = _rules_of_file(path) if path else []
+    return tuple(rules + [Rule(_pattern(tool, f"--{decision}"), decision) for decision, tool in flags])
+
+
+def _rules_of_file(path: str) -> list[Rule]:
+    data = read_toml(Path(path), "the rules file")
+    for name in data:
+        known_key(name, ("rule",), path)
+    entries = data.get("rule", [])
+    return [_rule(entry, path) for entry in (entries if isinstance(entries, list) else [entries])]
+
+
+def _pattern(pattern: str, where: str) -> str:
+    """A glob over tool names. One that fits no tool would do nothing, unnoticed."""
+    if not any(fnmatchcase(tool, pattern) for tool in TOOLS):
+        raise UsageError(f"{where} {pattern!r} fits no tool; {nearest(pattern, TOOLS)}")
+    return pattern
+
+
+def _rule(entry: Any, path: str) -> Rule:
+    if not isinstance(entry, dict) or not isinstance(entry.get("tool"), str):
+        raise UsageError(f"a rule in {path} has no tool; {EXAMPLE}")
+    for name in entry:
+        known_key(name, ("tool", "match", "decision", "for_s", "uses"), path)
+    where = f"the rule for {entry['tool']!r} in {path}"
+    if entry.get("decision") not in DECISIONS:
+        raise UsageError(f"the decision for {entry['tool']!r} in {path} has to be allow, ask or deny; {EXAMPLE}")
+    match, for_s, uses = entry.get("match", ""), entry.get("for_s"), entry.get("uses")
+    if not isinstance(match, str):
+        raise UsageError(f"{where} has a match that is no text; it is a glob over the main argument, and {EXAMPLE}")
+    try:
+        return Rule(
+            _pattern(entry["tool"], f"the rule in {path} for"),
+            entry["decision"],
+            match,
+            None if for_s is None else duration_s(for_s),
+            None if uses is None else count(uses),
+        )
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from error
