@@ -71,6 +71,11 @@ def measure(step: Callable[[int], object], rounds: int) -> list[float]:
     return out
 
 
+def run(*command: str) -> None:
+    """Run a program to its end."""
+    subprocess.run(command, check=True)
+
+
 async def timed(step: Callable[[], Awaitable[object]]) -> float:
     """How long it took, in milliseconds."""
     began = time.perf_counter()
@@ -107,13 +112,6 @@ async def floors(home: Path, work: Path, rounds: int) -> None:
         times += measure(plain.add, 1)
     row("plain git add and write-tree, one change", times)
 
-    def copy(number: int) -> None:
-        subprocess.run(["cp", "-a", str(work), str(home / f"cp{number}")], check=True)
-
-    row("floor: cp -a", measure(copy, min(3, rounds)))
-    for number in range(min(3, rounds)):
-        shutil.rmtree(home / f"cp{number}")
-
 
 async def shelf_rows(home: Path, work: Path, rounds: int) -> bool:
     """The rows of the shelf; False when a target is missed."""
@@ -121,10 +119,12 @@ async def shelf_rows(home: Path, work: Path, rounds: int) -> bool:
     row("keep, first", [await timed(lambda: shelf.keep("ses_a", work, 0))])
     same = [await timed(lambda number=number: shelf.keep("ses_a", work, number)) for number in range(rounds)]  # type: ignore[misc]
     row("keep, nothing changed", same)
-    times = []
+    times, bare = [], []
     for number in range(rounds):
         one_change(work, number)
+        bare += measure(lambda _: walk(work), 1)
         times.append(await timed(lambda number=number: shelf.keep("ses_a", work, 100 + number)))  # type: ignore[misc]
+    row("floor, taking turns with the next: os.walk", bare)
     again = row("keep, one change", times, f"≤ {AGAIN_MS:.0f}")
     first = await shelf.keep("ses_a", work, 1000)
     for folder in sorted(work.glob("d0*/e*"))[:50]:
@@ -133,10 +133,13 @@ async def shelf_rows(home: Path, work: Path, rounds: int) -> bool:
     row("keep, 1,000 files changed", [await timed(lambda: shelf.keep("ses_a", work, 1001))])
     kept = await shelf.keep("ses_a", work, 1002)
     row("changes between two", [await timed(lambda: shelf.changes(first.snapshot, kept.snapshot))])
-    times = []
+    times, bare = [], []
     for number in range(min(5, rounds)):
+        bare += measure(lambda number: run("cp", "-a", str(work), str(home / f"cp{number}")), 1)
+        shutil.rmtree(home / "cp0")
         times.append(await timed(lambda number=number: shelf.restore(kept.snapshot, home / f"r{number}")))  # type: ignore[misc]
         shutil.rmtree(home / f"r{number}")
+    row("floor, taking turns with the next: cp -a", bare)
     restore = row("restore", times, f"≤ {RESTORE_MS:.0f}")
     row("tidy, nothing forgotten", [await timed(shelf.tidy)])
     size = sum(os.lstat(file).st_size for file in (home / "snapshots").rglob("*") if file.is_file())

@@ -34,6 +34,7 @@ SECRET = b"the secret of the host, which no snapshot may hold"
 FOLDERS = 30
 SWAP = f"""
 import os, sys
+mine = os.getppid()
 base = sys.argv[1]
 os.chdir(base)
 os.mkdir("aside")
@@ -46,7 +47,7 @@ def flip():
         os.rename("again", "work/file")
 names = [f"{{number:02}}" for number in range({FOLDERS})]
 print("go", flush=True)
-while True:
+while os.getppid() == mine:
     for name in names:
         os.rename("work/" + name, "aside/" + name)
         os.symlink(base + "/outside", "work/" + name)
@@ -58,10 +59,11 @@ while True:
 """
 FIFO = """
 import os, sys
+mine = os.getppid()
 os.chdir(sys.argv[1])
 open("plain", "w").close()
 print("go", flush=True)
-while True:
+while os.getppid() == mine:
     os.mkfifo("fifo")
     os.rename("fifo", "work/x")
     os.link("plain", "again")
