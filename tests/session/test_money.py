@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BudgetRefused, UsageError
 from holdfast.facts.base import Fact, Text, Usage
-from holdfast.facts.budget import BudgetSet
+from holdfast.facts.budget import BudgetSet, Period
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided, Verdict
 from holdfast.facts.session import Agent, Limits, SessionCreated, SessionForked, SessionUpdated, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.log.ledger import Ledger
-from holdfast.session.accounts import AccountRow, Spend
+from holdfast.session.accounts import HOUR_US, AccountRow, Spend
 from holdfast.session.home import HOME, home_created
 from holdfast.session.money import (
     PICO,
@@ -240,6 +240,83 @@ def test_reservations_never_pass_a_cap_and_books_balance(caps: list[int | None],
         assert row.reserved_pico == sum(shelf.held[key] for key in below)
         assert row.spent_pico == spent[name]
         assert row.cap_pico is None or row.spent_pico + row.reserved_pico <= row.cap_pico
+
+
+DAY_US, WEEK_US = 24 * HOUR_US, 168 * HOUR_US
+NOW = 1_790_000_000_000_000
+
+caps_of_all = st.tuples(*(st.none() | st.integers(0, top) for top in (300, 60, 90)))
+wishes = st.lists(st.tuples(st.integers(0, 30 * HOUR_US), st.integers(0, 40), st.integers(0, 40) | st.none()))
+
+
+def capped(*caps: int | None) -> Shelf:
+    """An account with these caps: total, day, week."""
+    shelf = Shelf()
+    periods: tuple[Period, ...] = ("total", "day", "week")
+    for period, cap in zip(periods, caps, strict=True):
+        ledger = Ledger(shelf, NOW)
+        ledger.apply("a", SetCap("a", cap, period, NOW))
+        shelf.keep(ledger)
+    return shelf
+
+
+def refusal(shelf: Shelf, now_us: int, seq: int, amount: int) -> BudgetRefused | None:
+    """Reserve; what was said against it."""
+    ledger = Ledger(shelf, now_us)
+    try:
+        ledger.apply("a", Reserve(("a",), seq, amount))
+    except BudgetRefused as error:
+        return error
+    shelf.keep(ledger)
+    return None
+
+
+def settle(shelf: Shelf, now_us: int, seq: int, cost: int) -> None:
+    ledger = Ledger(shelf, now_us)
+    ledger.apply("a", Settle(("a",), seq, cost, now_us))
+    shelf.keep(ledger)
+
+
+@given(caps_of_all, wishes)
+def test_rolling_caps_are_never_passed_and_nearly_all_of_them_can_be_used(
+    caps: tuple[int | None, ...], made: list[tuple[int, int, int | None]]
+) -> None:
+    """Against a list of all that was ever spent: (time, amount). A wish without a cost stays held."""
+    shelf, held, now = capped(*caps), 0, NOW
+    spent: list[tuple[int, int]] = []
+    for seq, (wait_us, amount, cost) in enumerate(made):
+        now += wait_us
+        lengths = tuple(zip(caps, (now, DAY_US, WEEK_US), strict=True))
+
+        def over(slack_us: int, wish: int = amount + held, lengths: Any = lengths, now: int = now) -> bool:
+            sums = [(cap, sum(pico for at, pico in spent if at >= now - length - slack_us)) for cap, length in lengths]
+            return any(cap is not None and used + wish > cap for cap, used in sums)
+
+        error = refusal(shelf, now, seq, amount)
+        assert not over(0) if error is None else over(HOUR_US)
+        if error is not None:
+            assert (error.wanted_pico, error.held_pico) == (amount, held)
+            assert error.retry_us is None or error.retry_us > now
+            continue
+        held += amount
+        if cost is not None:
+            settle(shelf, now, seq, min(cost, amount))
+            held -= amount
+            spent.append((now, min(cost, amount)))
+
+
+@given(st.lists(st.tuples(st.integers(0, 10 * HOUR_US), st.integers(1, 20)), min_size=1, max_size=20))
+def test_it_fits_at_the_time_that_a_refusal_names_and_not_before(made: list[tuple[int, int]]) -> None:
+    shelf, now = capped(None, 40, None), NOW
+    for seq, (wait_us, amount) in enumerate(made):
+        now += wait_us
+        error = refusal(shelf, now, seq, amount)
+        if error is not None:
+            assert error.retry_us is not None
+            assert refusal(shelf, error.retry_us - 1, seq, amount) is not None
+            now = error.retry_us
+            assert refusal(shelf, now, seq, amount) is None
+        settle(shelf, now, seq, amount)
 
 
 def test_a_settlement_without_a_reservation_still_spends() -> None:

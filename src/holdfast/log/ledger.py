@@ -130,7 +130,7 @@ class Ledger:
 
     def _retry(self, miss: _Miss, amount: int, held: int) -> int | None:
         """When time has made room: with what is held still held, or else with that given back."""
-        if miss.period == "total" or amount > miss.cap_pico:
+        if miss.period == "total":
             return None
         spend, needed = miss.account.spend, amount - miss.left_pico
         soonest = frees_us(spend, miss.period, self._now_us, needed)

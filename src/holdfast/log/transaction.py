@@ -137,8 +137,6 @@ class Transaction:
         if not isinstance(draft.fact, ShiftStarted):
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
-        if session_id == HOME:
-            raise UsageError(f"{HOME} is the log of the home itself: it never runs")
         self._check_stop()
         held = bool(row.holder) and live(row.holder)
         if held and not steal:
@@ -250,7 +248,7 @@ def _check_place(session_id: str, fact: Fact, key: str) -> None:
     """What concerns the home stands in its log and nothing else does; answers have one key an item (S21)."""
     if session_id == HOME:
         if not isinstance(fact, (*HOME_FACTS, SessionCreated)):
-            raise UsageError(f"{HOME} is the log of the home itself and takes no {type_of(fact)}")
+            raise UsageError(f"{HOME} is the log of the home itself and takes no {type_of(fact)}: it never runs")
     elif isinstance(fact, EmergencyStopped | EmergencyReleased):
         raise UsageError(f"a {type_of(fact)} concerns every session: post it to {HOME}")
     if isinstance(fact, ANSWERS) and key != item_key(fact.item_id):
