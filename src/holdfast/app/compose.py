@@ -13,7 +13,7 @@ from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
-from holdfast.app.prompts import load_prompt
+from holdfast.app.prompts import load_prompts
 from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.clock import SystemClock
@@ -60,7 +60,7 @@ class Runtime:
         observer: Observer | None = None,
     ) -> Doors:
         """Everything that a brain of a session on that workspace needs."""
-        prompt, digest = load_prompt("worker")
+        prompts = load_prompts(self.settings.prompts, workspace.path)
         return Doors(
             log=self.store,
             leases=self.store,
@@ -70,8 +70,9 @@ class Runtime:
             clock=SystemClock(),
             entropy=system_entropy,
             worker=self.worker,
-            prompt=prompt,
-            prompt_digests={"worker": digest},
+            prompt=prompts.texts["worker"],
+            prompts=prompts.texts,
+            prompt_digests=prompts.digests,
             targets=self.outlets,
             observer=observer or NoObserver(),
         )

@@ -35,6 +35,7 @@ class Settings:
     context_tokens: int = Limits().context_tokens
     max_output_tokens: int = Limits().max_output_tokens
     user: str = ""
+    prompts: str = ""
     notify: dict[str, Any] = field(default_factory=dict)
     prices: dict[str, Price] = field(default_factory=dict)
     people: dict[str, Any] = field(default_factory=dict)
@@ -60,6 +61,8 @@ def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
     settings = replace(settings, **_from_environment())
     given = {name: value for name, value in flags.items() if name in _NAMES and value is not None}
     settings = replace(settings, **given)
+    if settings.prompts:
+        settings = replace(settings, prompts=str((start / Path(settings.prompts).expanduser()).absolute()))
     return settings if settings.home else replace(settings, home=str(default_home()))
 
 
@@ -150,7 +153,21 @@ def _from_file(path: Path, *, own: bool) -> dict[str, Any]:
         )
     if not own:
         _refuse_of_a_repository(path, data)
-    return {name: _checked(name, value, str(path)) for name, value in data.items()}
+    found = {name: _checked(name, value, str(path)) for name, value in data.items()}
+    if "prompts" in found:
+        found["prompts"] = _prompts_folder(path, found["prompts"], own=own)
+    return found
+
+
+def _prompts_folder(path: Path, value: str, *, own: bool) -> str:
+    """The folder that a file names. One of a repository stays below it, so that its place tells who may write there."""
+    folder = path.parent / Path(value).expanduser()
+    if not own and not folder.resolve().is_relative_to(path.parent.resolve()):
+        raise UsageError(
+            f"prompts in {path} is {value!r}, which lies outside the folder of that file; name a folder below it, or "
+            f"set it in your own {_user_file()}"
+        )
+    return str(folder.absolute())
 
 
 def _refuse_of_a_repository(path: Path, data: Mapping[str, Any]) -> None:

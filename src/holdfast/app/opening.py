@@ -20,6 +20,7 @@ from holdfast.app.compose import PROGRAM, Runtime
 from holdfast.app.config import budget_pico, load_agent, pinned_rules
 from holdfast.app.exits import name_of
 from holdfast.app.models import find_model, settled_model
+from holdfast.app.prompts import load_prompts
 from holdfast.app.rules import load_rules
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
@@ -70,6 +71,7 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
     check_model(call, agent.model, limits.budget_pico)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(call, runtime, session_id)
+    load_prompts(settings.prompts, workspace.path)
     await check_machine(call, runtime, workspace)
     with _ready(call, workspace):
         created = SessionCreated(

@@ -126,6 +126,8 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
     if call.where == "harness" and call.end in ("ok", "error") and not call.problem:
         _count_rule(state, call, event)
+    if call.end == "ok" and not call.read_only and call.where != "harness":
+        state.context.did_seq = event.seq
     if isinstance(fact, ToolResult):
         for file in fact.files:
             state.seen[file.path] = file.digest

@@ -63,6 +63,8 @@ def _reset(state: State, fact: ContextReset, event: Event) -> None:
     context.through_seq = max(context.through_seq, fact.through_seq)
     context.handoff = fact.handoff
     context.resets += 1
+    context.idle_resets = 0 if context.did_seq > context.reset_seq else context.idle_resets + 1
+    context.reset_seq = event.seq
     context.phase_seq = 0 if context.phase_seq <= fact.through_seq else context.phase_seq
     if fact.cause in ("anxiety", "loop", "no_progress"):
         context.signs_reset_seq = event.seq

@@ -30,6 +30,9 @@ GAIN = 8
 STRETCH = 0.9
 """A compaction is given at most this part of the line; a longer stretch is compacted in several, one by one."""
 
+IDLE_RESETS_MAX = 5
+"""So often in a row a context may be filled by mere looking and be reset; then a person is asked."""
+
 SIGN_RESETS_MAX = 3
 """Resets for a loop or for no progress, until a person says something; then one is asked."""
 
@@ -63,6 +66,9 @@ def step(state: State, now_us: int) -> Action | None:
     action = _sign(state, now_us, asks=asks)
     if action is not None or not asks:
         return action
+    if state.context.idle_resets >= IDLE_RESETS_MAX:
+        full = f"the context was renewed {state.context.idle_resets} times in a row, and nothing was done in between"
+        return Escalate("no_progress", full)
     if state.context.phase_seq and policy.strategy != "compaction" and _conversation(state):
         return _reset(state, now_us, "phase", "a phase of the work ended")
     if window_tokens(state) > line_tokens(state):

@@ -200,6 +200,8 @@ class ContextState(msgspec.Struct):
     reset has answered yet. `handoff` is the latest, `resets` and `compactions` count. `sign_seq` is the latest
     sign that nothing has answered, with its kind, its words and its evidence; `signs_reset_seq` the last reset for a
     sign since a person spoke, 0 for none, and `sign_resets` counts those for a loop or for no progress.
+    `did_seq` is the latest call that went well and was no mere look; `idle_resets` counts resets in a row before
+    which there was none.
     `checked_seq` and `checked_turns` are where rules were last held against what was done. `tool_tokens` is
     the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are.
     """
@@ -217,6 +219,9 @@ class ContextState(msgspec.Struct):
     sign_evidence: tuple[int, ...] = ()
     signs_reset_seq: int = 0
     sign_resets: int = 0
+    did_seq: int = 0
+    reset_seq: int = 0
+    idle_resets: int = 0
     checked_seq: int = 0
     checked_turns: int = 0
     tool_tokens: int = 0
@@ -320,7 +325,7 @@ class State(msgspec.Struct):
     def clear_signs(self) -> None:
         """A person spoke, or said to go on: what signs were found before counts no more."""
         context = self.context
-        context.sign_seq = context.signs_reset_seq = context.sign_resets = 0
+        context.sign_seq = context.signs_reset_seq = context.sign_resets = context.idle_resets = 0
         context.sign_kind, context.sign_detail, context.sign_evidence = None, "", ()
 
     def posted(self, seq: int, tokens: int) -> None:

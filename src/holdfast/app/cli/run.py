@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
-
-import anyio
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import count
+from holdfast.app.detached import begin
 from holdfast.app.drive import drive, observer_for, result_line
 from holdfast.app.exits import name_of
 from holdfast.app.opening import continue_session, existing, open_session
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError
 from holdfast.facts.session import SessionCreated, Workspace
 from holdfast.session.rows import SessionRow
-
-START_S = 20.0
-"""How long a detached process may take to hold its session."""
-
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 
@@ -51,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             type=partial(_flag, decision),
             help=f"{WORDS[decision]} (glob); of all rules and flags that fit, the last one counts",
         )
+    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
     parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
     parser.add_argument("--take-over", action="store_true", help="give the workspace to the tools' user (root only)")
     parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
@@ -101,27 +93,11 @@ async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
     return first.fact.workspace
 
 
-def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--home", str(runtime.home.path)]
-    command += ["--db", call.settings.db] if call.settings.db else []
-    with log.open("ab") as output:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
-
-
 async def _detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
-    """Start `wake` in a process of its own, which outlives this one and its terminal, and see it begin."""
+    """Start `wake` in a process of its own, and see it begin."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    log = runtime.home.logs / f"{row.session_id}.log"
-    child = _spawn(call, runtime, row, log)
-    with anyio.move_on_after(START_S):
-        while child.poll() is None and row.session_id not in await runtime.store.holders():
-            await clock.sleep(0.02)
-    if child.poll() not in (None, 0, 1, 3, 4):
-        lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
-        error = HoldfastError(f"the background process ended at once, and said: {lines[-1]}")
-        error.exit_code = child.returncode
-        raise error
+    await begin(call, runtime, row)
     name = name_of(row)
     if call.json:
         state, _ = await recall(row.session_id, runtime.store, runtime.store)

@@ -6,21 +6,33 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.cli.run import doors_of, workspace_of
-from holdfast.app.compose import open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import drive
+from holdfast.brain.recall import recall
+from holdfast.session.rows import SessionRow
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
     parser.add_argument("--steal", action="store_true", help="take it from a process that still holds it")
+    parser.add_argument("--keep-pause", action="store_true", help="leave it resting when a person has paused it")
     parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
 
 
 async def run(call: Call) -> int:
-    """Wake it and stay with it until it stops."""
+    """Wake it and stay with it until it stops. Whoever types this lifts a pause."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
+        if not call.args.keep_pause and await _paused(runtime, row):
+            await runtime.intake.resume(row, "woken")
         doors = doors_of(call, runtime, await workspace_of(runtime, row), row)
         return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)
+
+
+async def _paused(runtime: Runtime, row: SessionRow) -> bool:
+    """Whether it rests because a person paused it. While everything is stopped, only the release lifts that."""
+    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    return bool(state.paused) and await runtime.store.stopped() is None
