@@ -158,8 +158,8 @@ from items where substr(item_id, 1, length(:prefix)) = :prefix order by item_id 
 -- name: save_item
 insert into items (item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us)
 values (:item_id, :session_id, :seq, :kind, :title, :opened_us, :expires_us, :status, :closed_seq, :seen_us)
-on conflict (item_id) do update set status = excluded.status, closed_seq = excluded.closed_seq,
-    seen_us = excluded.seen_us;
+on conflict (item_id) do update set expires_us = excluded.expires_us, status = excluded.status,
+    closed_seq = excluded.closed_seq, seen_us = excluded.seen_us;
 
 -- name: save_snapshot
 insert into snapshots (session_id, seq, hash, fold_digest, digest, state)

@@ -74,17 +74,21 @@ async def what_counts_no_more_is_closed(rig: Rig) -> None:
 
 
 async def it_is_known_when_it_was_first_seen(rig: Rig) -> None:
-    """The first look counts. A parked session is then due at the item's expiry, and no process starts before."""
+    """The first look counts: it may put the expiry off, and never brings it forward. A parked session is due then,
+    and no process starts before.
+    """
     case = Scenario(rig)
     lease = await case.started()
-    later = (await case.append(lease, case.question("itm_a")))[0].at_us + 10**9
+    (asked,) = await case.append(lease, case.question("itm_a", 5_000_000))
+    later = asked.at_us + 10**9
     await case.append(lease, case.parked("person"))
     seen = ApprovalSeen(item_id="itm_a", by="ann", expires_us=later)
     receipt = await rig.store.post(Post("ses_a", "seen.ann", case.draft(seen)))
-    await rig.store.post(Post("ses_a", "seen.ben", case.draft(ApprovalSeen(item_id="itm_a", by="ben"))))
+    again = ApprovalSeen(item_id="itm_a", by="ben", expires_us=later + 10**9)
+    await rig.store.post(Post("ses_a", "seen.ben", case.draft(again)))
     events = await rig.store.read("ses_a", after=receipt.seq - 1)
     item, row = await rig.store.item("itm_a"), await case.row()
-    assert (item.seen_us, item.status) == (events[0].at_us, "open")
+    assert (item.seen_us, item.expires_us, item.status) == (events[0].at_us, later, "open")
     assert (row.status, row.due_us) == ("parked", later)
     assert await rig.store.due(later - 1) == []
     assert await rig.store.due(later) == ["ses_a"]
