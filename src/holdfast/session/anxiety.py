@@ -32,7 +32,7 @@ STRONG = 3
 SPOKEN = 8
 """Turns whose words are looked at: phrases are rarer than turns."""
 
-HABIT = 2.5
+HABIT = 5.0
 """A phrase counts when it is so many times as frequent as it was; else it is a habit."""
 
 _WORTH = {LIMIT: 3, LEFT: 3, STOP: 1, BRIEF: 1, SKIP: 1, STUB: 1}
@@ -86,6 +86,8 @@ def _enough(points: list[int], stops: bool) -> bool:
 def _phrases(latest: list[Turn], before: list[Turn]) -> list[_Finding]:
     out = []
     for flag, worth in _WORTH.items():
+        if len(before) < BASE_MIN and not flag & (LIMIT | LEFT):
+            continue  # nothing to tell a habit by
         said = sum(bool(turn.step.marks & flag) for turn in latest)
         usual = (sum(bool(turn.step.marks & flag) for turn in before) + 0.3) / (len(before) + 6)
         if said and said / len(latest) >= HABIT * usual:

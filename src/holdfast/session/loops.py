@@ -21,8 +21,8 @@ SAME, SAME_WITHIN = 4, 8
 """So often among the latest turns the same call with the same result."""
 
 SAME_ANYWHERE = 5
-"""So often in the whole window. Always so often for tests (is the failure a steady one?), and for reading with other
-things in between."""
+"""So often in the whole window. Always so often for tests (is the failure a steady one?) and for reading, which costs
+little."""
 
 GROWN, REWORDED = 4, 4
 """So often the same call with a result that only grows; so often the same in other words."""
@@ -98,9 +98,7 @@ def _often(turns: list[Turn], same: list[Turn], call: CallNote) -> bool:
     if len(same) >= SAME_ANYWHERE:
         return True
     latest = {turn.step.seq for turn in turns[-SAME_WITHIN:]}
-    if call.kind & READS and len(same) < len(turns[turns.index(same[0]) :]) - 1:
-        return False
-    return not call.kind & CHECKS and sum(turn.step.seq in latest for turn in same) >= SAME
+    return not call.kind & (CHECKS | READS) and sum(turn.step.seq in latest for turn in same) >= SAME
 
 
 def _cycle(turns: list[Turn]) -> Found | None:

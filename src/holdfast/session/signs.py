@@ -20,7 +20,7 @@ from holdfast.facts.session import Breakers, ContextPolicy
 from holdfast.session.anxiety import ANXIOUS_FROM, anxiety
 from holdfast.session.loops import loop
 from holdfast.session.novelty import NOTHING, Turn, turns
-from holdfast.session.trace import Step
+from holdfast.session.trace import STEPS_MAX, Step
 
 __all__ = ["ANXIOUS_FROM", "WAITING_WEIGHT", "Sign", "sign"]
 
@@ -68,7 +68,7 @@ def _idle(recent: list[Turn], idle_turns: int) -> Sign | None:
         waited = turn.waits or (index > 0 and recent[index - 1].waits)
         weight += WAITING_WEIGHT if waited else 1.0
         idle.append(turn.step.seq)
-    if weight < idle_turns:
+    if weight < idle_turns and len(idle) < STEPS_MAX - 1:
         return None
     detail = f"the last {len(idle)} turns changed nothing and showed nothing new"
     return Sign("no_progress", detail, tuple(reversed(idle)))

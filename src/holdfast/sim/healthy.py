@@ -160,6 +160,8 @@ def explore(worker: Worker) -> None:
     favourite = chance.choice(worker.project.files)
     unread = chance.sample(worker.project.files, len(worker.project.files))
     for _ in range(chance.randint(8, 30)):
+        if not unread:
+            break
         roll = chance.random()
         if roll < 0.1:
             worker.do(worker.read(favourite))
@@ -169,7 +171,7 @@ def explore(worker: Worker) -> None:
             worker.do(worker.grep())
         elif roll < 0.48:
             worker.do(worker.look())
-        elif unread:
+        else:
             count = min(len(unread), chance.randint(1, worker.together))
             worker.do(*(worker.read(unread.pop()) for _ in range(count)))
 
