@@ -147,6 +147,7 @@ _FLEETING = re.compile(
     r"|[0-9][0-9.,]*(?: ?(?:ms|s|secs?|seconds?|mins?|minutes?|us|ns|h|hours?)\b)(?: ago\b)?"
     r"|(?:pid|PID|[Pp]rocess|port)[ =:]+[0-9]+)|(?<=\[)[0-9]{3,}(?=\])"
 )
+_DIGIT = re.compile("[0-9]")
 _CODED = re.compile(r"\b[a-fA-F]*[0-9][0-9A-Za-z]*")
 _GUTTER = "# \t:|→"
 """What line numbers leave at the beginning of a line."""
@@ -162,8 +163,11 @@ def result_digests(content: str) -> tuple[int, int, tuple[int, ...]]:
     """
     first, middle, last = _lines(content)
     edges = "\n".join(first + last)
-    values = {crc32(line.encode(errors="replace")) for line in _FLEETING.sub("#", edges).split("\n")}
-    shapes = {crc32(line.lstrip(_GUTTER).encode(errors="replace")) for line in _CODED.sub("#", edges).split("\n")}
+    steady, shaped = edges, edges
+    if _DIGIT.search(edges):
+        steady, shaped = _FLEETING.sub("#", edges), _CODED.sub("#", edges)
+    values = {crc32(line.encode(errors="replace")) for line in steady.split("\n")}
+    shapes = {crc32(line.lstrip(_GUTTER).encode(errors="replace")) for line in shaped.split("\n")}
     if middle:
         inside = "\n".join(middle).translate(_NO_DIGITS).encode(errors="replace").split(b"\n")
         digests = {crc32(line) for line in inside}

@@ -204,7 +204,7 @@ def pick(chance: random.Random, weights: dict[str, float]) -> str:
 
 def backoff(chance: random.Random) -> Iterator[int]:
     """Growing waits in seconds."""
-    wait = chance.choice((5, 10, 15, 30))
+    wait: float = chance.choice((5, 10, 15, 30))
     factor = chance.choice((1.0, 1.5, 2.0))
     while True:
         yield int(wait)
