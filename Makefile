@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover check bench faults docs lock clean
+.PHONY: help setup demo test cover check bench faults live docs lock clean
 
 BIN := .venv/bin
 
@@ -30,6 +30,9 @@ bench: setup ## every measurement of bench/, one after the other
 
 faults: setup ## the long form of the fault experiments
 	@$(BIN)/python -m pytest -m faults $(ARGS)
+
+live: setup ## the demo on a real model, by a key or a local server; it costs money
+	@$(BIN)/python scripts/live.py $(ARGS)
 
 docs: setup ## regenerate docs/reference
 	@$(BIN)/python scripts/reference.py

@@ -70,9 +70,8 @@ def mutilated(answer: Answer, chance: random.Random, tally: Tally) -> Fault:
     return replace(fault, replay=answer, pieces=pieces)
 
 
-async def play(rig: Rig, answer: Answer, chance: random.Random, tally: Tally) -> None:
+async def play(rig: Rig, fault: Fault, tally: Tally) -> None:
     """One mutilated answer, and what became of it."""
-    fault = mutilated(answer, chance, tally)
     rig.proxy.faults = [fault]
     response, kind = Response(), ""
     try:
@@ -94,15 +93,25 @@ async def play(rig: Rig, answer: Answer, chance: random.Random, tally: Tally) ->
 async def test_a_mutilated_answer_is_an_error_or_whole(rig: Rig) -> None:
     answer, tally, chance = await recorded(rig), Tally(), random.Random(20)
     for _ in range(24):
-        await play(rig, answer, chance, tally)
+        await play(rig, mutilated(answer, chance, tally), tally)
     assert tally.whole >= 3
     assert tally.broken >= 10
+
+
+async def test_an_answer_that_ends_between_two_events_is_an_error_or_whole(rig: Rig) -> None:
+    answer, tally = await recorded(rig), Tally()
+    at = answer.body.find(b"\n\n")
+    while at >= 0:
+        await play(rig, replace(ending("end_at", at + 2), replay=answer), tally)
+        at = answer.body.find(b"\n\n", at + 2)
+    assert tally.broken >= 2
+    assert tally.whole >= 1
 
 
 @pytest.mark.faults
 async def test_no_half_call_in_100_000_fragments(rig: Rig) -> None:
     answer, tally, chance = await recorded(rig), Tally(), random.Random(21)
     while tally.fragments < 100_000 or tally.whole < 20:
-        await play(rig, answer, chance, tally)
+        await play(rig, mutilated(answer, chance, tally), tally)
     print(f"{rig.family}: {tally.fragments} fragments, {tally.whole} whole answers, {tally.broken} broken ones")
     assert tally.broken > 20

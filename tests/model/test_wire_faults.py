@@ -175,6 +175,40 @@ async def test_a_broken_answer_is_thrown_away_and_asked_for_again(rig: Rig, how:
     await went_on(rig, "bad_stream")
 
 
+_PIECE = {
+    "anthropic": b'"partial_json":"/workspace all && ec"',
+    "openai": b'"delta":"/workspace all && ec"',
+    "openai-chat": b'"arguments":"/workspace all && ec"',
+}
+"""A piece in the middle of the call's arguments. Without it they are JSON still, and another command."""
+
+
+def _without_a_piece(family: str, noise: bytes) -> Callable[[bytes], bytes]:
+    def change(body: bytes) -> bytes:
+        events = body.split(b"\n\n")
+        assert sum(_PIECE[family] in event for event in events) == 1
+        return b"\n\n".join(noise if _PIECE[family] in event else event for event in events)
+
+    return change
+
+
+@pytest.mark.parametrize("rig", ["anthropic", "openai", "openai-chat"], indirect=True)
+async def test_noise_in_place_of_a_piece_of_a_call_is_seen(rig: Rig) -> None:
+    """The libraries skip lines that are no events: what is left would be a whole call that nobody asked for."""
+    rig.server.load(*tool_turn())
+    rig.proxy.faults = [Fault(rewrite=_without_a_piece(rig.family, b"<html>oops</html>"))]
+    await rig.run()
+    await went_on(rig, "bad_stream")
+
+
+@pytest.mark.parametrize("rig", ["openai"], indirect=True)
+async def test_pieces_that_contradict_their_summary_are_not_run(rig: Rig) -> None:
+    rig.server.load(*tool_turn())
+    rig.proxy.faults = [Fault(rewrite=_without_a_piece(rig.family, b": nothing"))]
+    await rig.run()
+    await went_on(rig, "bad_stream")
+
+
 async def test_a_connection_that_is_refused_is_tried_again(rig: Rig) -> None:
     rig.server.load(*tool_turn())
     rig.proxy.faults = [Fault(refuse=True)]

@@ -10,17 +10,18 @@ from anyio import get_cancelled_exc_class, to_thread
 
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.config import budget_pico
 from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
 from holdfast.app.demo.judge import judge
 from holdfast.app.demo.material import Material, prepare
 from holdfast.app.demo.report import Story, count
 from holdfast.app.drive import observer_for
-from holdfast.app.models import find_model, settled_model
-from holdfast.app.opening import check_machine
+from holdfast.app.models import settled_model
+from holdfast.app.opening import check_machine, check_model
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LogDamaged, UsageError
 from holdfast.facts.codec import genesis
-from holdfast.facts.session import Agent, SessionCreated
+from holdfast.facts.session import Agent, Limits, SessionCreated
 from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.user import choose_user
 from holdfast.sim.library import DEFAULT_LIBRARY, parse_pin
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
     parser.add_argument("--model", metavar="M", help="another model than the oracle, such as anthropic:NAME")
     parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
+    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars, for --model")
     parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="when to kill the brain")
     parser.add_argument("--keep", metavar="DIR", help="a new or empty folder to work in, and keep")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
@@ -42,8 +44,7 @@ async def run(call: Call) -> int:
     began_s = clock.monotonic_s()
     _kill_word(call.args.kill_at)
     parse_pin(call.args.library)
-    if call.args.model:
-        find_model(settled_model(call.args.model, call.args.base_url), call.settings)
+    _limits(call)
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
         folder = _folder(call, runtime, session_id)
@@ -86,6 +87,15 @@ async def run(call: Call) -> int:
     return 0 if story.delivered else 1
 
 
+def _limits(call: Call) -> Limits:
+    """The caps of the session. The oracle's price is nominal, so only another model's money is capped."""
+    if not call.args.model:
+        return Limits()
+    limits = Limits(budget_pico=budget_pico(call.args.budget_usd or ""))
+    check_model(call, settled_model(call.args.model, call.args.base_url), limits.budget_pico)
+    return limits
+
+
 def _kill_word(text: str) -> None:
     if text not in ("auto", "none") and not (text.isdecimal() and int(text) > 0):
         raise UsageError(f"--kill-at {text!r} has to be auto, none, or a sequence number such as 40")
@@ -107,6 +117,7 @@ async def _open(call: Call, runtime: Runtime, session_id: str, material: Materia
         goal=material.goal,
         agent=Agent(model=model, name="demo"),
         workspace=material.workspace,
+        limits=_limits(call),
         accounts=(session_id,),
         program=PROGRAM,
     )
