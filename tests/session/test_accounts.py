@@ -45,6 +45,7 @@ def test_not_even_when_there_are_more_than_are_kept(data: Any, hours: int) -> No
     made = [(hour * HOUR_US, hour + 1) for hour in range(hours)]
     spend = after(data.draw(st.permutations(made)))
     assert spend == after(made)
+    assert spent_within(spend, "week", NOW) == sum(hour + 1 for hour in range(min(hours, 169)))
     assert len(spend.hours) <= 180
     assert len(spend.fine) <= 25
 
