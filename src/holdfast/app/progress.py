@@ -8,13 +8,23 @@ from typing import Any
 
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
+from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetSet
 from holdfast.facts.codec import Event, export_line
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSeen,
+    ApprovalSuperseded,
+    NoticeSent,
+)
 from holdfast.facts.session import SessionCreated, SessionError, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.model.base import StreamPart
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
@@ -64,6 +74,8 @@ def in_detail(event: Event) -> str:
             return f"{_result(result)}: {one_line(content)}"
         case HandsReleased():
             return "hands given back"
+        case ApprovalSeen(item_id=item_id, by=by):
+            return f"{item_id} seen by {by}"
         case _:
             return describe(event)
 
@@ -111,6 +123,44 @@ def _about_the_session(event: Event) -> str:
             return _update(update)
         case SessionError(message=message):
             return f"error: {one_line(message)}"
+        case UserPause(stop_seq=stop_seq):
+            return f"{'stopped with everything' if stop_seq else 'paused'} by {event.actor}"
+        case UserResume():
+            return f"resumed by {event.actor}"
+        case _:
+            return _about_people(event)
+
+
+def _about_people(event: Event) -> str:
+    match event.fact:
+        case ApprovalRequested(item_id=item_id, title=title, action=action):
+            return f"a person is asked ({item_id}): {one_line(title)} {one_line(action)}"
+        case ApprovalDecided(item_id=item_id, verdict=verdict, note=note):
+            done = "approved" if verdict == "approve" else "denied"
+            return f"{item_id} {done} by {event.actor}{': ' + one_line(note) if note else ''}"
+        case ApprovalExpired(item_id=item_id, verdict=verdict):
+            return f"nobody answered {item_id} in time: its default, {verdict}, applies"
+        case ApprovalSuperseded(item_id=item_id, reason=reason):
+            return f"{item_id} counts no more: {one_line(reason)}"
+        case NoticeSent(held=False, ok=ok, target=target, item_id=item_id, detail=detail):
+            return f"{target} was told of {item_id}" if ok else f"{target} could not be told: {one_line(detail)}"
+        case _:
+            return _about_money(event)
+
+
+def _about_money(event: Event) -> str:
+    """Caps, breakers, and the stop of everything."""
+    match event.fact:
+        case BudgetSet(account_id=account, period=period, cap_pico=cap):
+            return f"cap of {account} ({period}): {'none' if cap is None else usd(cap)}"
+        case BreakerOpened(breaker=breaker, detail=detail):
+            return f"breaker {breaker} opens: {one_line(detail)}"
+        case BreakerClosed(breaker=breaker):
+            return f"breaker {breaker} closes"
+        case EmergencyStopped(reason=reason):
+            return f"everything is stopped by {event.actor}{': ' + one_line(reason) if reason else ''}"
+        case EmergencyReleased():
+            return f"the emergency stop is lifted by {event.actor}"
         case _:
             return ""
 
@@ -136,6 +186,8 @@ def _update(update: SessionUpdated) -> str:
         "turns": str(update.max_turns or ""),
         "context tokens": str(update.context_tokens or ""),
     }
+    if update.owner is not None:
+        return f"handed over to {update.owner}"
     return "new caps: " + ", ".join(f"{name} {value}" for name, value in new.items() if value)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from holdfast.errors import UsageError
@@ -57,6 +59,14 @@ def _unfinished(row: SessionRow, what: str) -> None:
         )
 
 
+async def check_caps(poster: Poster, account_id: str, caps: Mapping[Period, int | None]) -> None:
+    """Raise `UsageError` when one of these caps is below what is spent within its period."""
+    account = await poster.index.account(account_id) if caps else None
+    for period, cap_pico in caps.items():
+        if account is not None and cap_pico is not None:
+            check_cap(account, cap_pico, account.spent_in(period, poster.clock.now_us()), WITHIN[period])
+
+
 async def set_cap(
     poster: Poster, row: SessionRow | None, account_id: str, period: Period, cap_pico: int | None
 ) -> PostReceipt:
@@ -64,10 +74,7 @@ async def set_cap(
 
     Sessions that wait for money of that account are woken. Raises `UsageError` for a cap below what is spent.
     """
-    account = await poster.index.account(account_id)
-    if cap_pico is not None and account is not None:
-        spent = account.spent_in(period, poster.clock.now_us())
-        check_cap(account, cap_pico, spent, WITHIN[period])
+    await check_caps(poster, account_id, {period: cap_pico})
     fact = BudgetSet(account_id=account_id, period=period, cap_pico=cap_pico)
     receipt = await poster.post(row.session_id if row else HOME, fact)
     await wake_for_money(poster, account_id, f"the cap of {account_id} was changed")

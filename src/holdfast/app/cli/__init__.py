@@ -33,9 +33,16 @@ VERBS: dict[str, VerbInfo] = {
     "wake": VerbInfo("wake", "go on with a session from its log", "holdfast wake 7f3k"),
     "resume": VerbInfo("wake", "the same as wake", "holdfast resume 7f3k"),
     "send": VerbInfo("send", "post a message to a session", 'holdfast send 7f3k "use tabs"'),
+    "inbox": VerbInfo("inbox", "what waits for you, in all sessions", "holdfast inbox"),
+    "approve": VerbInfo("approve", "allow what an item asks for", "holdfast approve itm_7f3k --note go"),
+    "deny": VerbInfo("deny", "refuse what an item asks for", 'holdfast deny itm_7f3k --note "not on a Friday"'),
     "interrupt": VerbInfo(
         "interrupt", "stop what an agent is doing; it waits for a message", "holdfast interrupt 7f3k"
     ),
+    "pause": VerbInfo("pause", "have a session rest until it is woken", "holdfast pause 7f3k"),
+    "handover": VerbInfo("handover", "make a session another person's", "holdfast handover 7f3k anna"),
+    "budget": VerbInfo("budget", "show or set what may be spent", "holdfast budget 7f3k --set 20"),
+    "stop": VerbInfo("stop", "stop everything at once, or lift that", "holdfast stop --all"),
     "cancel": VerbInfo("cancel", "end a session for good", "holdfast cancel 7f3k"),
     "ps": VerbInfo("ps", "list sessions", "holdfast ps --all"),
     "show": VerbInfo("show", "one session at a glance", "holdfast show 7f3k"),

@@ -9,7 +9,7 @@ from holdfast.app.cli.run import workspace_of
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
 from holdfast.brain.wake import wake
-from holdfast.errors import LeaseHeld
+from holdfast.errors import EmergencyStop, LeaseHeld
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,4 +37,8 @@ async def run(call: Call) -> int:
             call.say(f"{name} is cancelled; its work is in {row.workspace}")
         except LeaseHeld:
             call.say(f"cancel posted as event {receipt.seq} of {name}; the process that runs it ends it right away")
+        except EmergencyStop:
+            call.say(
+                f"cancel posted as event {receipt.seq} of {name}; it ends once `{call.typed('stop', '--release')}`"
+            )
         return 0

@@ -6,6 +6,7 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
+from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 
 
@@ -14,11 +15,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
     parser.add_argument("text", metavar="TEXT", help="the message")
     parser.add_argument("--key", metavar="KEY", default="", help="a second message with this key is dropped")
+    parser.add_argument("--no-wake", action="store_true", help="only post it, and start nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 async def run(call: Call) -> int:
-    """Post the message; a running session takes it in at its next model request."""
+    """Post the message; the session takes it in at its next model request."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         receipt = await runtime.intake.send(row, call.args.text, key=call.args.key)
@@ -27,8 +29,5 @@ async def run(call: Call) -> int:
         else:
             again = " before, and not again" if receipt.duplicate else ""
             call.say(f"posted as event {receipt.seq} of {name_of(row)}{again}")
-            if row.session_id in await runtime.store.holders():
-                call.note("it is running, and takes this in at its next model request")
-            else:
-                call.note(f"nobody runs it now; go on with `{call.typed('wake', name_of(row))}`")
+        call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
         return 0

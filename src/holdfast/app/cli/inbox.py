@@ -1,0 +1,85 @@
+"""`holdfast inbox`: what waits for people, in all sessions."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.config import terminal_wishes
+from holdfast.app.inbox import Entry, Shown, build, details, lines, public, public_item
+from holdfast.app.live import can_draw
+from holdfast.clock import SystemClock
+from holdfast.session.items import ItemRow
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("item", metavar="ITEM", nargs="?", help="one item, with everything about it")
+    parser.add_argument("--plain", action="store_true", help="lines only, also on a terminal")
+    parser.add_argument("--json", action="store_true", help="print JSON lines; a script that looks has seen nothing")
+
+
+async def run(call: Call) -> int:
+    """Show one item, the picker on a terminal, or the list."""
+    async with open_runtime(call.settings) as runtime:
+        if call.args.item:
+            return await _one(call, runtime, await runtime.store.item(call.args.item))
+        terminal, color = terminal_wishes()
+        if not call.json and not call.args.plain and can_draw(terminal) and os.isatty(0) and os.isatty(1):
+            picker = importlib.import_module("holdfast.app.picker")
+            return int(await picker.pick(call, runtime, sys.stdout, color=color))
+        return await _list(call, runtime)
+
+
+async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
+    row = await runtime.store.find(item.session_id)
+    if not call.json:
+        await runtime.intake.seen(item)
+        item = await runtime.store.item(item.item_id)
+    shown = await shown_of(runtime, item)
+    if call.json:
+        call.emit(public_item(shown))
+        return 0
+    for line in details(shown, row, SystemClock().now_us()):
+        call.say(line)
+    if item.status == "open":
+        call.say("")
+        note = ["--note", shown.request.options[0]] if shown.request.options else []
+        call.say(f"answer    {call.typed('approve', item.item_id, *note)}")
+        call.say(f"          {call.typed('deny', item.item_id, '--note', 'your words')}")
+    return 0
+
+
+async def _list(call: Call, runtime: Runtime) -> int:
+    entries = await look(runtime)
+    if call.json:
+        for entry in entries:
+            call.emit(public(entry))
+        return 0
+    for line in lines(entries, SystemClock().now_us()):
+        call.say(line)
+    asked = [entry.item.item for entry in entries if entry.item is not None]
+    for item in asked:
+        await runtime.intake.seen(item)
+    if asked:
+        first = asked[0].item_id
+        call.say("")
+        call.say(f"`{call.typed('inbox', first)}` shows all of it, `{call.typed('approve', first)}` allows it,")
+        call.say(f"`{call.typed('deny', first, '--note', 'your words')}` refuses it")
+    return 0
+
+
+async def look(runtime: Runtime) -> list[Entry]:
+    """The inbox as it stands."""
+    store = runtime.store
+    items = [await shown_of(runtime, item) for item in await store.items()]
+    return build(await store.sessions(), items, await store.holders(), SystemClock().now_us())
+
+
+async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
+    """An item with its question and who may answer it."""
+    return Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))

@@ -1,0 +1,72 @@
+"""A brain in a process of its own, which outlives this one and its terminal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime
+from holdfast.app.exits import name_of
+from holdfast.app.serving import is_served
+from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError
+from holdfast.session.decide import is_idle
+from holdfast.session.rows import SessionRow
+
+START_S = 20.0
+"""How long a detached process may take to hold its session."""
+
+_WENT = (0, 1, 3, 4)
+"""Exit statuses of a `wake` that came to a stop of the session."""
+
+
+def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause"]
+    command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
+    with log.open("ab") as output:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+
+
+async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
+    """Start `wake` in a process of its own and see it begin. Raises `HoldfastError` with what it said if it failed."""
+    clock = SystemClock()
+    log = runtime.home.logs / f"{row.session_id}.log"
+    child = _spawn(call, runtime, row, log)
+    with anyio.move_on_after(START_S):
+        while child.poll() is None and row.session_id not in await runtime.store.holders():
+            await clock.sleep(0.02)
+    if child.poll() is not None and child.returncode not in _WENT:
+        lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
+        error = HoldfastError(f"the background process ended at once, and said: {lines[-1]}")
+        error.exit_code = child.returncode
+        raise error
+
+
+async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool = True) -> str:
+    """Have somebody look at a session that something was posted to; says who does.
+
+    Whoever holds it sees the post; a worker that serves this home takes it; else a process is started for it, unless
+    `start` is False.
+    """
+    row = await runtime.store.find(session_id)
+    name = name_of(row)
+    state, _ = await recall(session_id, runtime.store, runtime.store)
+    if session_id in await runtime.store.holders():
+        return f"{name} is running, and takes this in at its next step"
+    if await runtime.store.stopped() is not None:
+        return f"everything is stopped; {name} goes on after `{call.typed('stop', '--release')}`"
+    if state.paused:
+        return f"{name} is paused, and goes on with `{call.typed('wake', name)}`"
+    if row.status == "cancelled" or is_idle(state, SystemClock().now_us()):
+        return f"{name} has nothing to do now"
+    if is_served(runtime.home):
+        return f"a worker serves this home, and goes on with {name}"
+    if not start:
+        return f"nobody runs it now; go on with `{call.typed('wake', name)}`"
+    await begin(call, runtime, row)
+    return f"{name} goes on in the background; follow it with `{call.typed('logs', name, '-f')}`"
