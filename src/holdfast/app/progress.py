@@ -123,10 +123,6 @@ def _about_the_session(event: Event) -> str:
             return _update(update)
         case SessionError(message=message):
             return f"error: {one_line(message)}"
-        case UserPause(stop_seq=stop_seq):
-            return f"{'stopped with everything' if stop_seq else 'paused'} by {event.actor}"
-        case UserResume():
-            return f"resumed by {event.actor}"
         case _:
             return _about_people(event)
 
@@ -145,11 +141,11 @@ def _about_people(event: Event) -> str:
         case NoticeSent(held=False, ok=ok, target=target, item_id=item_id, detail=detail):
             return f"{target} was told of {item_id}" if ok else f"{target} could not be told: {one_line(detail)}"
         case _:
-            return _about_money(event)
+            return _about_bounds(event)
 
 
-def _about_money(event: Event) -> str:
-    """Caps, breakers, and the stop of everything."""
+def _about_bounds(event: Event) -> str:
+    """Caps, breakers, pauses, and the stop of everything."""
     match event.fact:
         case BudgetSet(account_id=account, period=period, cap_pico=cap):
             return f"cap of {account} ({period}): {'none' if cap is None else usd(cap)}"
@@ -159,6 +155,10 @@ def _about_money(event: Event) -> str:
             return f"breaker {breaker} closes"
         case EmergencyStopped(reason=reason):
             return f"everything is stopped by {event.actor}{': ' + one_line(reason) if reason else ''}"
+        case UserPause(stop_seq=stop_seq):
+            return f"{'stopped with everything' if stop_seq else 'paused'} by {event.actor}"
+        case UserResume():
+            return f"resumed by {event.actor}"
         case EmergencyReleased():
             return f"the emergency stop is lifted by {event.actor}"
         case _:
