@@ -30,7 +30,7 @@ GROWN, REWORDED = 4, 4
 SAME_SHAPE = 5
 """So often the same call with a result that differs in numbers only."""
 
-LIKE = 5
+LIKE = 4
 """So often about the same thing with a result of much the same lines."""
 
 ROUNDS = 3
@@ -187,7 +187,7 @@ def _dull(turns: list[Turn], same: list[Turn]) -> bool:
 
 
 def _about_same(call: CallNote, other: CallNote) -> bool:
-    return other.outcome == call.outcome and alike(other.words, call.words)
+    return other.outcome == call.outcome and alike(other.words, call.words, 0.33)
 
 
 def _like_result(call: CallNote, other: CallNote) -> bool:
