@@ -83,7 +83,6 @@ def test_a_bad_prompt_starts_nothing_and_leaves_a_session_as_it_is(
     script(Path("m.json"), turn(text="ok"))
     bad = folder(tmp_path / "p", worker=b"\xff")
     type("run", "x", "--model", "scripted:m.json", "--session-id", "one").went()
-    type("send", "one", "more").went()
     before = kept(holdfast_home)
     for words in (("run", "y", "--model", "scripted:m.json"), ("wake", "one")):
         said = type(*words, "--prompts", bad)

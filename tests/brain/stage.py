@@ -77,7 +77,7 @@ class Stage:
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock)
         self.hands = FakeProvider(self.clock, effect=self.effect, pace=self.pace)
-        script = {"turns": self.turns, "compaction": self.compaction, "handoff": self.handoff}
+        script: dict[str, Any] = {"turns": self.turns, "compaction": self.compaction, "handoff": self.handoff}
         script |= {"price": self.price} if self.price else {}
         self.model = WatchedModel(ScriptedModel(parse_script(json.dumps(script)), self.clock))
         self.intake = Intake(self.store, self.store, self.clock, system_entropy, "user:test")
