@@ -89,9 +89,10 @@ async def test_many_open_an_old_file_at_once(holdfast_home: Path) -> None:
 
 async def test_what_is_damaged_or_erased_stays_as_it_is(holdfast_home: Path) -> None:
     old = old_file(holdfast_home)
-    ((body,),) = old.execute("select body from events where session_id = 'ses_b' and seq = 1").fetchall()
+    where = "where session_id = 'ses_b' and type = 'span.model_request_end'"
+    ((body,),) = old.execute(f"select body from events {where}").fetchall()
     digest = body_digest(body)
-    old.execute("update events set body = null, digest = ? where session_id = 'ses_b' and seq = 1", (digest,))
+    old.execute(f"update events set body = null, digest = ? {where}", (digest,))
     old.execute("insert into blobs (digest, bytes) values (?, null)", (digest,))
     old.execute("update events set body = '{}' where session_id = 'ses_c' and seq = 2")
     before = old.execute("select account_id, spent_pico, reserved_pico from accounts order by account_id").fetchall()
@@ -102,7 +103,7 @@ async def test_what_is_damaged_or_erased_stays_as_it_is(holdfast_home: Path) -> 
         assert {finding.session_id for finding in (await verify(store)).findings} == {"ses_c"}
         rows = {row.session_id: row for row in await store.sessions()}
         assert {name: row.head for name, row in rows.items()} == heads
-        assert rows["ses_b"].root == "ses_b"
+        assert (rows["ses_b"].root, rows["ses_b"].turns, rows["ses_b"].cost_pico) == ("ses_b", 1, 50)
         assert [(a.account_id, a.spent_pico, a.reserved_pico) for a in await store.accounts()] == before
         assert len(await store.read("ses_a", prev=genesis("ses_a"))) == heads["ses_a"]
 
