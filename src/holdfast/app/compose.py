@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -16,17 +16,23 @@ from holdfast.app.models import find_model
 from holdfast.app.prompts import load_prompts
 from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
+from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.facts.session import Workspace
+from holdfast.facts.session import SessionCreated, Workspace
+from holdfast.fleet.crew import Leave
 from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.unsandboxed import UnsandboxedProvider
+from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
 from holdfast.notify.outlet import Outlet
+from holdfast.repo.base import Shelf
+from holdfast.repo.git import is_here
+from holdfast.repo.shadow import ShadowShelf
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -40,12 +46,18 @@ class Runtime:
     store: SqliteStore
     worker: Worker
     intake: Intake
+    _opened: dict[str, SessionCreated] = field(default_factory=dict)
 
     @cached_property
     def outlets(self) -> Mapping[str, Outlet]:
         """Where messages to people go, by name. Raises `UsageError` or `CannotRunSafely` for one that cannot work."""
         found = outlets(self.settings, SystemClock(), system_entropy) if self.settings.notify else ()
         return {outlet.name: outlet for outlet in found}
+
+    @cached_property
+    def shelf(self) -> Shelf | None:
+        """Where workspaces are kept as they were; None on a machine without git, which is what keeps them."""
+        return ShadowShelf(self.home.path / "snapshots") if is_here() else None
 
     def provider(self, workspace: Workspace) -> Provider:
         """The hands that a workspace asks for."""
@@ -74,8 +86,41 @@ class Runtime:
             prompts=prompts.texts,
             prompt_digests=prompts.digests,
             targets=self.outlets,
+            shelf=self.shelf,
+            workspace=self.fresh_workspace,
             observer=observer or NoObserver(),
         )
+
+    async def doors_for(self, session_id: str, *, observer: Observer | None = None) -> Doors:
+        """The doors of any session of this home. Raises `Leave` for one whose functions this program does not have."""
+        if session_id not in self._opened:
+            state, _ = await recall(session_id, self.store, self.store)
+            if state.created is None:
+                raise Leave(f"it has no beginning; `holdfast verify {session_id}` says more")
+            self._opened[session_id] = state.created
+        created = self._opened[session_id]
+        doors = self.doors(created.workspace, observer=observer)
+        missing = [tool.name for tool in created.agent.custom if tool.name not in doors.tools]
+        if missing:
+            raise Leave(
+                f"it needs functions of the program that opened it ({', '.join(missing)}) and waits for that program"
+            )
+        return doors
+
+    def fresh_workspace(self, session_id: str, near: Workspace) -> Workspace:
+        """A folder of its own for a session that another one opens: same isolation, same user. Safe to repeat.
+
+        Raises `CannotRunSafely` or `UsageError` when tool calls could not work there.
+        """
+        path = self.home.workspaces / session_id
+        fresh = Workspace(str(path), True, near.user, near.isolation, near.read_only, near.env)
+        path.mkdir(mode=0o755, exist_ok=True)
+        try:
+            make_ready(fresh, choose_user(fresh))
+        except BaseException:
+            path.rmdir()
+            raise
+        return fresh
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ import anyio
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
+from holdfast.app.config import database_path
 from holdfast.app.exits import name_of
 from holdfast.app.serving import is_served
 from holdfast.brain.recall import recall
@@ -28,6 +29,7 @@ _WENT = (0, 1, 3, 4)
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause"]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
+    command += ("--prompts", call.settings.prompts) if call.settings.prompts else ()
     with log.open("ab") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
@@ -64,7 +66,7 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"{name} is paused, and goes on with `{call.typed('wake', name)}`"
     if row.status == "cancelled" or is_idle(state, SystemClock().now_us()):
         return f"{name} has nothing to do now"
-    if is_served(runtime.home):
+    if is_served(runtime.home, database_path(call.settings)):
         return f"a worker serves this home, and goes on with {name}"
     if not start:
         return f"nobody runs it now; go on with `{call.typed('wake', name)}`"

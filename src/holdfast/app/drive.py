@@ -12,6 +12,7 @@ from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.config import terminal_wishes
+from holdfast.app.family import TOGETHER, Family
 from holdfast.app.live import LiveProgress, can_draw, drawn
 from holdfast.app.painter import Painter
 from holdfast.app.progress import JsonProgress, PlainProgress, counted, harmless, terminal_width
@@ -113,13 +114,20 @@ async def _shown(
 
 
 async def _to_its_stop(call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool) -> None:
-    dispatcher = InlineDispatcher(runtime.store, SystemClock(), only=session_id)
+    """Run the session, and beside it all below it, until none of them has anything to do now."""
+    family = Family(call, runtime)
+    dispatcher = InlineDispatcher(runtime.store, SystemClock(), only=session_id, limit=TOGETHER, on_error=family.failed)
 
-    async def handle(session_id: str) -> None:
+    async def handle(each: str) -> None:
         nonlocal steal
+        if each != session_id:
+            await family.run(each)
+            return
         try:
             outcome = await wake(session_id, doors, steal=steal)
             elsewhere = "was taken over by another process" if outcome.fenced else ""
+            if not call.json and outcome.ended is not None and outcome.ended.reason == "child":
+                call.note(f"{outcome.ended.detail}; they go on here")
         except LeaseHeld as held:
             elsewhere = f"is running in another process ({held.worker_id})"
         steal = False

@@ -5,17 +5,33 @@ The inline dispatcher serves one process on one machine straight from the wake r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import anyio.lowlevel
+import anyio
 
+from holdfast.brain.alongside import first_error
 from holdfast.clock import Clock
-from holdfast.errors import LeaseHeld
+from holdfast.errors import HoldfastError, UnknownSession
+from holdfast.fleet.crew import Crew, Handler, OnError
 from holdfast.log.base import Index
 
-Handler = Callable[[str], Awaitable[None]]
-"""Wakes the session of that id."""
+LOOK_S = 1.0
+"""How often to look whether a process still lives that holds a session which is waited for."""
+
+TRIES = 5
+"""Beside a session in the foreground, one of its descendants is given up after so many failures in a row."""
+
+
+class Board(Index, Protocol):
+    """What a dispatcher looks at: the rows, who holds what, and whether anything moved."""
+
+    async def changed(self, after: int) -> int:
+        """See `holdfast.log.base.Log`."""
+        ...
+
+    async def holders(self) -> dict[str, str]:
+        """See `holdfast.log.base.Leases`."""
+        ...
 
 
 class Dispatcher(Protocol):
@@ -31,13 +47,22 @@ class Dispatcher(Protocol):
 
 
 class InlineDispatcher:
-    """Runs due sessions one after another in this very task; with `only`, just that one."""
+    """Runs due sessions side by side, each in a task of its own, up to `limit` at a time.
 
-    def __init__(self, index: Index, clock: Clock, *, only: str = "") -> None:
-        self._index = index
+    With `only`, just that session and all below it: an error of it ends the run, one below it is told to
+    `on_error` and tried again a few times; and what other processes hold of the tree is waited for.
+    """
+
+    def __init__(
+        self, board: Board, clock: Clock, *, only: str = "", limit: int = 1, on_error: OnError | None = None
+    ) -> None:
+        self._board = board
         self._clock = clock
         self._only = only
+        self._limit = limit
+        self._on_error = on_error
         self._rung: list[str] = []
+        self._in_tree: dict[str, bool] = {"": False, only: True} if only else {}
 
     async def ring(self, session_id: str) -> None:
         """Have that session looked at first."""
@@ -46,18 +71,64 @@ class InlineDispatcher:
 
     async def run(self, handler: Handler) -> None:
         """Call `handler` for each due session until nothing is due. One that is held is left to its holder."""
-        while due := self._rung or await self._due():
-            self._rung = []
-            woken = 0
-            for session_id in due:
-                try:
-                    await handler(session_id)
-                    woken += 1
-                except LeaseHeld:
-                    await anyio.lowlevel.checkpoint()
-            if not woken:
-                return
+        try:
+            async with anyio.create_task_group() as group:
+                on_error = self._told if self._only else None
+                crew = Crew(group, self._clock, handler, limit=self._limit, on_error=on_error, tries=TRIES)
+                if self._only:
+                    group.start_soon(watch, self._board, crew)
+                await self._until_rest(crew)
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
 
-    async def _due(self) -> list[str]:
-        due = await self._index.due(self._clock.now_us())
-        return [session_id for session_id in due if self._only in ("", session_id)]
+    def _told(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
+        if session_id == self._only or self._on_error is None:
+            raise error
+        self._on_error(session_id, error, again_s)
+
+    async def _until_rest(self, crew: Crew) -> None:
+        while True:
+            crew.listen()
+            due = await self._due(crew)
+            crew.start(due)
+            if not crew.running and not (self._only and await self._goes_on(crew, due)):
+                return
+            await crew.stirred(LOOK_S if self._only else None)
+
+    async def _due(self, crew: Crew) -> list[str]:
+        rung, self._rung = self._rung, []
+        for session_id in rung:
+            crew.forget(session_id)
+        due = await self._board.due(self._clock.now_us())
+        mine = [session_id for session_id in due if session_id not in rung and await self._is_mine(session_id)]
+        return rung + mine
+
+    async def _goes_on(self, crew: Crew, due: list[str]) -> bool:
+        """Whether more will come of the tree: something rests after an error, or another process holds some of it."""
+        if crew.waiting(due):
+            return True
+        return any([await self._is_mine(session_id) for session_id in await self._board.holders()])
+
+    async def _is_mine(self, session_id: str) -> bool:
+        """Whether a session is one of those to look at. Who is above whom never changes, so each is asked once."""
+        if not self._only:
+            return True
+        chain = []
+        while session_id not in self._in_tree:
+            chain.append(session_id)
+            try:
+                session_id = (await self._board.find(session_id)).parent
+            except UnknownSession:
+                session_id = ""
+        for name in chain:
+            self._in_tree[name] = self._in_tree[session_id]
+        return self._in_tree[session_id]
+
+
+async def watch(board: Board, crew: Crew) -> None:
+    """Stir the crew whenever anything moves in the log. Never returns."""
+    token = 0
+    while True:
+        token = await board.changed(token)
+        crew.stir()

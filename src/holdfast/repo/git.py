@@ -50,6 +50,11 @@ _SETTINGS = {
 }
 
 
+def is_here() -> bool:
+    """Whether this machine has a git at all."""
+    return shutil.which("git", path=_PATH) is not None
+
+
 class Git:
     """One bare repository, and the git that works on it. `program` is where git is; else it is looked for."""
 

@@ -7,11 +7,12 @@ from functools import partial
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import count
+from holdfast.app.config import count, database_path
 from holdfast.app.detached import begin
 from holdfast.app.drive import drive, observer_for, result_line
 from holdfast.app.exits import name_of
 from holdfast.app.opening import continue_session, existing, open_session
+from holdfast.app.serving import is_served
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
@@ -94,15 +95,18 @@ async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
 
 
 async def _detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
-    """Start `wake` in a process of its own, and see it begin."""
+    """Leave it to the worker that serves this home; without one, start `wake` in a process of its own."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    await begin(call, runtime, row)
+    served = is_served(runtime.home, database_path(call.settings))
+    if not served:
+        await begin(call, runtime, row)
     name = name_of(row)
     if call.json:
         state, _ = await recall(row.session_id, runtime.store, runtime.store)
         line = result_line(row, state, clock.monotonic_s() - began_s)
         call.emit({**line, "status": "running", "stop_reason": "detached", "exit_code": 0})
     else:
-        call.say(f"{name} goes on in the background; follow it with: {call.typed('logs', name, '-f')}")
+        where = "with the worker that serves this home" if served else "in the background"
+        call.say(f"{name} goes on {where}; follow it with: {call.typed('logs', name, '-f')}")
     return 0

@@ -21,7 +21,7 @@ from holdfast.app.config import load_settings
 from holdfast.brain.alongside import alongside
 from holdfast.errors import HoldfastError, StorageFull
 
-DRIVING = ("run", "wake", "resume", "demo")
+DRIVING = ("run", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when nobody reads them any more."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -30,13 +30,24 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Stopped(Exception):
     """A signal asked this process to end."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
 
 def start(module: Any, args: argparse.Namespace) -> int:
     """Run a verb. Whatever goes wrong becomes one line and an exit status; no traceback is ever shown."""
     _standard_streams()
     try:
         return int(anyio.run(_until_signal, module, args))
-    except (Stopped, KeyboardInterrupt):
+    except Stopped as stopped:
+        # A verb that serves until it is stopped has done its work then.
+        return (
+            int(getattr(module, "ON_SIGTERM", exits.INTERRUPTED))
+            if stopped.number == signal.SIGTERM
+            else (exits.INTERRUPTED)
+        )
+    except KeyboardInterrupt:
         return exits.INTERRUPTED
     except ReaderGone:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -61,8 +72,8 @@ async def _until_signal(module: Any, args: argparse.Namespace) -> int:
 
     async def watch() -> None:
         with anyio.open_signal_receiver(*wanted) as signals:
-            async for _ in signals:
-                raise Stopped
+            async for number in signals:
+                raise Stopped(number)
 
     return await alongside(work, watch)
 
