@@ -49,7 +49,7 @@ class Anthropic:
         elif request.thinking and request.max_output_tokens > 2 * _LEAST_BUDGET:
             budget = min(_BUDGETS[request.thinking], request.max_output_tokens - _LEAST_BUDGET)
             settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
-        if model.profile.get("anthropic_binds_thinking_blocks"):
+        if model.profile.get("anthropic_binds_thinking_blocks") and request.thinking != "off":
             # A compacted context is another prefix: its reasoning is to be dropped there, not the request refused.
             settings["anthropic_thinking"] = {
                 "type": "adaptive",
