@@ -16,7 +16,7 @@ from holdfast.facts.session import Agent, Limits
 from holdfast.model.names import is_loopback
 from holdfast.model.prices import parse_prices
 from holdfast.session.money import Price, pico_from_usd
-from holdfast.session.tools import TOOLS
+from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def nearest(name: str, known: Collection[str]) -> str:
 def load_agent(path: str, model: str) -> Agent:
     """The agent of an `--agent` file: name, model, system or system_file, tools. `model` overrides."""
     if not path:
-        return Agent(model=model)
+        return Agent(model=model, tools=DEFAULT_TOOLS)
     file = Path(path)
     data = read_toml(file, "the agent file")
     known = {"name": str, "model": str, "system": str, "system_file": str, "tools": list}
@@ -273,7 +273,7 @@ def load_agent(path: str, model: str) -> Agent:
         known_key(name, known, str(file))
         if not isinstance(value, known[name]):
             raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
-    tools = tuple(data.get("tools", TOOLS))
+    tools = tuple(data.get("tools", DEFAULT_TOOLS))
     for tool in tools:
         if tool not in TOOLS:
             raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}")

@@ -126,7 +126,7 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     """
     item, request = shown.item, shown.request
     told = [f"{item.item_id}  {one_line(request.title)}"]
-    asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {usd(request.cost_pico)} so far"
+    asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {_cost(request.cost_pico)} so far"
     told.append(_field("session", f"{one_line(row.key or row.session_id)}: {one_line(row.goal, 80)}"))
     told.append(_field("", asked))
     if item.status != "open":
@@ -149,6 +149,10 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     if request.action_digest:
         told.append(_field("digest", request.action_digest))
     return told
+
+
+def _cost(pico: int | None) -> str:
+    return "at unknown cost" if pico is None else usd(pico)
 
 
 def _field(name: str, value: str) -> str:

@@ -28,8 +28,9 @@ from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPaus
 from holdfast.model.base import StreamPart
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
+from holdfast.session.tools import TOOLS
 
-MAIN_ARGUMENT = {"bash": "command", "read": "file_path", "write": "file_path", "edit": "file_path"}
+MAIN_ARGUMENT = {name: tool.main or "reason" for name, tool in TOOLS.items()}
 _WIDTH = 100
 
 

@@ -17,7 +17,7 @@ from holdfast.notify.outlet import Outlet, deliver
 from holdfast.notify.quiet import quiet_until
 from holdfast.notify.words import item_notice
 from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
-from holdfast.session.money import usd
+from holdfast.session.money import path_of, usd
 from holdfast.session.people import deadline_us
 from holdfast.session.render import action_digest, action_text, touches
 from holdfast.session.state import Call
@@ -158,10 +158,12 @@ def _reached(refused: BudgetRefused) -> BudgetReached:
 
 def _more_money(shift: Shift, refused: BudgetRefused, detail: str) -> ApprovalRequested:
     more_pico = 2 * max(refused.cap_pico, refused.wanted_pico)
+    assert shift.state.created is not None
+    mine = refused.account_id == path_of(shift.state.created, shift.state.session_id)[0]
     return _item(
         shift,
         kind="budget",
-        title=f"the budget of {refused.account_id} is used up",
+        title=f"the budget of {'this session' if mine else refused.account_id} is used up",
         action=f"set the cap of {refused.account_id} from {usd(refused.cap_pico)} to {usd(more_pico)}",
         action_digest=action_digest("budget", {"account_id": refused.account_id, "cap_pico": more_pico}),
         why=detail,
