@@ -43,7 +43,7 @@ def _compacted(state: State, fact: ContextCompacted, event: Event) -> None:
     summary = SummaryItem(event.seq, estimate(note_of(fact)), fact.through_seq)
     handoffs = [item for item in before if isinstance(item, HandoffItem)]
     summaries = [*(item for item in before if isinstance(item, SummaryItem)), summary]
-    kept = _newest(summaries, state.limits.context.line_tokens // SUMMARIES_SHARE)
+    kept = _newest(summaries, _summaries_tokens(state))
     state.window = [*handoffs, *kept, *state.window[cut:]]
     state.context.through_seq = max(state.context.through_seq, fact.through_seq)
     state.context.compactions += 1
@@ -57,7 +57,7 @@ def _reset(state: State, fact: ContextReset, event: Event) -> None:
     later = [item for item in state.window[cut:] if not isinstance(item, SummaryItem | HandoffItem)]
     later = [item for item in later if isinstance(item, ResponseItem) or item.seq > fact.through_seq]
     handoff = HandoffItem(event.seq, estimate(note_of(fact)))
-    state.window = [handoff, *_newest(summaries, SUMMARIES_AFTER_RESET_TOKENS), *later]
+    state.window = [handoff, *_newest(summaries, min(SUMMARIES_AFTER_RESET_TOKENS, _summaries_tokens(state))), *later]
     state.seen = {}  # the successor has read nothing yet (S18)
     state.unseen = True
     context.through_seq = max(context.through_seq, fact.through_seq)
@@ -71,6 +71,10 @@ def _reset(state: State, fact: ContextReset, event: Event) -> None:
         context.sign_resets += fact.cause != "anxiety"
     context.sign_seq, context.sign_kind = 0, None
     _renewed(state)
+
+
+def _summaries_tokens(state: State) -> int:
+    return min(state.limits.context.line_tokens, state.limits.context_tokens) // SUMMARIES_SHARE
 
 
 def _newest(summaries: list[SummaryItem], tokens: int) -> list[SummaryItem]:

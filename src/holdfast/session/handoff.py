@@ -64,7 +64,7 @@ def _clean(entries: Iterable[str]) -> tuple[str, ...]:
     return tuple(entry for entry in entries if entry.strip() and entry != LEFT_OUT)
 
 
-def merge(earlier: Handoff | None, new: Handoff) -> Handoff:
+def merge(earlier: Handoff | None, new: Handoff, characters: int = CHARACTERS_MAX) -> Handoff:
     """Both notes: the earlier entries as they are, then those that are new; the oldest go when there is no room."""
     sections = {}
     for name in SECTIONS:
@@ -73,7 +73,7 @@ def merge(earlier: Handoff | None, new: Handoff) -> Handoff:
     for entries in sections.values():
         while len(_real(entries)) > ENTRIES_MAX:
             _drop_oldest(entries)
-    while sum(len(entry) for entries in sections.values() for entry in entries) > CHARACTERS_MAX:
+    while sum(len(entry) for entries in sections.values() for entry in entries) > characters:
         longest = max(sections.values(), key=lambda entries: (len(_real(entries)) > 1, sum(map(len, entries))))
         if len(_real(longest)) <= 1:
             break

@@ -14,10 +14,12 @@ from holdfast.facts.context import ContextSign, ResetCause
 from holdfast.session import providers
 from holdfast.session.actions import Action, CheckRules, Compact, Escalate, Record, Reset
 from holdfast.session.fold_context import cut_at
+from holdfast.session.handoff import CHARACTERS_MAX
 from holdfast.session.novelty import CHANGE, turns
 from holdfast.session.rules_grammar import Checkable, parse
 from holdfast.session.signs import Sign, sign
 from holdfast.session.state import Item, ResponseItem, State
+from holdfast.session.tokens import BYTES_PER_TOKEN
 from holdfast.session.transcript import raw
 
 TOOL_SHARE = 0.8
@@ -201,6 +203,11 @@ def stretch(state: State, through_seq: int) -> list[Item]:
 def last_seq(item: ResponseItem) -> int:
     """The last event of a response and its results."""
     return max(item.request_seq, *item.parts, *item.results)
+
+
+def note_characters(state: State) -> int:
+    """How long a handoff may be: a quarter of the line at most."""
+    return min(CHARACTERS_MAX, line_tokens(state) * BYTES_PER_TOKEN // 4)
 
 
 # --- requests for it -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from holdfast.model.base import ModelRequest
 from holdfast.session.actions import CheckRules, Compact, End, Reset
 from holdfast.session.conversation import Message, TextPart
 from holdfast.session.handoff import files_of, mechanical, merge, parse, schema
-from holdfast.session.lifecycle import checkable, line_tokens, stretch, window_tokens
+from holdfast.session.lifecycle import checkable, line_tokens, note_characters, stretch, window_tokens
 from holdfast.session.notes import note_of
 from holdfast.session.rules_check import GRACE_TURNS, Breach, Deed, check, deeds_of
 from holdfast.session.rules_grammar import Checkable
@@ -133,7 +133,7 @@ def _reset(state: State, action: Reset, seq: int, response: Response, before: in
 
 
 def _torn_down(state: State, action: Reset, seq: int, note: Handoff, before: int) -> ContextReset:
-    handoff = merge(state.context.handoff, note)
+    handoff = merge(state.context.handoff, note, note_characters(state))
     return ContextReset(
         cause=action.cause,
         through_seq=action.through_seq,
