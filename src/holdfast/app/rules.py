@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -17,28 +17,33 @@ DECISIONS = ("allow", "ask", "deny")
 EXAMPLE = 'an example is: [[rule]] tool = "bash" match = "git push*" decision = "ask"'
 
 
-def load_rules(path: str, flags: Sequence[tuple[Literal["allow", "ask", "deny"], str]]) -> tuple[Rule, ...]:
-    """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins."""
-    rules = _rules_of_file(path) if path else []
-    return tuple(rules + [Rule(_pattern(tool, f"--{decision}"), decision) for decision, tool in flags])
+def load_rules(
+    path: str, flags: Sequence[tuple[Literal["allow", "ask", "deny"], str]], names: Collection[str] = TOOLS
+) -> tuple[Rule, ...]:
+    """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins.
+
+    `names` are the tools that there are.
+    """
+    rules = _rules_of_file(path, names) if path else []
+    return tuple(rules + [Rule(_pattern(tool, f"--{decision}", names), decision) for decision, tool in flags])
 
 
-def _rules_of_file(path: str) -> list[Rule]:
+def _rules_of_file(path: str, names: Collection[str]) -> list[Rule]:
     data = read_toml(Path(path), "the rules file")
     for name in data:
         known_key(name, ("rule",), path)
     entries = data.get("rule", [])
-    return [_rule(entry, path) for entry in (entries if isinstance(entries, list) else [entries])]
+    return [_rule(entry, path, names) for entry in (entries if isinstance(entries, list) else [entries])]
 
 
-def _pattern(pattern: str, where: str) -> str:
+def _pattern(pattern: str, where: str, names: Collection[str]) -> str:
     """A glob over tool names. One that fits no tool would do nothing, unnoticed."""
-    if not any(fnmatchcase(tool, pattern) for tool in TOOLS):
-        raise UsageError(f"{where} {pattern!r} fits no tool; {nearest(pattern, TOOLS)}")
+    if not any(fnmatchcase(tool, pattern) for tool in names):
+        raise UsageError(f"{where} {pattern!r} fits no tool; {nearest(pattern, names)}")
     return pattern
 
 
-def _rule(entry: Any, path: str) -> Rule:
+def _rule(entry: Any, path: str, names: Collection[str]) -> Rule:
     if not isinstance(entry, dict) or not isinstance(entry.get("tool"), str):
         raise UsageError(f"a rule in {path} has no tool; {EXAMPLE}")
     for name in entry:
@@ -51,7 +56,7 @@ def _rule(entry: Any, path: str) -> Rule:
         raise UsageError(f"{where} has a match that is no text; it is a glob over the main argument, and {EXAMPLE}")
     try:
         return Rule(
-            _pattern(entry["tool"], f"the rule in {path} for"),
+            _pattern(entry["tool"], f"the rule in {path} for", names),
             entry["decision"],
             match,
             None if for_s is None else duration_s(for_s),
