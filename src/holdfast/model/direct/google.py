@@ -15,6 +15,7 @@ from pydantic_ai.providers.google import GoogleProvider
 from holdfast.clock import Clock
 from holdfast.model.base import ModelRequest
 from holdfast.model.direct.model import DirectModel
+from holdfast.model.direct.wire import trusted
 from holdfast.model.names import Endpoint
 from holdfast.model.patience import Patience
 from holdfast.model.prices import PriceList
@@ -32,7 +33,11 @@ class Google:
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
         """The library's model."""
         options = HttpOptions(
-            base_url=endpoint.base_url, httpx_async_client=client, retry_options=HttpRetryOptions(attempts=1)
+            base_url=endpoint.base_url,
+            httpx_async_client=client,
+            # The client above has its own; without these, the library reads all certificates again, twice.
+            async_client_args={"verify": trusted(), "ssl": trusted()},
+            retry_options=HttpRetryOptions(attempts=1),
         )
         sdk = Client(vertexai=False, api_key=endpoint.key, http_options=options)
         return GoogleModel(endpoint.name.model, provider=GoogleProvider(client=sdk))

@@ -49,7 +49,7 @@ class Wire:
             headers={"User-Agent": f"holdfast/{__version__}", "Accept-Encoding": "identity"},
             event_hooks={"request": [self._on_request], "response": [self._on_response]},
             trust_env=not is_loopback(base_url),
-            verify=_trusted(),
+            verify=trusted(),
         )
 
     async def _on_request(self, request: httpx2.Request) -> None:
@@ -75,7 +75,7 @@ class Wire:
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def trusted() -> ssl.SSLContext:
     """Whom we trust; reading the certificates takes longer than a local request."""
     return httpx2.create_ssl_context()
 
