@@ -33,7 +33,7 @@ def database(type: Type, holdfast_home: Path) -> Path:
     model = script(Path("m.json"), bash("echo a unique output"), turn(text="ok"), turn(text="ok again"))
     type("run", "x", "--model", model, "--session-id", "other").went()
     type("run", "x", "--model", model, "--session-id", "k").went()
-    type("send", "k", "a unique message").went()
+    type("send", "k", "a unique message", "--no-wake").went()
     return holdfast_home / "holdfast.db"
 
 

@@ -102,8 +102,8 @@ def test_two_runs_with_one_key_at_once(type: Type, holdfast_home: Path) -> None:
 def test_a_message_is_taken_once_per_key(type: Type) -> None:
     model = script(Path("m.json"), turn(text="ok"))
     type("run", "x", "--model", model, "--session-id", "k").went()
-    first = type("send", "k", "hello", "--key", "mail-7").went()
-    again: Said = type("send", "k", "hello", "--key", "mail-7").went()
+    first = type("send", "k", "hello", "--key", "mail-7", "--no-wake").went()
+    again: Said = type("send", "k", "hello", "--key", "mail-7", "--no-wake").went()
     assert again.out == first.out.replace("\n", " before, and not again\n")
 
 

@@ -68,7 +68,7 @@ def test_the_result_of_each_end(
 def test_a_session_that_waits_for_a_person(type: Type) -> None:
     model = script(Path("m.json"), bash("true"), turn(text="ok"))
     type("run", "x", "--model", model, "--session-id", "k", "--max-turns", "1").went(4)
-    type("send", "k", "go on")
+    type("send", "k", "go on", "--no-wake")
     type("interrupt", "k")
     result = contract(type("wake", "k", "--json").went(3), first=13)
     assert (result["status"], result["stop_reason"], result["cost_usd"]) == ("parked", "person", None)
@@ -110,7 +110,7 @@ def test_every_verb_with_data_prints_json_alone(type: Type) -> None:
 def test_an_error_in_the_middle_has_a_result_too(type: Type) -> None:
     model = script(Path("m.json"), bash("true"), turn(text="ok"))
     ran = contract(type("run", "x", "--model", model, "--session-id", "k", "--json"))
-    type("send", "k", "go on")
+    type("send", "k", "go on", "--no-wake")
     Path("m.json").unlink()
     woken = type("wake", "k", "--json")
     result = contract(Said(woken.code, woken.out, ""), first=ran["events"] + 2)

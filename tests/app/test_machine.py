@@ -143,7 +143,7 @@ def test_a_file_size_limit(type: Type, note: str, holdfast_home: Path) -> None:
 
         ended(spawn(*words, preexec_fn=limited)).refused(5)
     assert kept(holdfast_home) == before
-    type("send", "k", "more").went()
+    type("send", "k", "more", "--no-wake").went()
     assert type("wake", "k").went().out.startswith("The script has no more turns")
 
 
@@ -193,7 +193,7 @@ def test_no_bubblewrap(type: Type, note: str, holdfast_home: Path, tmp_path: Pat
 def test_a_session_whose_sandbox_went_away(type: Type, holdfast_home: Path) -> None:
     model = script(Path("n.json"), turn(text="ok"), bash("echo late"), turn(text="made it"))
     type("run", "x", "--model", model, "--session-id", "k").went()
-    type("send", "k", "go on").went()
+    type("send", "k", "go on", "--no-wake").went()
     refused = within(["--ro-bind", "/dev/null", BWRAP], "wake", "k")
     assert refused.code == 5
     assert refused.err.splitlines()[-1].startswith("holdfast wake: bubblewrap is not installed")

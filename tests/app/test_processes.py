@@ -95,7 +95,7 @@ def test_a_job_in_the_background_of_a_script_obeys_sigterm_alone(long: str, hold
     running.process.send_signal(signal.SIGHUP)
     assert typed("interrupt", "k").went().out.startswith("interrupt posted")
     assert ended(running.process).went(3).err.count("interrupted; send a message to go on") == 1
-    typed("send", "k", "on").went()
+    typed("send", "k", "on", "--no-wake").went()
 
 
 def test_sigterm_reaches_a_job_in_the_background(long: str, holdfast_home: Path) -> None:
@@ -118,7 +118,7 @@ def test_wake_attaches_to_a_running_session(type: Type, long: str, holdfast_home
     assert "state       running\n" in shown
     assert "open calls  bash 3.0\n" in shown
     assert "holdfast logs k -f" in shown
-    sent = type("send", "k", "hello").went()
+    sent = type("send", "k", "hello", "--no-wake").went()
     assert sent.err == "it is running, and takes this in at its next model request\n"
     running.release()
     assert ended(running.process).went().out == ended(other).went().out
@@ -214,7 +214,7 @@ def test_detach_and_follow_to_the_end(type: Type, long: str, holdfast_home: Path
 def test_what_cannot_go_on_is_not_detached(type: Type, tmp_path: Path, holdfast_home: Path) -> None:
     model = script(tmp_path / "m.json", turn(text="ok"))
     type("run", "x", "--model", model, "--session-id", "k").went()
-    type("send", "k", "more")
+    type("send", "k", "more", "--no-wake")
     (tmp_path / "m.json").unlink()
     before = kept(holdfast_home)
     for words in (("--detach",), ("--max-turns", "9"), ("a new goal",)):

@@ -53,7 +53,7 @@ def test_a_first_session_from_beginning_to_end(type: Type, note: str, holdfast_h
 
 def test_a_message_to_a_finished_session_names_the_next_step(type: Type, note: str) -> None:
     type("run", "Write a note.", "--model", note, "--session-id", "first")
-    sent = type("send", "first", "Thank you.").went()
+    sent = type("send", "first", "Thank you.", "--no-wake").went()
     assert sent.out == "posted as event 14 of first\n"
     assert sent.err == "nobody runs it now; go on with `holdfast wake first`\n"
     assert re.search(r"^first +runnable", type("ps").out, re.MULTILINE)
@@ -86,13 +86,12 @@ def test_budget_parks_and_the_named_command_raises_it(type: Type, priced: str, h
     assert kept(holdfast_home) == again
 
 
-def test_a_cap_below_what_was_spent_parks(type: Type, priced: str) -> None:
-    type("run", "count", "--model", priced, "--session-id", "b", "--budget", "0.7").went(4)
-    lower = type("run", "--session-id", "b", "--budget", "0.5").went(4)
-    assert "new caps: budget $0.5000" in lower.err
-    assert "b is parked (budget): nothing is left of the budget" in lower.err
-    assert type("verify").went().code == 0
-    assert type(*_named(lower)).went().out == "All four.\n"
+def test_a_cap_below_what_was_spent_is_refused(type: Type, priced: str, holdfast_home: Path) -> None:
+    parked = type("run", "count", "--model", priced, "--session-id", "b", "--budget", "0.7").went(4)
+    before = kept(holdfast_home)
+    type("run", "--session-id", "b", "--budget", "0.5").refused(2, "has spent $0.6300 already", "nothing was changed")
+    assert kept(holdfast_home) == before
+    assert type(*_named(parked)).went().out == "All four.\n"
 
 
 def test_turns_park_and_the_named_command_raises_them(type: Type, priced: str) -> None:
@@ -199,15 +198,15 @@ def test_interrupt_and_cancel_of_sessions_that_nobody_runs(type: Type, priced: s
     before = kept(holdfast_home)
     assert type("interrupt", "k").went().out == "k is parked (cap): there is nothing to interrupt\n"
     assert kept(holdfast_home) == before
-    type("send", "k", "go on")
+    type("send", "k", "go on", "--no-wake")
     assert "it stops when it is woken: `holdfast wake k`" in type("interrupt", "k").went().err
     stopped = type("wake", "k").went(3)
-    assert "Answer with `holdfast send k 'your words'`; it goes on with `holdfast wake k`." in stopped.err
+    assert "Say how to go on with `holdfast send k 'your words'`, and watch it with `holdfast attach k`." in stopped.err
     assert type("cancel", "k", "--reason", "enough").went().out.startswith("k is cancelled; its work is in /")
     cancelled = kept(holdfast_home)
     assert type("cancel", "k").went().out == "k was cancelled before\n"
     assert type("interrupt", "k").went().code == 0
-    type("send", "k", "hello?").refused(2, "was cancelled", "holdfast run")
+    type("send", "k", "hello?", "--no-wake").refused(2, "was cancelled", "holdfast run")
     assert type("wake", "k").went(1).code == 1
     assert kept(holdfast_home) == cancelled
 
@@ -278,8 +277,8 @@ def test_a_long_list_is_cut_and_says_so(type: Type, note: str) -> None:
 
 
 def _named(said: Said) -> list[str]:
-    """The words of the one command that the last line names."""
-    (command,) = re.findall(r"`holdfast (.*)`", said.err.splitlines()[-1])
+    """The words of the first command that the last line names."""
+    command, *_ = re.findall(r"`holdfast (.*?)`", said.err.splitlines()[-1])
     return shlex.split(command)
 
 

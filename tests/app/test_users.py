@@ -175,7 +175,7 @@ def test_an_ordinary_user_from_beginning_to_end(user: Callable[..., Said], model
     assert user("logs", "d", "-f", "--json").went().lines[-1]["type"] == "shift.ended"
     assert user("wake", "d").went().out == "done\n"
     assert (work / "who").read_text() == who.read_text()
-    assert user("send", "k", "more").went().out.startswith("posted")
+    assert user("send", "k", "more", "--no-wake").went().out.startswith("posted")
     assert user("wake", "k").went()
     assert user("verify").went().out.startswith("2 sessions, ")
 

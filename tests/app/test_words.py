@@ -56,7 +56,7 @@ USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*RUN, "--session-id=-x"), ("--session-id '-x'", "nightly-7")),
     ((*RUN, "--session-id", "k" * 300), ("--session-id", "1 to 200")),
     ((*RUN, "--deny", "bsh"), ("--deny 'bsh' fits no tool", "did you mean 'bash'?")),
-    ((*RUN, "--allow", "zzz"), ("--allow 'zzz' fits no tool", "grep, read, write")),
+    ((*RUN, "--allow", "zzz"), ("--allow 'zzz' fits no tool", "grep, message_child, read")),
     ((*RUN, "--agent", "gone.toml"), ("gone.toml", "No such file")),
     ((*RUN, "--rules", "gone.toml"), ("gone.toml", "No such file")),
     ((*RUN, "--take-over"), ("--take-over needs a folder", "--workspace DIR")),
@@ -129,7 +129,7 @@ RULES = {
     "[[rules]]\ntool='bash'\ndecision='deny'": ("unknown key 'rules'", "did you mean 'rule'?"),
     "rule = 'x'": ("has no tool", "[[rule]] tool ="),
     "[[rule]]\ndecision='deny'": ("has no tool",),
-    "[[rule]]\ntool='bash'\ndecision='never'": ("allow or deny",),
+    "[[rule]]\ntool='bash'\ndecision='never'": ("allow, ask or deny",),
     "[[rule]]\ntool='bash'\ndecison='deny'": ("'decison'", "did you mean 'decision'?"),
     "[[rule]]\ntool='bsh'\ndecision='deny'": ("'bsh' fits no tool", "did you mean 'bash'?"),
 }

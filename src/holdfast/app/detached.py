@@ -22,6 +22,9 @@ from holdfast.session.rows import SessionRow
 START_S = 20.0
 """How long a detached process may take to hold its session."""
 
+_OUTLIVING: list[subprocess.Popen[bytes]] = []
+"""Children that are meant to outlive us; the interpreter complains about one that nobody holds on to."""
+
 _WENT = (0, 1, 3, 4)
 """Exit statuses of a `wake` that came to a stop of the session."""
 
@@ -39,6 +42,7 @@ async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
     clock = SystemClock()
     log = runtime.home.logs / f"{row.session_id}.log"
     child = _spawn(call, runtime, row, log)
+    _OUTLIVING.append(child)
     with anyio.move_on_after(START_S):
         while child.poll() is None and row.session_id not in await runtime.store.holders():
             await clock.sleep(0.02)

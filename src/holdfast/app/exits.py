@@ -51,13 +51,13 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
     """What a person can type next, as a sentence. Each command in it works as it stands."""
     name = name_of(row)
     wake, say = f"`{typed('wake', name)}`", f"`{typed('send', name, 'your words')}`"
+    look = f"`{typed('attach', name)}`"
     match row.status, row.reason:
         case "parked", "person":
-            return _for_a_person(state, typed, wake, say)
+            return _for_a_person(state, typed, wake, f"Say how to go on with {say}, and watch it with {look}.")
         case "parked", "budget":
-            raised = f"`{typed('budget', name, '--set', _more_money(state))}`"
-            asked = [_answer(ask.item_id, typed) for ask in unanswered(state)]
-            return f"{' '.join(asked)} Or set a cap of your own: {raised}." if asked else f"Raise the cap: {raised}."
+            raised = f"Raise the cap: `{typed('run', '--session-id', name, '--budget', _more_money(state))}`."
+            return " ".join([raised, *(f"Or answer: {_answer(ask.item_id, typed)}" for ask in unanswered(state))])
         case "parked", "cap":
             more = str(2 * state.limits.max_turns)
             return f"Raise the cap: `{typed('run', '--session-id', name, '--max-turns', more)}`."
@@ -67,27 +67,27 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
         case "parked", _ if row.due_us is not None:
             return f"It can go on from {rfc3339(row.due_us)[:19]}Z: {wake}."
         case "failed", _:
-            return f"To try again, say something with {say}; it goes on by itself."
+            return f"To try again, say something with {say}, and watch it with {look}."
         case "done" | "cancelled", _:
             return f"The work is in {row.workspace}."
         case _:
             return f"It is intact; go on with {wake}."
 
 
-def _for_a_person(state: State, typed: Typed, wake: str, say: str) -> str:
+def _for_a_person(state: State, typed: Typed, wake: str, otherwise: str) -> str:
     asked = unanswered(state)
     if state.stop_seq:
         return f"Everything was stopped; it goes on after `{typed('stop', '--release')}`."
     if state.paused:
         return f"It rests until {wake}."
     if not asked:
-        return f"Answer with {say}; it goes on by itself."
-    return " ".join(_answer(ask.item_id, typed) for ask in asked)
+        return otherwise
+    return " ".join(f"Answer with {_answer(ask.item_id, typed)}" for ask in asked)
 
 
 def _answer(item_id: str, typed: Typed) -> str:
     yes, no = typed("approve", item_id), typed("deny", item_id)
-    return f"Answer with `{yes}` or `{no}`; `{typed('inbox', item_id)}` shows all of it."
+    return f"`{yes}` or `{no}`; `{typed('inbox', item_id)}` shows all of it."
 
 
 def _more_money(state: State) -> str:
