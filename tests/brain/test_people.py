@@ -1,0 +1,536 @@
+"""A brain that asks people, on a stage: what is asked, what is told, and what an answer lets it do (S21)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from holdfast.brain.custom import CustomResult
+from holdfast.clock import SystemClock
+from holdfast.errors import ItemClosed, UsageError
+from holdfast.facts.budget import BudgetReached, BudgetSet
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, NoticeSent
+from holdfast.facts.session import Agent, CustomTool, Limits, People, Rule, SessionCreated, Workspace
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.fleet.answers import Answer
+from holdfast.fleet.intake import Intake
+from holdfast.fleet.replies import take
+from holdfast.hands.base import ExecRequest
+from holdfast.ids import system_entropy
+from holdfast.log.memory import MemoryStore
+from holdfast.notify.fake import FakeReplies, FakeTarget
+from holdfast.notify.outlet import Outlet
+from holdfast.session.conversation import ToolResultPart
+from holdfast.session.decide import is_idle
+from holdfast.session.items import ItemRow
+from holdfast.session.tools import DEFAULT_TOOLS
+from tests.brain.stage import Stage, turn
+
+HOUR_US = 3_600_000_000
+BASH = ("bash", {"command": "sh deploy.sh"})
+PRICE = {"input_per_mtok": 1.0, "output_per_mtok": 1.0}
+USED = {"usage": {"input_tokens": 1_000_000, "output_tokens": 0}}
+
+
+class Ahead(SystemClock):
+    """A clock that can be put forward."""
+
+    ahead_us = 0
+
+    def now_us(self) -> int:
+        return super().now_us() + self.ahead_us
+
+
+@dataclass
+class PeopleStage(Stage):
+    """A stage with people around it, and targets that reach them."""
+
+    rules: tuple[Rule, ...] = (Rule("bash", "ask"),)
+    people: People = field(default_factory=People)
+    custom: tuple[CustomTool, ...] = ()
+    targets: tuple[FakeTarget, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.time = Ahead()
+        self.store = MemoryStore(self.time)
+        self.intake = Intake(self.store, self.store, self.time, system_entropy, "user:anna")
+        self.doors = replace(
+            self.doors,
+            log=self.store,
+            leases=self.store,
+            snapshots=self.store,
+            clock=self.time,
+            targets={each.name: Outlet(each) for each in self.targets},
+        )
+
+    async def open(self) -> None:
+        agent = Agent(model="scripted", rules=self.rules, custom=self.custom, tools=DEFAULT_TOOLS)
+        people = msgspec.structs.replace(self.people, notify=tuple(each.name for each in self.targets))
+        created = SessionCreated(
+            goal="the goal", agent=agent, workspace=Workspace("/w"), limits=self.limits, people=people
+        )
+        await self.intake.open(self.session_id, created)
+
+    async def item(self) -> ItemRow:
+        """The one question that is open."""
+        (item,) = await self.store.items()
+        return item
+
+    async def request(self) -> ApprovalRequested:
+        """The latest question, whole."""
+        latest: ApprovalRequested = (await self.facts(ApprovalRequested))[-1]
+        return latest
+
+    def shown(self) -> str:
+        """What the model was told of its latest call."""
+        part = self.model.requests[-1].messages[-1].parts[0]
+        assert isinstance(part, ToolResultPart)
+        return part.content
+
+    async def due_us(self) -> int | None:
+        """When the session is due."""
+        return (await self.store.find(self.session_id)).due_us
+
+
+async def test_an_approval_is_asked_with_all_that_it_is_bound_to() -> None:
+    stage = PeopleStage([turn("I deploy.", BASH), turn("Done.")])
+    stage.hands.files("/w")["/workspace/deploy.sh"] = b"echo v1"
+    outcome = await stage.run()
+    assert outcome.ended is not None
+    assert (outcome.ended.status, outcome.ended.reason) == ("parked", "person")
+    assert stage.hands.alive() == []
+    request = await stage.request()
+    assert request.action == "bash: sh deploy.sh"
+    assert request.why == "I deploy."
+    assert sorted(request.guards) == ["file:/workspace/deploy.sh", "policy"]
+    assert request.expires_us is not None
+    assert "no network" in request.touches
+    await stage.intake.approve(await stage.item(), "go")
+    outcome = await stage.wake("wrk_2")
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    (dispatched,) = await stage.facts(ToolDispatched)
+    assert dispatched.approval_id == request.item_id
+    assert dispatched.action_digest == request.action_digest
+
+
+async def test_a_file_that_changed_meanwhile_is_asked_about_again_and_not_run() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Done.")])
+    files = stage.hands.files("/w")
+    files["/workspace/deploy.sh"] = b"echo v1"
+    await stage.run()
+    first = await stage.item()
+    await stage.intake.approve(first)
+    files["/workspace/deploy.sh"] = b"rm -rf /"
+    await stage.wake()
+    assert await stage.facts(ToolDispatched) == []
+    (over,) = await stage.facts(ApprovalSuperseded)
+    assert over.item_id == first.item_id
+    assert "/workspace/deploy.sh has changed" in over.reason
+    second = await stage.item()
+    assert (await stage.request()).replaces == first.item_id
+    with pytest.raises(ItemClosed, match="counts no more"):
+        await stage.intake.approve(await stage.store.item(first.item_id))
+    await stage.intake.approve(second)
+    await stage.wake()
+    assert len(await stage.facts(ToolDispatched)) == 1
+
+
+async def test_a_file_that_appears_or_goes_away_counts_as_changed() -> None:
+    for before, after in ((None, b"new"), (b"old", None)):
+        stage = PeopleStage([turn("", BASH), turn("Done.")])
+        files = stage.hands.files("/w")
+        if before is not None:
+            files["/workspace/deploy.sh"] = before
+        await stage.run()
+        await stage.intake.approve(await stage.item())
+        if after is None:
+            del files["/workspace/deploy.sh"]
+        else:
+            files["/workspace/deploy.sh"] = after
+        await stage.wake()
+        assert await stage.facts(ToolDispatched) == []
+
+
+async def test_a_denial_reaches_the_model_in_the_persons_words() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Then not.")])
+    await stage.run()
+    await stage.intake.deny(await stage.item(), "not on a Friday")
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    assert "not on a Friday" in stage.shown()
+    assert await stage.facts(ToolDispatched) == []
+
+
+async def test_a_second_answer_is_told_who_was_first() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Done.")])
+    await stage.run()
+    stale = await stage.item()
+    await stage.intake.deny(stale, "no")
+    ben = stage.intake.acting_as("user:ben")
+    with pytest.raises(ItemClosed, match=r"already denied by anna at .* with the words: no"):
+        await ben.approve(stale)
+    assert len(await stage.facts(ApprovalDecided)) == 1
+
+
+async def test_only_who_may_answers_and_the_second_person_after_a_while() -> None:
+    people = People(approvers=("anna",), second=("ben",), escalate_s=60.0)
+    stage = PeopleStage([turn("", BASH), turn("Done.")], people=people)
+    await stage.run()
+    item = await stage.item()
+    ben = stage.intake.acting_as("user:ben")
+    with pytest.raises(UsageError, match="answered by anna and you are ben"):
+        await ben.approve(item)
+    assert await ben.seen(item) is None
+    stage.time.ahead_us = 61_000_000
+    await ben.approve(item)
+
+
+async def test_after_a_hand_over_the_new_owner_answers() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Done.")], people=People(owner="anna"))
+    await stage.run()
+    row = await stage.store.find(stage.session_id)
+    await stage.intake.hand_over(row, "user:carl")
+    await stage.wake()
+    with pytest.raises(UsageError, match="answered by carl"):
+        await stage.intake.approve(await stage.item())
+    await stage.intake.acting_as("user:carl").approve(await stage.item())
+
+
+async def test_an_answer_about_another_action_is_refused() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Done.")])
+    await stage.run()
+    item = await stage.item()
+    with pytest.raises(UsageError, match="another action"):
+        await stage.intake.approve(item, digest="0" * 64)
+    await stage.intake.approve(item, digest=(await stage.request()).action_digest)
+
+
+async def test_a_default_applies_once_somebody_has_seen_the_item_and_had_time() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Go on.")], people=People(expires_s=60.0))
+    await stage.run()
+    stage.time.ahead_us = 100 * HOUR_US
+    assert (await stage.wake()).idle, "nothing expires unseen"
+    await stage.intake.seen(await stage.item())
+    assert await stage.due_us() is not None
+    assert (await stage.wake()).idle
+    stage.time.ahead_us += HOUR_US + 1_000_000
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    assert "nobody answered in time" in stage.shown()
+    (expired,) = await stage.facts(ApprovalExpired)
+    with pytest.raises(ItemClosed, match="its default, deny, was applied"):
+        await stage.intake.approve(await stage.store.item(expired.item_id))
+
+
+async def test_whoever_looks_twice_has_seen_once() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Done.")])
+    await stage.run()
+    receipts = [await stage.intake.seen(await stage.item()) for _ in range(2)]
+    assert [receipt.duplicate for receipt in receipts if receipt is not None] == [False, True]
+
+
+async def test_grants_are_bounded_and_literal() -> None:
+    star = ("bash", {"command": "ls *"})
+    turns = [turn("", star), turn("", star), turn("", ("bash", {"command": "ls etc"})), turn("Done.")]
+    stage = PeopleStage(turns)
+    await stage.run()
+    item = await stage.item()
+    with pytest.raises(UsageError, match="without an end"):
+        await stage.intake.grant_for(item)
+    grant = await stage.intake.grant_for(item, uses=5)
+    await stage.intake.approve(item, grant=grant)
+    await stage.wake()
+    assert (await stage.request()).action == "bash: ls etc", "the star of a command is no pattern"
+    assert [fact.approval_id[:6] for fact in await stage.facts(ToolDispatched)] == [item.item_id[:6], "grant:"]
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+async def test_people_are_told_reminded_and_a_second_person_last() -> None:
+    anna, ben = FakeTarget("anna"), FakeTarget("ben")
+    people = People(remind_s=3_600.0, escalate_s=7_200.0, second=("ben",), notify_second=("ben",))
+    stage = PeopleStage([turn("", BASH), turn("Done.")], people=people, targets=(anna,))
+    stage.doors = replace(stage.doors, targets={"anna": Outlet(anna), "ben": Outlet(ben)})
+    await stage.run()
+    assert [notice.kind for notice in anna.sent] == ["approval"]
+    assert "bash: sh deploy.sh" in anna.sent[0].body
+    for _ in range(2):
+        due_us = await stage.due_us()
+        assert due_us is not None
+        stage.time.ahead_us = due_us - SystemClock().now_us() + 1_000_000
+        await stage.wake()
+    assert [notice.kind for notice in anna.sent] == ["approval", "reminder", "escalation"]
+    assert [notice.kind for notice in ben.sent] == ["escalation"]
+    assert await stage.due_us() is None
+
+
+async def test_a_target_that_is_down_is_tried_again_with_the_same_id_and_harms_nothing() -> None:
+    target = FakeTarget("ops", failing=2)
+    stage = PeopleStage([turn("", BASH), turn("Done.")], targets=(target,))
+    outcome = await stage.run()
+    assert outcome.ended is not None
+    assert outcome.ended.reason == "person"
+    while not target.sent:
+        due_us = await stage.due_us()
+        assert due_us is not None
+        stage.time.ahead_us = due_us - SystemClock().now_us() + 1_000
+        await stage.wake()
+    sent = await stage.facts(NoticeSent)
+    assert [notice.ok for notice in sent] == [False, False, True]
+    assert len({notice.notice_id for notice in sent}) == 1
+    assert target.tries == {sent[0].notice_id: 3}
+    await stage.intake.approve(await stage.item())
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+
+
+async def test_a_target_that_stays_down_is_given_up() -> None:
+    target = FakeTarget("ops")
+    target.down = True
+    stage = PeopleStage([turn("", BASH), turn("Done.")], targets=(target,), people=People(remind_s=9e6, escalate_s=9e6))
+    await stage.run()
+    for _ in range(4):
+        stage.time.ahead_us += 10 * HOUR_US
+        await stage.wake()
+    assert (await stage.facts(NoticeSent))[-1].again_us is None
+    assert sum(target.tries.values()) == 5
+
+
+async def test_quiet_hours_hold_a_message_until_they_are_over() -> None:
+    target = FakeTarget("phone")
+    now = datetime.now(UTC)
+    quiet = f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=1):%H:%M} UTC"
+    stage = PeopleStage([turn("", BASH), turn("Done.")], targets=(target,), people=People(quiet=quiet))
+    await stage.run()
+    assert target.sent == []
+    due_us = await stage.due_us()
+    assert due_us is not None
+    assert timedelta(0) < datetime.fromtimestamp(due_us / 1e6, UTC) - now <= timedelta(hours=1)
+    stage.time.ahead_us = due_us - SystemClock().now_us() + 1_000
+    await stage.wake()
+    assert len(target.sent) == 1
+
+
+async def test_an_answer_from_a_phone_is_posted_once_and_checked() -> None:
+    target, channel = FakeTarget("phone"), FakeReplies("phone", "user:anna")
+    stage = PeopleStage([turn("", BASH), turn("Done.")], targets=(target,), people=People(approvers=("anna",)))
+    await stage.run()
+    (notice,) = target.sent
+    channel.press(msgspec.structs.replace(notice, action_digest="0" * 64), "approve")
+    channel.press(msgspec.structs.replace(notice, item_id="itm_nothing"), "approve")
+    channel.press(notice, "approve", "from the train")
+    channel.press(notice, "deny")
+    found = (await channel.replies("")).found
+    outcomes = [(await take(reply, stage.intake, stage.store)).outcome for reply in found]
+    assert outcomes == ["refused", "refused", "posted", "late"]
+    (decided,) = await stage.facts(ApprovalDecided)
+    assert (decided.via, decided.note) == ("ntfy", "from the train")
+    again = await take(found[2], stage.intake, stage.store)
+    assert again.outcome == "late"
+
+
+async def test_a_phone_of_somebody_else_may_not_answer() -> None:
+    target, channel = FakeTarget("phone"), FakeReplies("phone", "user:ben")
+    stage = PeopleStage([turn("", BASH), turn("Done.")], targets=(target,), people=People(approvers=("anna",)))
+    await stage.run()
+    channel.press(target.sent[0], "approve")
+    (reply,) = (await channel.replies("")).found
+    assert (await take(reply, stage.intake, stage.store)).outcome == "refused"
+    assert await stage.facts(ApprovalDecided) == []
+
+
+# --- the other kinds ------------------------------------------------------------------------------
+
+
+async def test_the_agents_question_with_options() -> None:
+    question = ("ask_person", {"question": "Which database?", "why": "Both fit.", "options": ["postgres", "sqlite"]})
+    stage = PeopleStage([turn("", question), turn("Thanks.")], rules=(Rule("*", "ask"),))
+    await stage.run()
+    request = await stage.request()
+    assert (request.kind, request.options, request.why) == ("question", ("postgres", "sqlite"), "Both fit.")
+    with pytest.raises(UsageError, match="postgres; sqlite"):
+        await stage.intake.approve(await stage.item())
+    await stage.intake.approve(await stage.item(), "sqlite")
+    await stage.wake()
+    assert stage.shown() == "sqlite"
+    assert len(await stage.facts(ApprovalRequested)) == 1
+
+
+class Pay:
+    """A function that dies with its process the first time."""
+
+    spec = CustomTool("pay", "Pay.", {"type": "object"}, on_unknown="ask")
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.begun = anyio.Event()
+
+    async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
+        self.runs += 1
+        if self.runs == 1:
+            self.begun.set()
+            await anyio.sleep_forever()
+        return CustomResult(True, "paid")
+
+    async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
+        return None
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+async def test_an_unknown_outcome_is_a_persons_to_decide(verdict: str) -> None:
+    pay = Pay()
+    stage = PeopleStage([turn("", ("pay", {})), turn("Done.")], rules=(), custom=(pay.spec,))
+    stage.doors = replace(stage.doors, tools={"pay": pay})
+    await stage.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.wake)
+        await pay.begun.wait()
+        group.cancel_scope.cancel()
+    outcome = await stage.wake("wrk_2")
+    assert outcome.ended is not None
+    assert outcome.ended.reason == "person"
+    item = await stage.item()
+    assert item.kind == "unknown"
+    await (stage.intake.approve(item) if verdict == "approve" else stage.intake.deny(item))
+    await stage.wake("wrk_3")
+    if verdict == "approve":
+        assert pay.runs == 2
+        assert (await stage.facts(ToolDispatched))[-1].approval_id == item.item_id
+        assert (await stage.facts(ToolResult))[-1].content == "paid"
+    else:
+        assert pay.runs == 1
+        assert len(await stage.facts(ToolOutcomeUnknown)) == 1
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+async def test_an_escalation_goes_on_or_fails(verdict: str) -> None:
+    from_limits = msgspec.structs.replace(Limits().breakers, tool_failures=2)
+    bad = ("bash", {"command": "false"})
+    stage = PeopleStage(
+        [turn("", bad), turn("", bad), turn("Done.")],
+        rules=(),
+        limits=Limits(breakers=from_limits),
+        effect=lambda command, files: (1, "no"),
+    )
+    outcome = await stage.run()
+    assert outcome.ended is not None
+    assert "tool_failures" in outcome.ended.detail
+    item = await stage.item()
+    await (stage.intake.approve(item) if verdict == "approve" else stage.intake.deny(item, "enough"))
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == ("done" if verdict == "approve" else "failed")
+    assert (await stage.store.item(item.item_id)).status == ("approved" if verdict == "approve" else "denied")
+
+
+async def _out_of_money() -> tuple[PeopleStage, FakeTarget]:
+    target = FakeTarget("ops")
+    stage = PeopleStage(
+        [turn("One.", BASH, **USED), turn("Two.", **USED)],
+        price=PRICE,
+        rules=(),
+        limits=Limits(budget_pico=1_500_000_000_000),
+        targets=(target,),
+    )
+    outcome = await stage.run()
+    assert outcome.ended is not None
+    assert outcome.ended.reason == "budget"
+    return stage, target
+
+
+async def test_a_money_line_is_asked_and_told_and_approving_it_goes_on() -> None:
+    stage, target = await _out_of_money()
+    assert [notice.kind for notice in target.sent] == ["approval"]
+    assert len(await stage.facts(BudgetReached)) == 1
+    with pytest.raises(UsageError, match="has spent"):
+        await stage.intake.answer(await stage.item(), Answer(verdict="approve", budget_pico=1))
+    await stage.intake.approve(await stage.item())
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    account = await stage.store.account(stage.session_id)
+    assert account is not None
+    assert account.cap_pico == (await stage.request()).proposed_pico
+
+
+async def test_a_denied_money_line_stays_parked_and_nobody_is_asked_again() -> None:
+    stage, _ = await _out_of_money()
+    await stage.intake.deny(await stage.item())
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert (outcome.ended.reason, outcome.ended.due_us) == ("budget", None)
+    assert await stage.store.items() == []
+    row = await stage.store.find(stage.session_id)
+    with pytest.raises(UsageError, match="has spent"):
+        await stage.intake.set_cap(row, stage.session_id, "total", 1)
+    await stage.intake.set_cap(row, stage.session_id, "total", None)
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    assert len(await stage.facts(BudgetSet)) == 1
+
+
+async def test_a_raised_cap_closes_the_question_that_nobody_answered() -> None:
+    stage, _ = await _out_of_money()
+    item = await stage.item()
+    await stage.intake.set_cap(await stage.store.find(stage.session_id), stage.session_id, "total", 10**13)
+    await stage.wake()
+    assert (await stage.store.item(item.item_id)).status == "superseded"
+
+
+# --- steering -------------------------------------------------------------------------------------
+
+
+async def test_a_pause_rests_and_a_resume_goes_on() -> None:
+    stage = PeopleStage([turn("", BASH), turn("Done.")], rules=())
+    await stage.open()
+    row = await stage.store.find(stage.session_id)
+    await stage.intake.pause(row, "lunch")
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.detail == "paused by a person"
+    assert is_idle(outcome.state, stage.time.now_us())
+    await stage.intake.resume(await stage.store.find(stage.session_id))
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+
+
+async def test_the_emergency_stop_kills_what_runs_and_its_release_goes_on() -> None:
+    began = anyio.Event()
+
+    def forever(call_id: str, request: ExecRequest) -> tuple[float, float]:
+        began.set()
+        return 0.0, 3_600.0
+
+    stage = PeopleStage([turn("", BASH), turn("Done.")], rules=(), pace=forever)
+    await stage.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.wake)
+        await began.wait()
+        first = await stage.intake.stop_all("fire")
+        again = await stage.intake.stop_all("fire")
+        await stage.until("shift.ended")
+    assert (first.before, again.before) == (False, True)
+    assert first.stop.seq == again.stop.seq
+    types = await stage.types()
+    assert types.count("user.pause") == 1
+    assert (await stage.store.find(stage.session_id)).detail == "an emergency stop"
+    stop, rows = await stage.intake.release()
+    assert stop is not None
+    assert [row.session_id for row in rows] == [stage.session_id]
+    assert (await stage.intake.release())[0] is None
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
