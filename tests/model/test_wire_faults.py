@@ -150,7 +150,7 @@ async def test_silence_before_the_answer_is_a_timeout(rig: Rig) -> None:
 async def test_silence_in_the_answer_is_a_timeout(rig: Rig) -> None:
     await rig.impatient()
     rig.server.load(*tool_turn())
-    rig.proxy.faults = [Fault(stall_at=_within_the_call(rig))]
+    rig.proxy.faults = [Fault(stall_at=within_the_call(rig))]
     await rig.run()
     failed = await went_on(rig, "timeout")
     assert "fell silent" in failed.message
@@ -170,7 +170,7 @@ async def test_a_slow_answer_is_waited_for(rig: Rig) -> None:
 @pytest.mark.parametrize("how", ["cut_at", "end_at", "garbage_at"])
 async def test_a_broken_answer_is_thrown_away_and_asked_for_again(rig: Rig, how: Ending) -> None:
     rig.server.load(*tool_turn())
-    rig.proxy.faults = [ending(how, _within_the_call(rig))]
+    rig.proxy.faults = [ending(how, within_the_call(rig))]
     await rig.run()
     await went_on(rig, "bad_stream")
 
@@ -219,9 +219,10 @@ async def test_a_connection_that_is_refused_is_tried_again(rig: Rig) -> None:
     await rig.check_books(refused=1)
 
 
-def _within_the_call(rig: Rig) -> int:
-    """A place in the body where the arguments of the call have begun and not ended."""
-    return {"anthropic": 1_350, "openai": 2_350, "openai-chat": 950, "google": 200}[rig.family]
+def within_the_call(rig: Rig, *, reasoning: bool = False) -> int:
+    """A place in the body where the arguments of the call have begun and not ended; for Google, right before."""
+    place = {"anthropic": 1_350, "openai": 2_350, "openai-chat": 950, "google": 200}[rig.family]
+    return place + ({"anthropic": 200, "openai": 900, "openai-chat": 250, "google": 30}[rig.family] if reasoning else 0)
 
 
 def _to_the_limit(family: str, keep: int) -> Callable[[bytes], bytes]:

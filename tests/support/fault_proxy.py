@@ -81,13 +81,17 @@ class Answer:
 
 
 class FaultProxy:
-    """A proxy that runs. `faults` are used up one by one; without one left, answers go through whole."""
+    """A proxy that runs. `faults` are used up one by one; without one left, answers go through whole.
+
+    `stalling` counts the connections on which it says nothing and the other side still waits.
+    """
 
     def __init__(self, upstream: int) -> None:
         self.port = 0
         self.faults: list[Fault] = []
         self.seen: list[Exchange] = []
         self.answers: list[Answer] = []
+        self.stalling = 0
         self._upstream = upstream
 
     @property
@@ -108,7 +112,7 @@ class FaultProxy:
                 answer = fault.replay or await self._forward(head, body)
                 if fault.replay is None:
                     self.answers.append(answer)
-                await _send(client, answer, fault)
+                await self._send(client, answer, fault)
             except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.ClosedResourceError):
                 return
 
@@ -118,6 +122,38 @@ class FaultProxy:
             await server.send("\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1") + body)
             answered, content = await _message(server, wait_for_end=True)
         return Answer(answered, content)
+
+    async def _send(self, client: SocketStream, answer: Answer, fault: Fault) -> None:
+        if fault.stall_at == -1:
+            await self._stall(client)
+            return
+        body = fault.rewrite(answer.body) if fault.rewrite else answer.body
+        replaced = tuple(f"{name.lower()}:" for name in fault.headers)
+        kept = [line for line in answer.head if not line.lower().startswith((*_OURS, *replaced))]
+        added = [f"{name}: {value}" for name, value in fault.headers.items()]
+        head = [*kept, *added, "Transfer-Encoding: chunked", "Connection: close", "", ""]
+        await client.send("\r\n".join(head).encode("latin-1"))
+        ends = [at for at in (fault.stall_at, fault.cut_at, fault.end_at, fault.garbage_at) if at is not None]
+        body = body[: min(ends, default=len(body))]
+        if fault.garbage_at is not None:
+            body += GARBAGE
+        for piece in fault.pieces(body) if fault.pieces else [body]:
+            if piece:
+                await client.send(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        if fault.stall_at is not None:
+            await self._stall(client)
+        elif fault.cut_at is None:
+            await client.send(b"0\r\n\r\n")
+
+    async def _stall(self, client: SocketStream) -> None:
+        """Say nothing until the other side has had enough."""
+        self.stalling += 1
+        try:
+            with anyio.move_on_after(LONG_S):
+                while True:
+                    await client.receive()
+        finally:
+            self.stalling -= 1
 
 
 def _exchange(head: list[str], body: bytes) -> Exchange:
@@ -162,37 +198,7 @@ def _joined(data: bytes) -> bytes:
     return body
 
 
-async def _send(client: SocketStream, answer: Answer, fault: Fault) -> None:
-    if fault.stall_at == -1:
-        await _stall(client)
-        return
-    body = fault.rewrite(answer.body) if fault.rewrite else answer.body
-    replaced = tuple(f"{name.lower()}:" for name in fault.headers)
-    kept = [line for line in answer.head if not line.lower().startswith((*_OURS, *replaced))]
-    added = [f"{name}: {value}" for name, value in fault.headers.items()]
-    head = [*kept, *added, "Transfer-Encoding: chunked", "Connection: close", "", ""]
-    await client.send("\r\n".join(head).encode("latin-1"))
-    ends = [at for at in (fault.stall_at, fault.cut_at, fault.end_at, fault.garbage_at) if at is not None]
-    body = body[: min(ends, default=len(body))]
-    if fault.garbage_at is not None:
-        body += GARBAGE
-    for piece in fault.pieces(body) if fault.pieces else [body]:
-        if piece:
-            await client.send(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-    if fault.stall_at is not None:
-        await _stall(client)
-    elif fault.cut_at is None:
-        await client.send(b"0\r\n\r\n")
-
-
 _OURS = ("transfer-encoding:", "content-length:", "connection:", "keep-alive:")
-
-
-async def _stall(client: SocketStream) -> None:
-    """Say nothing until the other side has had enough."""
-    with anyio.move_on_after(LONG_S):
-        while True:
-            await client.receive()
 
 
 @asynccontextmanager
