@@ -20,16 +20,16 @@ from holdfast.hands.fake import FakeProvider, Pace, at_once
 from holdfast.hands.fake_files import Effect, nothing_happens
 from holdfast.ids import system_entropy
 from holdfast.log.memory import MemoryStore
-from holdfast.model.base import ModelRequest, StreamPart
+from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.model.scripted import ScriptedModel, parse_script
 
 OnPart = Callable[[StreamPart], Any]
 
 
 class WatchedModel:
-    """A scripted model that keeps its requests and calls `on_part` before each part it yields."""
+    """A model that keeps its requests and calls `on_part` before each part it yields."""
 
-    def __init__(self, inner: ScriptedModel) -> None:
+    def __init__(self, inner: Model) -> None:
         self.name = inner.name
         self.inner = inner
         self.requests: list[ModelRequest] = []

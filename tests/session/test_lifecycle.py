@@ -403,7 +403,7 @@ def answered(story: Story) -> Any:
     """Record the sign, if one is found, and say what comes of it."""
     action = action_of(story)
     if isinstance(action, Record):
-        story.tell(*action.facts)
+        story.tell(*action.facts)  # type: ignore[arg-type]  # facts are of the union
         action = action_of(story)
     return action
 

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast.facts.base import Document, Text
 from holdfast.facts.codec import Event
@@ -123,6 +124,7 @@ class Life:
     def _renew(self, action: Compact | Reset) -> None:
         """As the brain does it; the model's answer carries a mark that no later input may show."""
         compacts = isinstance(action, Compact)
+        cause = None if isinstance(action, Compact) else action.cause
         items = stretch(self.state, action.through_seq) if compacts else raw(self.state.window)
         shown = transcript(items, self.bodies, 12_000)
         assert MARK not in shown
@@ -139,7 +141,7 @@ class Life:
         )
         before = window_tokens(self.state)
         said = f"{MARK} {seq} {self._words(30)}"
-        if compacts:
+        if cause is None:
             self.compactions += 1
             from_seq = self.state.context.through_seq
             self.tell(
@@ -148,10 +150,8 @@ class Life:
         else:
             self.resets += 1
             handoff = merge(self.state.context.handoff, Handoff(done=(said,), next=(said + " next",)), 3_000)
-            self.tell(
-                ContextReset(cause=action.cause, through_seq=action.through_seq, handoff=handoff, request_seq=seq)
-            )
-        if not compacts and action.cause == "phase":
+            self.tell(ContextReset(cause=cause, through_seq=action.through_seq, handoff=handoff, request_seq=seq))
+        if cause == "phase":
             before = 10**9  # a phase may end in a context that is small already
         assert window_tokens(self.state) < before
         self.tell(ModelRequestEnd(request_seq=seq, outcome="ok", cost_pico=1, stop_reason="end_turn"))
@@ -206,8 +206,9 @@ def test_each_turn_and_message_is_given_to_one_summary_or_handoff_exactly_once()
     assert set(taken) | in_full | waiting == set(turns) | set(said)
 
 
-def test_the_fold_of_the_whole_log_in_any_pieces_is_the_state_that_was_lived() -> None:
-    life = lived(7, "auto", 60)
+@pytest.mark.parametrize("strategy", ["auto", "compaction"])
+def test_the_fold_of_the_whole_log_in_any_pieces_is_the_state_that_was_lived(strategy: str) -> None:
+    life = lived(7, strategy, 60)
     lying = msgspec.msgpack.encode(life.state)
     chance = random.Random(3)
     for size in (1, 97, 250, 1_000, len(life.events)):

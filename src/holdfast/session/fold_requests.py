@@ -100,12 +100,12 @@ def _answered(state: State, fact: ModelRequestEnd, request: OpenRequest | None) 
 
 
 def _calibrate(state: State, estimate: int, usage: Usage) -> None:
-    """Learn how far estimates are off, slowly: a quarter of each new measurement."""
+    """Learn how far estimates are off, slowly: a quarter of each new measurement. `estimate` was corrected already."""
     real = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     if estimate < _CALIBRATE_FROM_TOKENS or not real:
         return
     low, high = _SCALE_MILLI
-    measured = min(high, max(low, real * 1_000 // estimate))
+    measured = min(high, max(low, real * state.context.scale_milli // estimate))
     state.context.scale_milli = (3 * state.context.scale_milli + measured) // 4
 
 

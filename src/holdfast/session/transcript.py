@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
+from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.session.notes import note_of
 from holdfast.session.render import action_text
 from holdfast.session.state import HandoffItem, Item, ResponseItem, SummaryItem
+from holdfast.session.window import FORKED
 
 SHORTEST = 200
 """No entry is cut to fewer characters than this."""
@@ -63,6 +65,8 @@ def _entry(seq: int, fact: Fact | None) -> tuple[str, str]:
             return f"[{seq}] call {call_id} ended ({outcome}):", content
         case ToolOutcomeUnknown(call_id=call_id, content=content):
             return f"[{seq}] call {call_id}: nobody knows what became of it:", content
+        case SessionForked():
+            return f"[{seq}] the harness said:", FORKED
         case None:
             return f"[{seq}]", "(this was erased)"
         case _:

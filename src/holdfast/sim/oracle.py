@@ -140,7 +140,7 @@ class OracleModel:
         said = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
         if request.purpose == "compaction":
             return _Turn(said)
-        note = {name: [] for name in Handoff.__struct_fields__}
+        note: dict[str, list[str]] = {name: [] for name in Handoff.__struct_fields__}
         note |= {"workspace": [said], "next": [f"Read {files} before changing anything, then restore what is missing."]}
         return _Turn(msgspec.json.encode(note).decode())
 
