@@ -188,8 +188,9 @@ class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"
     """The first own event of a fork (S22): all before it are the events of `origin` up to `origin_seq`.
 
     Its chain goes on from `origin_hash`. Open calls become cancelled, reservations and approvals do not
-    carry over. `goal` and `model` are as the origin had them, for lists. `snapshot` is the state of the
-    workspace that the fork began with.
+    carry over. `goal`, `model`, `owner` and the agent's `name` are as the origin had them, for lists.
+    `snapshot` is the state of the workspace that the fork began with: the origin's after its event
+    `snapshot_seq`. `unkept` are calls after that which may have changed the workspace.
     """
 
     origin: str
@@ -203,6 +204,10 @@ class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"
     key: str = ""
     snapshot: str = ""
     program: str = ""
+    owner: str = ""
+    name: str = ""
+    snapshot_seq: int = 0
+    unkept: tuple[str, ...] = ()
 
 
 class SessionUpdated(Fact, frozen=True, tag="session.updated"):

@@ -15,6 +15,7 @@ import anyio.lowlevel
 from holdfast.clock import Clock
 from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
 from holdfast.ids import Entropy, new_event_id, system_entropy
+from holdfast.log import lineage
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
 from holdfast.log.transaction import Transaction, fenced, pick, pick_item, ready, unknown
@@ -48,6 +49,23 @@ class _Tables:
 
     def posted(self, session_id: str, key: str) -> int | None:
         return self.posts.get((session_id, key))
+
+    def link_at(self, session_id: str, seq: int) -> tuple[bytes, int] | None:
+        row = self.row(session_id)
+        found = self.own(session_id, seq - 1, 1) if row and seq > row.origin_seq else []
+        return (found[0].hash, found[0].epoch) if found else None
+
+    def known(self, session_id: str) -> SessionRow | None:
+        return self.rows.get(session_id)
+
+    def hash_at(self, session_id: str, seq: int) -> bytes | None:
+        row = self.row(session_id)
+        found = self.link_at(lineage.holder(row, self.row, seq), seq) if row else None
+        return found[0] if found else None
+
+    def own(self, session_id: str, after: int, count: int) -> list[Event]:
+        first = max(0, after - self.rows[session_id].origin_seq)
+        return self.events[session_id][first : first + count]
 
     def account(self, account_id: str) -> AccountRow | None:
         return self.accounts.get(account_id)
@@ -115,8 +133,8 @@ class MemoryStore:
 
     def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
         """Put other bytes where an event's body lies, or erase it with None; hash and digest stay."""
-        stored = self._tables.lying[session_id]
-        stored[seq - 1] = (*stored[seq - 1][:5], body, stored[seq - 1][6])
+        stored, place = self._tables.lying[session_id], seq - 1 - self._row(session_id).origin_seq
+        stored[place] = (*stored[place][:5], body, stored[place][6])
         self._rewritten.add(session_id)
 
     async def append(
@@ -147,16 +165,19 @@ class MemoryStore:
         """See `holdfast.log.base.Log`. What this store stamped and nobody rewrote is not hashed again."""
         await anyio.lowlevel.checkpoint()
         row = self._row(session_id)
-        events = self._tables.events[session_id]
-        last = len(events) if limit is None else min(len(events), after + limit)
+        return lineage.read(row, self._tables.row, self._own, after, prev, lineage.ALL if limit is None else limit)
+
+    def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
+        row = self._row(session_id)
+        first = max(0, after - row.origin_seq)
         if session_id in self._rewritten:
-            stored = self._tables.lying[session_id][after:last]
+            stored = self._tables.lying[session_id][first : first + count]
             return events_of(session_id, stored, _erased, after=after, prev=prev)
         if prev is not None:
-            at = genesis(session_id) if after == 0 else events[min(after, len(events)) - 1].hash
+            at = genesis(session_id) if after == 0 else self._tables.hash_at(session_id, min(after, row.head))
             if at != prev or after > row.head:
                 raise damaged(session_id, after + 1, "its hash does not follow from what is stored")
-        return events[after:last]
+        return self._tables.own(session_id, after, count)
 
     async def wait(self, session_id: str, after: int) -> int:
         """See `holdfast.log.base.Log`."""
@@ -181,10 +202,10 @@ class MemoryStore:
         """See `holdfast.log.base.Snapshots`."""
         await anyio.lowlevel.checkpoint()
         kept = self._snapshots.get(session_id)
-        events = self._tables.events.get(session_id, [])
-        if kept is None or kept.fold_digest != fold_digest or not 0 < kept.seq <= len(events):
+        if kept is None or kept.fold_digest != fold_digest or kept.seq < 1:
             return None
-        return kept if events[kept.seq - 1].hash == kept.hash else None
+        link = self._tables.link_at(session_id, kept.seq)
+        return kept if link is not None and link[0] == kept.hash else None
 
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """See `holdfast.log.base.Leases`."""

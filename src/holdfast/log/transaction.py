@@ -17,16 +17,17 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event, body_digest, chain, genesis, prepare
 from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.people import ApprovalRequested
-from holdfast.facts.session import SessionCreated
+from holdfast.facts.session import SessionCreated, SessionForked
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
 from holdfast.log.ledger import Books, Ledger
+from holdfast.log.lineage import holder
 from holdfast.session import money
 from holdfast.session.home import HOME, HOME_FACTS, Stop, home_created, stop_in
 from holdfast.session.items import ANSWERS, ItemRow, item_key, item_of, next_item
 from holdfast.session.money import CAP_FACTS, path_of
-from holdfast.session.rows import SessionRow, first_row, next_row
+from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
 
 
 class View(Books, Protocol):
@@ -42,6 +43,10 @@ class View(Books, Protocol):
 
     def keyed(self, key: str) -> str | None:
         """The session with that key of the caller's."""
+        ...
+
+    def link_at(self, session_id: str, seq: int) -> tuple[bytes, int] | None:
+        """The chain hash and the epoch of one of a session's own events."""
         ...
 
     def posted(self, session_id: str, key: str) -> int | None:
@@ -186,31 +191,56 @@ class Transaction:
 
     def _open(self, post: Post) -> PostReceipt:
         fact = post.draft.fact
-        if not isinstance(fact, SessionCreated):
-            raise UsageError(f"a session begins with session.created, not with {type_of(fact)}")
+        if not isinstance(fact, FIRST):
+            raise UsageError(f"a session begins with session.created or session.forked, not with {type_of(fact)}")
         if len(set(fact.accounts)) != len(fact.accounts):
             raise UsageError("an account stands twice on the path of a new session")
-        if fact.key:
-            mine = next((row.session_id for row in self.rows.values() if row.key == fact.key), None)
-            known = mine or self._view.keyed(fact.key)
-            if known is not None:
-                return PostReceipt(known, 1, True)
-        if self.row(post.session_id) is not None:
-            return PostReceipt(post.session_id, 1, True)
+        known = self._keyed(fact.key) if fact.key else None
+        there = self.row(known or post.session_id)
+        if there is not None:
+            return PostReceipt(there.session_id, there.origin_seq + 1, True)
         if post.session_id == HOME:
             raise UsageError(f"{HOME} is the log of the home itself; give the new session another id")
         self._check_stop()
-        self._stamp(post.session_id, 0, ready(post.draft, post.key), post.key)
-        return PostReceipt(post.session_id, 1, False)
+        event = self._stamp(post.session_id, 0, ready(post.draft, post.key), post.key)
+        return PostReceipt(post.session_id, event.seq, False)
+
+    def _keyed(self, key: str) -> str | None:
+        mine = next((row.session_id for row in self.rows.values() if row.key == key), None)
+        return mine or self._view.keyed(key)
+
+    def _forked_at(self, fact: SessionForked) -> tuple[bytes, int]:
+        """The hash and epoch that a fork goes on from. Its origin's must be what the fork says (S22)."""
+        origin = self._need(fact.origin)
+        if origin.session_id == HOME:
+            raise UsageError(f"{HOME} is the log of the home itself and cannot be forked")
+        if not 1 <= fact.origin_seq <= origin.head:
+            raise UsageError(
+                f"session {origin.session_id} has the events 1 to {origin.head} and cannot be forked at "
+                f"{fact.origin_seq}; nothing was written"
+            )
+        link = self._view.link_at(holder(origin, self.row, fact.origin_seq), fact.origin_seq)
+        if link is None or link[0].hex() != fact.origin_hash:
+            raise UsageError(
+                f"event {fact.origin_seq} of session {origin.session_id} is not the one that the fork names; nothing "
+                "was written: read it again"
+            )
+        if fact.accounts[1:] != origin.accounts[1:]:
+            raise UsageError(
+                f"a fork of session {origin.session_id} has to stand under the same shared accounts "
+                f"({', '.join(origin.accounts[1:]) or 'none'}); nothing was written"
+            )
+        return link
 
     def _stamp(self, session_id: str, epoch: int, given: Ready, key: str = "") -> Event:  # S1
         row = self.row(session_id)
         draft, fact = given.draft, given.fact
-        if isinstance(fact, SessionCreated) != (row is None):
-            raise UsageError("session.created is the first event of a session, and only that")
+        if isinstance(fact, FIRST) != (row is None):
+            raise UsageError("session.created or session.forked is the first event of a session, and only that")
         _check_place(session_id, fact, key)
-        seq = row.head + 1 if row else 1
-        prev = row.head_hash if row else genesis(session_id)
+        seq, prev = (row.head + 1, row.head_hash) if row else (1, genesis(session_id))
+        if isinstance(fact, SessionForked):
+            seq, (prev, epoch) = fact.origin_seq + 1, self._forked_at(fact)
         kind = type_of(fact)
         at_us = self._now_us if type(fact) not in CAP_FACTS else self._cap_time(session_id, fact, row)
         link = chain(prev, session_id, seq, epoch, at_us, kind, given.digest)
@@ -229,7 +259,7 @@ class Transaction:
         if row is not None:
             path = row.accounts
         else:
-            path = path_of(fact, session_id) if isinstance(fact, SessionCreated) else ()
+            path = path_of(fact, session_id) if isinstance(fact, FIRST) else ()
         return self.ledger.cap_time(money.move(fact, 0, path, self._now_us))
 
     def _item(self, event: Event) -> None:

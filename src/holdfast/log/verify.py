@@ -17,13 +17,12 @@ from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased
 from holdfast.facts.budget import Period
 from holdfast.facts.codec import Event, genesis, stored_envelope
-from holdfast.facts.session import SessionCreated
 from holdfast.log.ledger import with_cap
 from holdfast.log.stored import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.session import money
 from holdfast.session.accounts import AccountRow, add_spend
 from holdfast.session.items import ANSWERS, ItemRow, item_of, next_item
-from holdfast.session.rows import SessionRow, first_row, next_row
+from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
 
 T = TypeVar("T")
 
@@ -58,6 +57,14 @@ class Look(Protocol):
 
     def blob(self, digest: bytes) -> StoredBlob:
         """What lies under a digest."""
+        ...
+
+    def known(self, session_id: str) -> SessionRow | None:
+        """One session's row, None when it has none."""
+        ...
+
+    def hash_at(self, session_id: str, seq: int) -> bytes | None:
+        """The chain hash of an event of a session, also of one that it shares with its origin."""
         ...
 
     def beside(self) -> Beside:
@@ -101,13 +108,13 @@ async def rebuild(source: Source) -> Beside:
 
 def _verify(look: Look, session_id: str | None) -> Verified:
     beside = look.beside()
-    chosen = [session_id] if session_id is not None else look.session_ids()
+    chosen = _lineage(look, session_id) if session_id is not None else look.session_ids()
     findings: list[Finding] = []
     rebuilt = Rebuilt()
     count = 0
     for each in chosen:
         try:
-            count += rebuilt.session(each, look.stored(each), look.blob)
+            count += rebuilt.session(each, look.stored(each), look.blob, look)
             _check_session(each, beside, rebuilt)
         except LogDamaged as error:
             findings.append(Finding(each, error.seq, str(error)))
@@ -120,10 +127,20 @@ def _verify(look: Look, session_id: str | None) -> Verified:
     return Verified(len(chosen), count, tuple(findings))
 
 
+def _lineage(look: Look, session_id: str) -> list[str]:
+    """A session and those that it is a fork of, as far as they are there."""
+    found: list[str] = []
+    while session_id and session_id not in found:
+        found.append(session_id)
+        row = look.known(session_id)
+        session_id = row.origin if row else ""
+    return found
+
+
 def _rebuild(look: Look) -> Beside:
     rebuilt = Rebuilt()
     for each in look.session_ids():
-        rebuilt.session(each, look.stored(each), look.blob)
+        rebuilt.session(each, look.stored(each), look.blob, look)
     books = rebuilt.books
     return Beside(rebuilt.rows, rebuilt.posts, books.accounts(), dict(books.held), rebuilt.vocabularies, rebuilt.items)
 
@@ -194,29 +211,39 @@ class Rebuilt:
         self.partly: set[str] = set()
         self._answered: dict[tuple[str, str], int] = {}
 
-    def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob) -> int:
-        """Walk one session; returns how many events it has. Raises `LogDamaged`."""
+    def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob, look: Look | None = None) -> int:
+        """Walk one session's own events; returns how many there are. Raises `LogDamaged`.
+
+        `look` says where a fork begins; without it there are none.
+        """
         rows = iter(stored)
         at, prev = 0, genesis(session_id)
+        row = look.known(session_id) if look is not None else None
+        if look is not None and row is not None and row.origin:
+            at, found = row.origin_seq, look.hash_at(row.origin, row.origin_seq)
+            if found is None:
+                raise damaged(session_id, 0, f"it is a fork of session {row.origin}, which has no event {at}")
+            prev = found
+        before = at
         while part := list(islice(rows, _PART)):
             events = events_of(session_id, part, blob, after=at, prev=prev)
             for event, kept in zip(events, part, strict=True):
                 self._event(event, kept, blob)
             at, prev = events[-1].seq, events[-1].hash
-        return at
+        return at - before
 
     def _event(self, event: Event, kept: StoredEvent, blob: Blob) -> None:
         session_id = event.session_id
         row = self.rows.get(session_id)
         if isinstance(event.fact, Erased):
             self.partly.add(session_id)
-        elif row is None and not isinstance(event.fact, SessionCreated) and session_id not in self.partly:
-            raise damaged(session_id, 1, "it does not begin with session.created")
+        elif row is None and not isinstance(event.fact, FIRST) and session_id not in self.partly:
+            raise damaged(session_id, event.seq, "it does not begin with session.created or session.forked")
         else:
             self._envelope(event, kept, blob)
         if row is not None:
             row = next_row(row, event)
-        elif isinstance(event.fact, SessionCreated):
+        elif isinstance(event.fact, FIRST):
             row = first_row(event)
         if row is None:
             return

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased, Fact
 from holdfast.facts.codec import Event, genesis
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
@@ -17,12 +18,14 @@ from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.session import fold_calls, fold_children, fold_context, fold_people, fold_requests
-from holdfast.session.state import ResponseItem, State
+from holdfast.session import fold_calls, fold_children, fold_context, fold_fork, fold_people, fold_requests
+from holdfast.session.state import State
 from holdfast.session.tokens import estimate_content, estimate_pinned
 from holdfast.session.trace import first_that_counts, note
 
 Apply = Callable[[State, Any, Event], None]
+
+_FORKED = str(SessionForked.__struct_config__.tag)
 
 _SKIP_FROM = 200
 """Fewer events are traced one by one."""
@@ -46,6 +49,14 @@ def fold(state: State, events: Iterable[Event]) -> State:
             _apply(state, event.fact, event)
             if event.seq >= traced:
                 note(state.trace, event.fact, event.seq)
+        elif event.type == _FORKED:
+            raise LogDamaged(
+                f"event {event.seq} of session {event.session_id} said what is this fork's own and what is its "
+                "origin's, and its body was erased: it cannot go on; nothing was written, and its events can still be "
+                "read with `holdfast logs`",
+                session_id=event.session_id,
+                seq=event.seq,
+            )
     return state
 
 
@@ -80,57 +91,6 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     state.limits = msgspec.structs.replace(state.limits, **changed)
     state.owner = state.owner if fact.owner is None else fact.owner
     state.ended = None
-
-
-def _forked(state: State, fact: SessionForked, event: Event) -> None:
-    """A fork begins where its origin was: what was open there is not its own (S22)."""
-    assert state.created is not None
-    limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
-    state.created = msgspec.structs.replace(
-        state.created, workspace=fact.workspace, accounts=fact.accounts, limits=limits, key=fact.key, parent=None
-    )
-    state.limits, state.created_us = limits, event.at_us
-    last = state.window[-1] if state.window else None
-    for index, call in enumerate(state.calls):
-        if call.end is None:
-            call.end = "cancelled"
-            if isinstance(last, ResponseItem):
-                last.results[index] = event.seq
-            state.unseen = True
-    fresh = State(session_id=state.session_id)
-    for name in _NOT_CARRIED:
-        setattr(state, name, getattr(fresh, name))
-    state.children = {
-        name: msgspec.structs.replace(child, status="cancelled", finished_seq=event.seq)
-        if child.status is None
-        else child
-        for name, child in state.children.items()
-    }
-
-
-_NOT_CARRIED = (
-    "request",
-    "failure",
-    "tries",
-    "attempts",
-    "hands",
-    "hands_known",
-    "interrupted",
-    "cancelled",
-    "paused",
-    "stop_seq",
-    "in_shift",
-    "ended",
-    "usage",
-    "cost_pico",
-    "unpriced",
-    "asks",
-    "grants",
-    "notices",
-    "breaker",
-    "spend",
-)
-"""What a fork begins without."""
 
 
 def _message(state: State, fact: UserMessage, event: Event) -> None:
@@ -197,7 +157,6 @@ _APPLY: dict[type[Fact], Apply] = {
     WorkspaceSnapshotted: _snapshotted,
     SessionCreated: _created,
     SessionUpdated: _updated,
-    SessionForked: _forked,
     UserMessage: _message,
     UserInterrupt: _interrupt,
     UserCancel: _cancel,
@@ -213,5 +172,6 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_people.APPLY,
     **fold_children.APPLY,
     **fold_context.APPLY,
+    **fold_fork.APPLY,
 }
 """What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""

@@ -129,7 +129,7 @@ class Settle(msgspec.Struct, frozen=True):
 Move = OpenAccount | NameAccount | SetCap | Reserve | Settle
 
 
-def path_of(created: SessionCreated, session_id: str) -> tuple[str, ...]:
+def path_of(created: SessionCreated | SessionForked, session_id: str) -> tuple[str, ...]:
     """The accounts of a session from leaf to root; its own when none are named. The home has none."""
     if session_id == HOME:
         return ()
@@ -141,8 +141,10 @@ def move(fact: Fact, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move,
     if type(fact) not in _MOVERS:
         return ()
     match fact:
-        case ModelRequestStart(reserved_pico=int() as amount) | ToolDispatched(reserved_pico=int() as amount):
+        case ModelRequestStart(reserved_pico=int() as amount):
             return (Reserve(path, seq, amount),)
+        case ToolDispatched():
+            return _dispatched(fact, seq, path, at_us)
         case ModelRequestEnd():
             return (Settle(path, fact.request_seq, fact.cost_pico or 0, at_us),)
         case ToolResult() | ToolOutcomeUnknown():
@@ -152,6 +154,12 @@ def move(fact: Fact, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move,
             return _opened(path, cap, at_us)
         case _:
             return _caps(fact, path, at_us)
+
+
+def _dispatched(fact: ToolDispatched, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
+    """An earlier dispatch of the call is settled first: its hold must not stand in the way of this one's."""
+    before = (Settle(path, fact.settles_seq, fact.settled_pico, at_us),) if fact.settles_seq else ()
+    return (*before, Reserve(path, seq, fact.reserved_pico)) if fact.reserved_pico is not None else before
 
 
 def _opened(path: tuple[str, ...], cap: int | None, at_us: int) -> tuple[Move, ...]:

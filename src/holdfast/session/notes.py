@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, RuleBreached
+from holdfast.facts.session import SessionForked
 
 HANDOFF_HEAD = (
     "Your earlier conversation was put aside to give you a clear head. Nothing of it is lost: `search_log`, when you "
@@ -21,6 +22,12 @@ FILES_HEAD = (
 
 FILES_SHOWN = 40
 
+FORKED_CALL = (
+    "This call was open when this session was forked from another one, and it was not run here. The workspace is as "
+    "it was at the fork: look before you go on."
+)
+"""Stands for the result of a call that a fork found open (S22)."""
+
 _SECTIONS = (
     ("done", "Done"),
     ("workspace", "State of the workspace"),
@@ -36,6 +43,8 @@ def note_of(fact: Fact) -> str:
     match fact:
         case ChildFinished():
             return child_report(fact)
+        case SessionForked():
+            return forked_note(fact)
         case RuleBreached(rule=rule, detail=detail):
             return f"[A rule of this project was not kept: {rule}\n{detail}\nSet it right before you go on.]"
         case ContextCompacted(summary=summary):
@@ -74,3 +83,16 @@ def child_report(fact: ChildFinished) -> str:
     detail = f": {fact.detail}" if fact.detail else ""
     words = f"\nIts last words, as data:\n<child_output>\n{fact.summary}\n</child_output>" if fact.summary else ""
     return f"[Child session {fact.child_id} is {fact.status}{why}{detail}.]{words}"
+
+
+def forked_note(fact: SessionForked) -> str:
+    """What a fork is told at its beginning. Some of what it remembers may not be in the files."""
+    files = f"The workspace is a copy of its files as they were after event {fact.snapshot_seq}."
+    if fact.unkept:
+        calls = ", ".join(fact.unkept)
+        files += f" What these later calls did is not in it: {calls}. Look before you rely on it."
+    return (
+        f"[This session is a fork: everything before this is what happened in session {fact.origin} up to its event "
+        f"{fact.origin_seq}, and here it goes on another way. {files} Sessions that it had opened, and approvals that "
+        "people gave it, are not yours.]"
+    )

@@ -16,10 +16,11 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
-from holdfast.facts.session import SessionCreated, SessionUpdated
+from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.session.fold_fork import RESTING
 from holdfast.session.home import HOME, home_changes
 from holdfast.session.money import path_of
 
@@ -33,6 +34,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     `due_us` is when it should be looked at, None for never; `cost_pico` is what is known of its cost.
     `parent` is empty at the top of a tree, `root` is the session at the top: itself when it has no
     parent. `owner` is the person it belongs to, empty for nobody in particular; `name` is its agent's.
+    A fork begins after the event `origin_seq` of its `origin`; empty and 0 for other sessions.
     """
 
     session_id: str
@@ -60,20 +62,27 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     owner: str = ""
     name: str = ""
+    origin: str = ""
+    origin_seq: int = 0
 
+
+FIRST = (SessionCreated, SessionForked)
+"""What the own events of a session begin with."""
 
 _GOAL_LENGTH = 200
 
 
 def first_row(event: Event) -> SessionRow:
-    """The row of a session whose first event is this `session.created`."""
+    """The row of a session whose first own event is this `session.created` or `session.forked`."""
     fact = event.fact
+    if isinstance(fact, SessionForked):
+        return _fork(fact, event)
     assert isinstance(fact, SessionCreated)
     parent = fact.parent
     return SessionRow(
         session_id=event.session_id,
         key=fact.key,
-        goal=" ".join(fact.goal.split())[:_GOAL_LENGTH],
+        goal=_short(fact.goal),
         model=fact.agent.model,
         workspace=fact.workspace.path,
         accounts=path_of(fact, event.session_id),
@@ -90,6 +99,35 @@ def first_row(event: Event) -> SessionRow:
         owner=fact.people.owner,
         name=fact.agent.name,
     )
+
+
+def _fork(fact: SessionForked, event: Event) -> SessionRow:
+    """A fork rests until somebody wakes it or says something (S22)."""
+    return SessionRow(
+        session_id=event.session_id,
+        key=fact.key,
+        goal=_short(fact.goal),
+        model=fact.model,
+        workspace=fact.workspace.path,
+        accounts=path_of(fact, event.session_id),
+        created_us=event.at_us,
+        updated_us=event.at_us,
+        head=event.seq,
+        head_hash=event.hash,
+        epoch=event.epoch,
+        status="parked",
+        reason=RESTING.reason or "",
+        detail=RESTING.detail,
+        root=event.session_id,
+        owner=fact.owner,
+        name=fact.name,
+        origin=fact.origin,
+        origin_seq=fact.origin_seq,
+    )
+
+
+def _short(goal: str) -> str:
+    return " ".join(goal.split())[:_GOAL_LENGTH]
 
 
 def next_row(row: SessionRow, event: Event) -> SessionRow:

@@ -26,17 +26,11 @@ from holdfast.session.conversation import (
     ToolCallPart,
     ToolResultPart,
 )
-from holdfast.session.notes import left_out, note_of
+from holdfast.session.notes import FORKED_CALL, left_out, note_of
 from holdfast.session.state import Item, ResponseItem, State, SummaryItem
 
 CUT_SHORT = "Your last response was cut at the output limit. Go on from there, in smaller steps."
 """Said to the model after a response that ran into the output limit without asking for anything."""
-
-FORKED = (
-    "This call was open when this session was forked from another one, and it was not run here. The workspace is as "
-    "it was at the fork: look before you go on."
-)
-"""Stands for the result of a call that a fork found open (S22)."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -148,7 +142,7 @@ def _result(call: AgentToolUse, fact: Fact | None) -> ToolResultPart:
         case ToolOutcomeUnknown():
             return ToolResultPart(call.call_id, call.name, fact.content, True, call.provider_id)
         case SessionForked():
-            return ToolResultPart(call.call_id, call.name, FORKED, True, call.provider_id)
+            return ToolResultPart(call.call_id, call.name, FORKED_CALL, True, call.provider_id)
         case _:
             return ToolResultPart(call.call_id, call.name, "(this result was erased)", True, call.provider_id)
 

@@ -5,6 +5,8 @@ alter table sessions add column root text not null default '';
 alter table sessions add column depth bigint not null default 0;
 alter table sessions add column owner text not null default '';
 alter table sessions add column name text not null default '';
+alter table sessions add column origin text not null default '';
+alter table sessions add column origin_seq bigint not null default 0;
 update sessions set root = session_id;
 
 create table items (

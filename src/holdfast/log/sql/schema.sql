@@ -35,7 +35,7 @@ create table posts (
 );
 
 -- One row per session (S20). `vocabulary` is the highest schema version among its bodies (S19). `parent` is
--- empty at the top of a tree, whose id is `root`.
+-- empty at the top of a tree, whose id is `root`. A fork begins after the event `origin_seq` of its `origin`.
 create table sessions (
     session_id text not null primary key,
     key text not null,
@@ -62,6 +62,8 @@ create table sessions (
     depth bigint not null,
     owner text not null,
     name text not null,
+    origin text not null,
+    origin_seq bigint not null,
     vocabulary bigint not null
 );
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.facts.codec import Event
+from holdfast.log import lineage
 from holdfast.log.base import Snapshot
+from holdfast.log.lineage import ALL
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
 from holdfast.log.sqlite.trouble import damaged_file
@@ -23,9 +25,6 @@ from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow
 
 T = TypeVar("T")
-
-_ALL = 2**62
-"""As many rows as there are: PostgreSQL and SQLite spell "no limit" differently."""
 
 
 class Reader:
@@ -40,15 +39,18 @@ class Reader:
 
     def events(self, session_id: str, after: int, prev: bytes | None, limit: int | None) -> list[Event]:
         """Events after `after`; with `prev` verified, and when read to the end, held against the row."""
-        count = _ALL if limit is None else limit
+        count = ALL if limit is None else limit
         with self._one_look():
             row = self.row(session_id)
-            stored = self._rows("events", session_id=session_id, after=after, count=count)
-            events = events_of(session_id, stored, self._view.blob, after=after, prev=prev)
+            events = lineage.read(row, self._view.row, self._own, after, prev, count)
         if prev is not None and len(events) < count:
             at, hash_ = (events[-1].seq, events[-1].hash) if events else (after, prev)
             check_head(row, at, hash_)
         return events
+
+    def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
+        stored = self._rows("events", session_id=session_id, after=after, count=count)
+        return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
 
     def row(self, session_id: str) -> SessionRow:
         """One row. Raises `UnknownSession`."""
@@ -135,11 +137,23 @@ class Reader:
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
         """One session's events as they lie there."""
-        return self._rows("events", session_id=session_id, after=0, count=_ALL)
+        return self._rows("events", session_id=session_id, after=0, count=ALL)
 
     def blob(self, digest: bytes) -> StoredBlob:
         """What lies under a digest."""
         return self._view.blob(digest)
+
+    def known(self, session_id: str) -> SessionRow | None:
+        """One row, None when there is none."""
+        return self._view.row(session_id)
+
+    def hash_at(self, session_id: str, seq: int) -> bytes | None:
+        """The chain hash of an event, also of one that a fork shares."""
+        row = self._view.row(session_id)
+        if row is None:
+            return None
+        found = self._view.link_at(lineage.holder(row, self._view.row, seq), seq)
+        return found[0] if found else None
 
     def look(self, work: Callable[[Look], T]) -> T:
         """`work` on one consistent look, however long it takes."""

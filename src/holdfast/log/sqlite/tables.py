@@ -87,6 +87,10 @@ class SqliteView:
         found = self._one("post", {"session_id": session_id, "key": key})
         return number(found[0], session_id) if found else None
 
+    def link_at(self, session_id: str, seq: int) -> tuple[bytes, int] | None:
+        found = self._one("event_link", {"session_id": session_id, "seq": seq})
+        return (bytes(found[0]), number(found[1], session_id)) if found else None
+
     def account(self, account_id: str) -> AccountRow | None:
         found = self._one("account", {"account_id": account_id})
         return account_row(found) if found else None
