@@ -13,10 +13,10 @@ from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session.notes import note_of
+from holdfast.session.notes import FORKED_CALL, note_of
 from holdfast.session.render import action_text
 from holdfast.session.state import HandoffItem, Item, ResponseItem, SummaryItem
-from holdfast.session.window import FORKED
+
 
 SHORTEST = 200
 """No entry is cut to fewer characters than this."""
@@ -66,7 +66,7 @@ def _entry(seq: int, fact: Fact | None) -> tuple[str, str]:
         case ToolOutcomeUnknown(call_id=call_id, content=content):
             return f"[{seq}] call {call_id}: nobody knows what became of it:", content
         case SessionForked():
-            return f"[{seq}] the harness said:", FORKED
+            return f"[{seq}] the harness said:", FORKED_CALL
         case None:
             return f"[{seq}]", "(this was erased)"
         case _:
