@@ -42,7 +42,7 @@ def test_any_process_finds_the_server_of_a_session_again(type: Type, server: Mod
     done = type(*words, "--base-url", address(server)).went()
     created = done.lines[0]
     assert created["agent"]["model"] == f"openai-compatible:m@{address(server)}"
-    type("send", "s", "and more").went()
+    type("send", "s", "and more", "--no-wake").went()
     type("wake", "s").went()
     assert len(server.journal()) == 2
     type("verify").went()
@@ -102,7 +102,7 @@ def test_a_wrong_key_or_model_leaves_a_session_that_goes_on(
     assert all(piece in said for piece in pieces), said
     assert SECRET not in said
     type("verify", "s").went()
-    type("send", "s", "try again").went()
+    type("send", "s", "try again", "--no-wake").went()
     type("wake", "s").went()
 
 
