@@ -92,10 +92,10 @@ async def play(rig: Rig, fault: Fault, tally: Tally) -> None:
 
 async def test_a_mutilated_answer_is_an_error_or_whole(rig: Rig) -> None:
     answer, tally, chance = await recorded(rig), Tally(), random.Random(20)
-    for _ in range(24):
+    for _ in range(14):
         await play(rig, mutilated(answer, chance, tally), tally)
-    assert tally.whole >= 3
-    assert tally.broken >= 10
+    assert tally.whole >= 2
+    assert tally.broken >= 6
 
 
 async def test_an_answer_that_ends_between_two_events_is_an_error_or_whole(rig: Rig) -> None:

@@ -53,12 +53,12 @@ async def test_a_rate_limit_is_waited_for_as_long_as_was_asked(rig: Rig) -> None
 async def test_a_rate_limit_may_name_a_date(rig: Rig) -> None:
     rig.server.load(*tool_turn())
     rig.server.fail_next(429, message="slow down", type="rate_limit_error")
-    at_s = rig.clock.now_us() / 1_000_000 + 15
+    at_s = rig.clock.now_us() / 1_000_000 + 20
     rig.proxy.faults = [Fault(headers={"Retry-After": formatdate(at_s, usegmt=True)})]
     await rig.run()
     failed = await went_on(rig, "rate_limited")
     assert failed.retry_after_s is not None
-    assert 1 <= failed.retry_after_s <= 15
+    assert 1 <= failed.retry_after_s <= 20
 
 
 async def test_a_long_limit_parks_the_session_until_its_reset(rig: Rig) -> None:
