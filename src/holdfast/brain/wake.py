@@ -183,7 +183,7 @@ async def _act(shift: Shift, action: Action) -> None:
         case Provision():
             await hands_act.provision(shift)
         case Reconcile():
-            await tool_act.reconcile(shift, action)
+            await _end_if(shift, await tool_act.reconcile(shift, action))
         case RunHarness(call_id=call_id):
             await harness_act.run(shift, call_id)
         case WaitUntil(at_us=at_us):

@@ -24,7 +24,8 @@ class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
     """The call goes through its door now. Without this event it never ran (S6).
 
     `approval_id` is the approval that this dispatch uses up (S21). `reserved_pico` is the price of a
-    priced tool, held until the call ends (S15).
+    priced tool, held until the call ends (S15). When it goes out again, `settles_seq` is the dispatch before, whose
+    hold ends here at `settled_pico`: its price, presumed, unless it is known that it did not happen.
     """
 
     call_id: str
@@ -36,6 +37,8 @@ class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
     place: Place = ""
     approval_id: str = ""
     reserved_pico: int | None = None
+    settles_seq: int = 0
+    settled_pico: int = 0
 
 
 class ToolResult(Fact, frozen=True, tag="agent.tool_result"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.facts.budget import BreakerClosed
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Escalate, Record
-from holdfast.session.fold_requests import SPEND_STEP_US, SPEND_STEPS
+from holdfast.session.fold_money import SPEND_STEP_US, SPEND_STEPS
 from holdfast.session.money import usd
 from holdfast.session.people import close_all, standing, wait
 from holdfast.session.state import State

@@ -9,6 +9,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.session.fold_money import spend
 from holdfast.session.policy import evaluate
 from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.tokens import estimate, estimate_content, estimate_input
@@ -82,6 +83,7 @@ def _dispatched(state: State, fact: ToolDispatched, event: Event) -> None:
         _use_up(state, call, fact, event)
     if fact.attempt == 1:
         _count_uses(state, call, fact, event)
+    spend(state, fact.settled_pico, event.at_us)
     call.attempt, call.hands_id = fact.attempt, fact.hands_id
     call.dispatch_seq, call.reserved_pico = event.seq, fact.reserved_pico
     if not call.read_only and not fact.place:
@@ -124,6 +126,7 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     if call.end is not None:
         raise ValueError(f"call {fact.call_id} of session {state.session_id} ended twice, at {event.seq}")
     call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
+    spend(state, fact.cost_pico or 0, event.at_us)
     if call.where == "harness" and call.end in ("ok", "error") and not call.problem:
         _count_rule(state, call, event)
     if call.end == "ok" and not call.read_only and call.where != "harness":

@@ -10,13 +10,8 @@ from holdfast.facts.budget import BreakerClosed, BreakerOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart, Purpose
 from holdfast.session.fold_calls import response_at
+from holdfast.session.fold_money import spend
 from holdfast.session.state import Failure, OpenRequest, Provider, State
-
-SPEND_STEP_US = 300_000_000
-"""Spend is kept in mind by the five minutes."""
-
-SPEND_STEPS = 12
-"""An hour of them."""
 
 PROVIDER = "provider:"
 """How the breaker of a model is named."""
@@ -107,18 +102,6 @@ def _calibrate(state: State, estimate: int, usage: Usage) -> None:
     low, high = _SCALE_MILLI
     measured = min(high, max(low, real * state.context.scale_milli // estimate))
     state.context.scale_milli = (3 * state.context.scale_milli + measured) // 4
-
-
-def spend(state: State, pico: int, at_us: int) -> None:
-    """Count what was spent, also by the time."""
-    state.cost_pico += pico
-    if not pico:
-        return
-    step = at_us // SPEND_STEP_US
-    state.spend[step] = state.spend.get(step, 0) + pico
-    newest = max(state.spend)
-    for old in [each for each in state.spend if each <= newest - SPEND_STEPS]:
-        del state.spend[old]
 
 
 def _breaker_opened(state: State, fact: BreakerOpened, event: Event) -> None:

@@ -18,7 +18,7 @@ from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.session.fold_fork import RESTING
 from holdfast.session.home import HOME, home_changes
@@ -152,6 +152,8 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
     match fact:
         case ToolResult() | ToolOutcomeUnknown():
             return {"cost_pico": row.cost_pico + fact.cost_pico} if fact.cost_pico else {}
+        case ToolDispatched(settled_pico=cost) if cost:
+            return {"cost_pico": row.cost_pico + cost}
         case ShiftStarted(worker_id=worker):
             return {"holder": worker, "status": "runnable", "reason": "", "detail": "", "due_us": event.at_us}
         case ShiftEnded() as ended:

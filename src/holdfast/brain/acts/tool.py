@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 import anyio
+import msgspec
 
 from holdfast.brain.acts import custom as custom_act
 from holdfast.brain.acts import guards as guards_act
@@ -106,9 +107,11 @@ async def _use(shift: Shift, call: Call) -> AgentToolUse:
 
 
 def _intent(
-    shift: Shift, use: AgentToolUse, attempt: int, hands: Hands | None, approval_id: str = ""
+    shift: Shift, use: AgentToolUse, attempt: int, hands: Hands | None, approval_id: str = "", *, happened: bool = True
 ) -> ToolDispatched:
+    """The intent to run a call. Its dispatch before, if any, is paid unless it is known that it never `happened`."""
     call = shift.state.call(use.call_id)
+    before = call.reserved_pico
     assert shift.state.created is not None
     tool = find_tool(shift.state.created.agent, use.name)
     assert tool is not None
@@ -122,6 +125,8 @@ def _intent(
         place="process" if hands is None else "",
         approval_id=approval_id,
         reserved_pico=call.price_pico or None,
+        settles_seq=call.dispatch_seq if before is not None else 0,
+        settled_pico=before if before is not None and happened else 0,
     )
 
 
@@ -188,15 +193,25 @@ def _content(result: ExecResult) -> str:
     return "\n".join(lines + [f"[{note}]" for note in notes]) or "[no output]"
 
 
-async def reconcile(shift: Shift, action: Reconcile) -> None:
-    """End a dispatched call that has no end: ask the hands it went to, and believe only them."""
+async def reconcile(shift: Shift, action: Reconcile) -> End | None:
+    """End a dispatched call that has no end: ask the hands it went to, and believe only them.
+
+    An `End` says that there is no money to run a tool with a price again.
+    """
     call = shift.state.call(action.call_id)
-    if action.verdict is not None:
-        await _as_a_person_said(shift, call, repeat=action.verdict == "approve")
-        return
-    if call.where == "process":
-        await _reconcile_custom(shift, call)
-        return
+    try:
+        if action.verdict is not None:
+            await _as_a_person_said(shift, call, repeat=action.verdict == "approve")
+        elif call.where == "process":
+            await _reconcile_custom(shift, call)
+        else:
+            await _reconcile_hands(shift, call)
+    except BudgetRefused as refused:
+        return await does_not_fit(shift, refused)
+    return None
+
+
+async def _reconcile_hands(shift: Shift, call: Call) -> None:
     hands = await shift.doors.hands.attach(shift.state.hands_known[call.hands_id])
     status = await hands.status(shift.epoch, call.call_id)
     match status.state:
@@ -223,15 +238,22 @@ async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
     await shift.fact(_result(call_id, result, reconciled=True))
 
 
-async def _again(shift: Shift, call: Call, approval_id: str = "") -> None:
-    """Dispatch a call once more: it did not happen, or may safely happen again, or `approval_id` allows it."""
+async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: bool = True) -> None:
+    """Dispatch a call once more: it did not happen, or may safely happen again, or `approval_id` allows it.
+
+    With `happened` False it is known that it did not.
+    """
     use = await _use(shift, call)
     if call.approval_seq and not approval_id and (reason := await _no_longer_approved(shift, call, use)):
         content = f"Not run: a person allowed it, but {reason}. Call it again if it is still wanted: they are asked."
-        await shift.fact(ToolResult(call_id=call.call_id, outcome="cancelled", content=content))
+        paid = call.reserved_pico if happened else None
+        ended = ToolResult(call_id=call.call_id, outcome="cancelled", content=content, cost_pico=paid)
+        held = call.reserved_pico is not None
+        await shift.fact(msgspec.structs.replace(ended, dispatch_seq=call.dispatch_seq) if held else ended)
         return
     if call.where == "process":
-        await shift.decision(_intent(shift, use, call.attempt + 1, None, approval_id))
+        await shift.decision(_intent(shift, use, call.attempt + 1, None, approval_id, happened=happened))
+        shift.money_waits = 0
         await custom_act.run_all(shift, [use])
         return
     if shift.state.hands is None:
@@ -288,7 +310,7 @@ async def _reconcile_custom(shift: Shift, call: Call) -> None:
             await shift.fact(custom_act.settled(call, "ok", content, reconciled=True))
             return
         if happened is False or call.on_unknown == "retry":
-            await _again(shift, call)
+            await _again(shift, call, happened=happened is None)
             return
     await _nobody_knows(shift, call, "the process that ran it is gone")
 
