@@ -229,8 +229,8 @@ class Holdfast:
 
     async def seen(self, item: Item | str, *, by: str = "") -> None:
         """Say that a person was shown an item: its default may be applied from now on."""
-        runtime = self._open()
-        await self._intake(by).seen(await runtime.store.item(_id(item)))
+        intake = self._intake(by)
+        await intake.seen(await self._runtime.store.item(_id(item)))
 
     async def approve(
         self,

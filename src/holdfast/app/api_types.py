@@ -205,7 +205,7 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     about = session_of(row, running=running)
     given = {name: getattr(about, name) for name in Session.__dataclass_fields__}
     given["goal"] = state.created.goal if state.created else row.goal
-    given["cost_usd"] = None if state.unpriced else dollars(state.cost_pico)
+    given["cost_usd"] = None if state.unpriced else dollars(row.cost_pico)
     return Result(
         **given,
         text=await last_message(runtime, state),

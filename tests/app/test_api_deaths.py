@@ -1,0 +1,132 @@
+"""A program that embeds Holdfast is killed inside its own function: then it is as the tool declared (S12)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.facts.base import OnUnknown
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from tests.app.embedding import BUDGET, PRICE, make_tool
+from tests.app.terminal import rows, script, turn, typed
+
+ROOT = Path(__file__).parents[2]
+
+FREE = {"input_per_mtok": 0.0, "output_per_mtok": 0.0}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """One call of the function, then a word."""
+    calls = [{"name": "charge", "input": {"cents": 500}}]
+    return script(tmp_path / "m.json", turn(tool_calls=calls, usage={}), turn(text="All done.", usage={}), price=FREE)
+
+
+def killed(folder: Path, model: str, on_unknown: OnUnknown) -> None:
+    """Run the program until it is inside its function, and kill it there."""
+    command = [sys.executable, "-m", "tests.app.embedding", str(folder), model, on_unknown]
+    paths = os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])
+    env = {**os.environ, "PYTHONPATH": paths}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        begun = process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert (begun, process.returncode) == ("begun\n", -signal.SIGKILL)
+    (folder / "go").touch()
+
+
+def calls(folder: Path) -> list[str]:
+    """The calls that the function noted."""
+    return (folder / "calls").read_text().splitlines()
+
+
+async def facts(hf: holdfast.Holdfast, kind: type[Any]) -> list[Any]:
+    """All facts of that kind in the session's log."""
+    return [event.fact async for event in hf.events("k") if isinstance(event.fact, kind)]
+
+
+def spent(folder: Path) -> Decimal:
+    """What the ledger says of the session's account, with nothing left reserved."""
+    ((pico, reserved),) = rows(folder / "home" / "holdfast.db", "select spent_pico, reserved_pico from accounts")
+    assert reserved == 0
+    return Decimal(pico).scaleb(-12)
+
+
+@pytest.mark.parametrize(
+    ("on_unknown", "probe", "times"),
+    [("retry", "", 2), ("probe", "yes", 1), ("probe", "no", 2), ("probe", "nobody-knows", 1), ("tell", "", 1)],
+)
+async def test_what_the_tool_declared_happens(
+    tmp_path: Path, model: str, on_unknown: OnUnknown, probe: str, times: int
+) -> None:
+    killed(tmp_path, model, on_unknown)
+    (first,) = calls(tmp_path)
+    key = first.split()[0]
+    (tmp_path / "probe").write_text(f"{probe} {key} 500")
+    async with holdfast.open(tmp_path / "home", tools=[make_tool(tmp_path, on_unknown)]) as hf:
+        result = await hf.resume("k")
+        assert (result.status, result.text) == ("done", "All done.")
+        assert calls(tmp_path) == [first] * times, "each time under the same key"
+        known = await facts(hf, ToolResult)
+        unknown = await facts(hf, ToolOutcomeUnknown)
+        dispatched = await facts(hf, ToolDispatched)
+        assert [fact.attempt for fact in dispatched] == list(range(1, times + 1))
+        assert all(fact.reserved_pico == 250_000_000_000 for fact in dispatched)
+        told = on_unknown == "tell" or probe == "nobody-knows"
+        assert (len(known), len(unknown)) == ((0, 1) if told else (1, 0))
+        if probe == "yes":
+            assert known[0].reconciled
+        elif not told:
+            assert known[0].content == "charged"
+        raw = "".join([f"{event.fact}" async for event in hf.events("k")])
+        assert key not in raw, "keys are in no event"
+        paid = 2 if on_unknown == "retry" else 1  # nobody can say that the first one cost nothing
+        assert result.cost_usd == spent(tmp_path) == paid * Decimal(PRICE)
+        assert result.cost_usd <= BUDGET
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+async def test_a_person_says_whether_it_is_repeated(tmp_path: Path, model: str, verdict: str) -> None:
+    killed(tmp_path, model, "ask")
+    async with holdfast.open(tmp_path / "home", tools=[make_tool(tmp_path, "ask")]) as hf:
+        waiting = await hf.resume("k")
+        assert (waiting.status, waiting.reason, len(calls(tmp_path))) == ("parked", "person", 1)
+        (item,) = waiting.items
+        assert (item.kind, item.status, item.action) == ("unknown", "open", "charge:\n  cents: 500")
+        if verdict == "approve":
+            assert (await hf.approve(item, by="anna")).status == "approved"
+        else:
+            assert (await hf.deny(item, "I looked: it went through.")).status == "denied"
+        result = await hf.resume("k")
+        assert (result.status, result.items) == ("done", ())
+        assert len(calls(tmp_path)) == (2 if verdict == "approve" else 1)
+        assert len(await facts(hf, ToolOutcomeUnknown)) == (0 if verdict == "approve" else 1)
+        assert result.cost_usd == spent(tmp_path) == len(calls(tmp_path)) * Decimal(PRICE)
+        with pytest.raises(holdfast.ItemClosed, match=r"already (approved|denied) by"):
+            await hf.approve(item)
+
+
+async def test_a_process_without_the_function_leaves_the_session_alone(tmp_path: Path, model: str) -> None:
+    killed(tmp_path, model, "retry")
+    async with holdfast.open(tmp_path / "home") as hf:
+        before = (await hf.show("k")).events
+        with pytest.raises(
+            holdfast.UsageError, match=r"session k uses the tool 'charge', a function that this program"
+        ):
+            await hf.resume("k")
+        assert (await hf.show("k")).events == before
+    said = typed("wake", "k", "--home", tmp_path / "home")
+    assert said.code == 2, said
+    assert "charge" in said.err
+    assert "Traceback" not in said.err
+    async with holdfast.open(tmp_path / "home") as hf:
+        result = await hf.resume("k", tools=[make_tool(tmp_path, "retry")])
+    assert (result.status, len(calls(tmp_path))) == ("done", 2)
