@@ -95,7 +95,7 @@ def test_every_verb_with_data_prints_json_alone(type: Type) -> None:
         (("verify",), 1),
         (("doctor",), 1),
         (("version",), 1),
-        (("send", "k", "hi"), 1),
+        (("send", "k", "hi", "--no-wake"), 1),
         (("interrupt", "k"), 1),
         (("cancel", "k"), 1),
         (("cancel", "k"), 1),

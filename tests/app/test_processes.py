@@ -119,7 +119,7 @@ def test_wake_attaches_to_a_running_session(type: Type, long: str, holdfast_home
     assert "open calls  bash 3.0\n" in shown
     assert "holdfast logs k -f" in shown
     sent = type("send", "k", "hello", "--no-wake").went()
-    assert sent.err == "it is running, and takes this in at its next model request\n"
+    assert sent.err == "k is running, and takes this in at its next step\n"
     running.release()
     assert ended(running.process).went().out == ended(other).went().out
     assert [row["state"] for row in type("ps", "--json").lines] == ["done"]
@@ -170,7 +170,7 @@ def test_interrupt_during_a_command(type: Type, long: str, holdfast_home: Path) 
     said = ended(running.process).went(3)
     assert "→ cancelled in " in said.err
     answer, go = re.findall(r"`holdfast (.*?)`", said.err.splitlines()[-1])
-    assert (answer, go) == ("send k 'your words'", "wake k")
+    assert (answer, go) == ("send k 'your words'", "attach k")
 
 
 def test_interrupt_and_cancel_during_a_stream(type: Type, tmp_path: Path, holdfast_home: Path) -> None:

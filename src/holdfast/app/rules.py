@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -51,16 +51,18 @@ def _rule(entry: Any, path: str, names: Collection[str]) -> Rule:
     where = f"the rule for {entry['tool']!r} in {path}"
     if entry.get("decision") not in DECISIONS:
         raise UsageError(f"the decision for {entry['tool']!r} in {path} has to be allow, ask or deny; {EXAMPLE}")
-    match, for_s, uses = entry.get("match", ""), entry.get("for_s"), entry.get("uses")
+    match = entry.get("match", "")
     if not isinstance(match, str):
         raise UsageError(f"{where} has a match that is no text; it is a glob over the main argument, and {EXAMPLE}")
+    pattern = _pattern(entry["tool"], f"the rule in {path} for", names)
+    for_s, uses = (_bound(entry, name, read, where) for name, read in (("for_s", duration_s), ("uses", count)))
+    return Rule(pattern, entry["decision"], match, for_s, uses)
+
+
+def _bound(entry: dict[str, Any], name: str, read: Callable[[Any], Any], where: str) -> Any:
+    if entry.get(name) is None:
+        return None
     try:
-        return Rule(
-            _pattern(entry["tool"], f"the rule in {path} for", names),
-            entry["decision"],
-            match,
-            None if for_s is None else duration_s(for_s),
-            None if uses is None else count(uses),
-        )
+        return read(entry[name])
     except ValueError as error:
-        raise UsageError(f"{where}: {error}") from error
+        raise UsageError(f"{where}, {name}: {error}") from error
