@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from holdfast.clock import rfc3339
 from holdfast.errors import CannotRunSafely
+from holdfast.session.fold_fork import RESTING
 from holdfast.session.money import PICO
 from holdfast.session.people import unanswered
 from holdfast.session.rows import SessionRow
@@ -80,6 +81,8 @@ def _for_a_person(state: State, typed: Typed, wake: str, otherwise: str) -> str:
         return f"Everything was stopped; it goes on after `{typed('stop', '--release')}`."
     if state.paused:
         return f"It rests until {wake}."
+    if state.ended == RESTING:
+        return f"{otherwise} Or let it go on as it is with {wake}."
     if not asked:
         return otherwise
     return " ".join(f"Answer with {_answer(ask.item_id, typed)}" for ask in asked)

@@ -16,8 +16,8 @@ from holdfast.app.serving import is_served
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.facts.session import SessionCreated, Workspace
-from holdfast.session.rows import SessionRow
+from holdfast.facts.session import Workspace
+from holdfast.session.rows import FIRST, SessionRow
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 
@@ -89,8 +89,8 @@ def doors_of(call: Call, runtime: Runtime, workspace: Workspace, row: SessionRow
 
 async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
     """The workspace that the session was opened on."""
-    (first,) = await runtime.store.read(row.session_id, limit=1)
-    assert isinstance(first.fact, SessionCreated)
+    (first,) = await runtime.store.read(row.session_id, after=row.origin_seq, limit=1)
+    assert isinstance(first.fact, FIRST)
     return first.fact.workspace
 
 

@@ -9,6 +9,7 @@ from holdfast.app.cli.run import doors_of, workspace_of
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import drive
 from holdfast.brain.recall import recall
+from holdfast.session.fold_fork import RESTING
 from holdfast.session.rows import SessionRow
 
 
@@ -17,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
     parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
     parser.add_argument("--steal", action="store_true", help="take it from a process that still holds it")
-    parser.add_argument("--keep-pause", action="store_true", help="leave it resting when a person has paused it")
+    parser.add_argument("--keep-pause", action="store_true", help="leave it resting when it is paused or a new fork")
     parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
 
@@ -33,6 +34,9 @@ async def run(call: Call) -> int:
 
 
 async def _paused(runtime: Runtime, row: SessionRow) -> bool:
-    """Whether it rests because a person paused it. While everything is stopped, only the release lifts that."""
+    """Whether it rests because a person paused it, or forked it and has said nothing yet.
+
+    While everything is stopped, only the release lifts that.
+    """
     state, _ = await recall(row.session_id, runtime.store, runtime.store)
-    return bool(state.paused) and await runtime.store.stopped() is None
+    return (bool(state.paused) or state.ended == RESTING) and await runtime.store.stopped() is None

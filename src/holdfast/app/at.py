@@ -1,0 +1,98 @@
+"""The workspace of a session at a point of its log: what changed since, and a copy of it (S22)."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime
+from holdfast.app.progress import counted, harmless
+from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.facts.session import Workspace
+from holdfast.fleet.points import Point, point_at
+from holdfast.hands.user import choose_user
+from holdfast.ids import new_session_id
+from holdfast.repo.base import Change, Owner, Shelf
+from holdfast.session.rows import SessionRow
+
+NOW = -1
+"""Instead of a position: the workspace as it is in its folder now."""
+
+SHOWN = 200
+"""So many changed files are named for people."""
+
+SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+def shelf_of(runtime: Runtime) -> Shelf:
+    """Where workspaces are kept. Raises `CannotRunSafely` without one."""
+    if runtime.shelf is None:
+        raise CannotRunSafely(
+            "workspaces are kept with git, and there is none on this machine, so the files of a point cannot be had; "
+            "install git: from then on they are kept"
+        )
+    return runtime.shelf
+
+
+def files_as_of(point: Point) -> str:
+    """In words, what is known of the files of a point."""
+    if not point.kept:
+        later = f"; first kept after event {point.later_seq}" if point.later_seq else ""
+        why = f" ({harmless(point.trouble)})" if point.trouble else ""
+        return f"not kept{why}{later}"
+    ran = ", ".join(f"{call.name} {call.call_id}" for call in point.unkept)
+    return f"kept after event {point.kept_seq}" + (f"; not in it: {ran}" if ran else "")
+
+
+async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, workspace: Workspace) -> list[Change]:
+    """What changed in the workspace from the point to another one, or to now."""
+    before = _kept(row, point)
+    if to != NOW:
+        return await shelf_of(runtime).changes(before, _kept(row, await point_at(runtime.store, row, to)))
+    shelf = shelf_of(runtime)
+    look = new_session_id(runtime.intake.clock.now_us(), runtime.intake.entropy)
+    user = choose_user(workspace)
+    try:
+        now = await shelf.keep(look, Path(workspace.path), 1, user=Owner(user.uid, user.gid))
+        return await shelf.changes(before, now.snapshot)
+    finally:
+        with contextlib.suppress(CannotRunSafely):
+            await shelf.forget(look)
+
+
+async def restore(call: Call, runtime: Runtime, row: SessionRow, point: Point, folder: str) -> None:
+    """Put the files of the point into an empty folder."""
+    if not folder:
+        raise UsageError("--restore '' names no folder; an example is --restore ./then")
+    path = Path(folder).absolute()
+    done = await shelf_of(runtime).restore(_kept(row, point), path)
+    if call.json:
+        restored = {"folder": str(path), "files": done.files, "bytes": done.bytes, "snapshot_seq": point.kept_seq}
+        call.emit({"type": "restored", **restored})
+    else:
+        call.say(f"{path} has {counted(done.files, 'file')}, as they were after event {point.kept_seq}")
+
+
+def show_changes(call: Call, found: list[Change]) -> None:
+    """Name the changes, in order of the paths."""
+    if call.json:
+        for change in found:
+            call.emit({"type": "change", "path": change.path, "kind": change.kind})
+        return
+    for change in found[:SHOWN]:
+        call.say(f"{SIGNS[change.kind]} {harmless(change.path)}")
+    if len(found) > SHOWN:
+        call.note(f"and {len(found) - SHOWN} more; --json names them all")
+    if not found:
+        call.say("no file differs")
+
+
+def _kept(row: SessionRow, point: Point) -> str:
+    if not point.kept:
+        more = f"; they were first kept after event {point.later_seq}" if point.later_seq else ""
+        raise UsageError(
+            f"the files of session {row.session_id} after event {point.state.seq} were not kept{more}: nothing was "
+            "changed; name another position"
+        )
+    return point.kept

@@ -1,0 +1,201 @@
+"""Forking a session: another one that goes on from a point of its log, on a copy of the files of that point (S22).
+
+The folder is made first, the session opened last, in one transaction. Whoever dies in between leaves a folder
+without a session and a mark beside it; the next fork on this home removes both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio.to_thread
+import msgspec
+
+from holdfast.errors import CannotRunSafely, HoldfastError, Refused, UnknownSession, UsageError
+from holdfast.facts.session import SessionForked, Workspace
+from holdfast.fleet.points import Point
+from holdfast.fleet.posting import Poster
+from holdfast.hands.user import choose_user, make_ready
+from holdfast.ids import new_session_id
+from holdfast.repo.base import Owner, Shelf
+from holdfast.session.rows import SessionRow
+
+MARK = ".forking-"
+"""What the mark of a folder that is being made begins with; the new session's id follows."""
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """Where forks get their folders: beside the other disposable workspaces.
+
+    `lives` is the kernel's word on a worker.
+    """
+
+    workspaces: Path
+    worker_id: str
+    lives: Callable[[str], bool]
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a person asks for beside the point: a key, and a money cap in pico-dollars, None for none."""
+
+    key: str
+    budget_pico: int | None
+    program: str
+
+
+class Forked(msgspec.Struct, frozen=True):
+    """The fork's row and its first event. `duplicate` when it was there before."""
+
+    row: SessionRow
+    fact: SessionForked
+    duplicate: bool
+
+
+async def existing(poster: Poster, origin: SessionRow, seq: int, key: str) -> Forked | None:
+    """The fork with that key. Raises `UsageError` when the key names another session, or a fork of another point."""
+    try:
+        row = await poster.index.find(key)
+    except UnknownSession:
+        return None
+    if key not in (row.key, row.session_id):
+        return None
+    if (row.origin, row.origin_seq) != (origin.session_id, seq):
+        raise UsageError(
+            f"--key {key} names session {row.session_id} already, and that is no fork of {origin.session_id} at {seq}; "
+            "nothing was written: use another key"
+        )
+    return Forked(row, await _first(poster, row), True)
+
+
+async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow, point: Point, wish: Wish) -> Forked:
+    """Open a fork at that point. It rests until somebody wakes it or says something.
+
+    Raises `UsageError` or `CannotRunSafely` when the files of that point were not kept; then nothing was written.
+    """
+    await sweep(poster, shelf, ground)
+    _check_kept(origin, point)
+    created = point.state.created
+    if created is None:
+        raise CannotRunSafely(
+            f"the first event of session {origin.session_id} was erased, and with it what a fork would go on with; "
+            "nothing was written"
+        )
+    fork_id = new_session_id(poster.clock.now_us(), poster.entropy)
+    near = created.workspace
+    path = ground.workspaces / fork_id
+    workspace = Workspace(str(path), True, near.user, near.isolation, near.read_only, near.env)
+    mark = ground.workspaces / f"{MARK}{fork_id}"
+    mark.write_text(ground.worker_id)
+    try:
+        snapshot = await _copy(shelf, fork_id, workspace, point)
+    except (HoldfastError, OSError):
+        await _remove(shelf, ground, fork_id)
+        raise
+    fact = SessionForked(
+        origin=origin.session_id,
+        origin_seq=point.state.seq,
+        origin_hash=point.state.hash.hex(),
+        goal=created.goal,
+        model=created.agent.model,
+        workspace=workspace,
+        accounts=(fork_id, *origin.accounts[1:]),
+        budget_pico=wish.budget_pico,
+        key=wish.key,
+        snapshot=snapshot,
+        program=wish.program,
+        owner=point.state.owner,
+        name=created.agent.name,
+        snapshot_seq=point.kept_seq,
+        unkept=tuple(call.call_id for call in point.unkept),
+    )
+    try:
+        receipt = await poster.log.post(poster.drafted(fork_id, fact, "created"), create=True)
+    except (Refused, UsageError):  # nothing was written; of any other error only the log can say so, later
+        await _remove(shelf, ground, fork_id)
+        raise
+    if receipt.session_id != fork_id:  # another process was faster with the same key
+        await _remove(shelf, ground, fork_id)
+        other = await existing(poster, origin, point.state.seq, wish.key)
+        assert other is not None
+        return other
+    mark.unlink(missing_ok=True)
+    return Forked(await poster.index.find(fork_id), fact, False)
+
+
+async def sweep(poster: Poster, shelf: Shelf, ground: Ground) -> int:
+    """Remove what dead processes left of forks that were never opened; returns how many."""
+    removed = 0
+    for mark in sorted(ground.workspaces.glob(f"{MARK}*")):
+        with contextlib.suppress(FileNotFoundError):  # another sweeper was faster
+            if ground.lives(mark.read_text()):
+                continue
+            fork_id = mark.name.removeprefix(MARK)
+            if await _is_open(poster, fork_id):
+                mark.unlink()
+            else:
+                await _remove(shelf, ground, fork_id)
+                removed += 1
+    return removed
+
+
+async def _first(poster: Poster, row: SessionRow) -> SessionForked:
+    (first,) = await poster.log.read(row.session_id, after=row.origin_seq, limit=1)
+    if not isinstance(first.fact, SessionForked):
+        raise CannotRunSafely(
+            f"the first event of the fork {row.session_id} was erased, so nobody can say what it is; use another --key"
+        )
+    return first.fact
+
+
+def _check_kept(origin: SessionRow, point: Point) -> None:
+    if point.kept:
+        return
+    seq = point.state.seq
+    if point.later_seq:
+        raise UsageError(
+            f"session {origin.session_id} cannot be forked at {seq}: its workspace was first kept after event "
+            f"{point.later_seq}; nothing was written: use --at {point.later_seq} or a later one"
+        )
+    why = f" ({point.trouble})" if point.trouble else ""
+    raise CannotRunSafely(
+        f"session {origin.session_id} cannot be forked: its workspace was never kept{why}, so the files of event {seq} "
+        "cannot be had; nothing was written. Workspaces are kept from the first call on that may write, where there "
+        "is git: `holdfast doctor` says whether it is"
+    )
+
+
+async def _copy(shelf: Shelf, fork_id: str, workspace: Workspace, point: Point) -> str:
+    """Put the files of the point where the fork works, and keep them as the fork's own first snapshot."""
+    path = Path(workspace.path)
+    path.mkdir(mode=0o755)
+    user = await anyio.to_thread.run_sync(choose_user, workspace)
+    owner = Owner(user.uid, user.gid)
+    await shelf.restore(point.kept, path, user=owner if os.geteuid() == 0 else None)
+    await anyio.to_thread.run_sync(make_ready, workspace, user)
+    return (await shelf.keep(fork_id, path, point.state.seq + 1, user=owner)).snapshot
+
+
+async def _is_open(poster: Poster, fork_id: str) -> bool:
+    try:
+        return (await poster.index.find(fork_id)).session_id == fork_id
+    except UnknownSession:
+        return False
+
+
+async def _remove(shelf: Shelf, ground: Ground, fork_id: str) -> None:
+    await anyio.to_thread.run_sync(_remove_folder, ground.workspaces / fork_id)
+    await shelf.forget(fork_id)
+    (ground.workspaces / f"{MARK}{fork_id}").unlink(missing_ok=True)
+
+
+def _remove_folder(path: Path) -> None:
+    """Also what a snapshot made unwritable for its owner."""
+    for folder, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+    if path.exists():
+        shutil.rmtree(path)
