@@ -144,6 +144,30 @@ async def test_reasoning_that_was_cut_off_before_it_was_signed_is_not_sent(rig: 
     assert "half a thou" not in whole(rig.proxy.seen[0].json)
 
 
+async def test_reasoning_that_nothing_followed_is_not_sent(rig: Rig) -> None:
+    """It was interrupted, or ran into the limit: providers refuse an answer that ends in reasoning."""
+    rig.server.load(*tool_turn())
+    thought = ThinkingPart("a lonely thought", "c2lnbmVk", rig.family, "rs_1")
+    await rig.ask(request(user(), Message("assistant", (thought,)), user(TextPart("go on"))))
+    sent = whole(rig.proxy.seen[0].json)
+    assert "lonely" not in sent
+    assert "rs_1" not in sent
+    assert "go on" in sent
+
+
+@pytest.mark.parametrize("rig", ["openai"], indirect=True)
+async def test_reasoning_in_several_parts_is_one_item(rig: Rig) -> None:
+    rig.server.load(*tool_turn())
+    first = ThinkingPart("First this.", "c2lnbmVk", rig.family, "rs_1")
+    second = ThinkingPart("Then that.", "", rig.family, "rs_1")
+    unsigned = ThinkingPart("Half a", "", rig.family, "rs_2")
+    said = Message("assistant", (first, second, unsigned, TextPart("So.", rig.family, "msg_1")))
+    await rig.ask(request(user(), said, user(TextPart("go on"))))
+    (item,) = [item for item in rig.proxy.seen[0].json["input"] if item.get("type") == "reasoning"]
+    assert [piece["text"] for piece in item["summary"]] == ["First this.", "Then that."]
+    assert (item["id"], item["encrypted_content"]) == ("rs_1", "c2lnbmVk")
+
+
 async def test_pictures_and_documents_reach_the_wire(rig: Rig) -> None:
     rig.server.load({"match": {"userMessage": "the goal"}, "response": {"content": "Seen."}})
     note = DocumentPart("text/plain", "naïve words".encode(), "notes.txt")

@@ -1,13 +1,14 @@
 """From our conversation to the messages of the client library.
 
 What a provider wants back is given back to it alone: another one's reasoning, ids and details are dropped.
-Reasoning that its own provider did not sign, because it was cut off, is dropped too.
+Reasoning that its own provider did not sign, because it was cut off, is dropped too; so is reasoning that
+nothing followed, which no provider takes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from pydantic_ai import messages as theirs
@@ -58,7 +59,7 @@ def conversation(
     found: list[theirs.ModelMessage] = []
     for number, message in enumerate(messages):
         if message.role == "assistant":
-            parts = [part for each in message.parts if (part := _said(each, origin, ids)) is not None]
+            parts = _answer(message.parts, origin, ids)
             if parts:
                 found.append(theirs.ModelResponse(parts=parts, provider_name=origin.system, model_name=origin.model))
         else:
@@ -82,7 +83,16 @@ def _call_ids(messages: Sequence[Message], origin: Origin) -> dict[str, str]:
     }
 
 
-def _said(part: Part, origin: Origin, ids: dict[str, str]) -> theirs.ModelResponsePart | None:
+def _answer(parts: Sequence[Part], origin: Origin, ids: dict[str, str]) -> list[theirs.ModelResponsePart]:
+    """What the model said. One item of reasoning may be in several parts, of which the first is signed."""
+    signed = {part.provider_id for part in parts if isinstance(part, ThinkingPart) and part.signature}
+    found = [said for part in parts if (said := _said(part, origin, ids, signed)) is not None]
+    while found and isinstance(found[-1], theirs.ThinkingPart):
+        found.pop()
+    return found
+
+
+def _said(part: Part, origin: Origin, ids: dict[str, str], signed: Collection[str]) -> theirs.ModelResponsePart | None:
     match part:
         case TextPart():
             kept = _kept(part, origin)
@@ -90,7 +100,8 @@ def _said(part: Part, origin: Origin, ids: dict[str, str]) -> theirs.ModelRespon
                 return None
             return theirs.TextPart(part.text, **kept)
         case ThinkingPart():
-            if part.provider != origin.provider or (origin.signs and not part.signature):
+            trusted = part.signature or (part.provider_id and part.provider_id in signed)
+            if part.provider != origin.provider or (origin.signs and not trusted):
                 return None
             return theirs.ThinkingPart(part.text, signature=part.signature or None, **_kept(part, origin))
         case ToolCallPart():
