@@ -49,6 +49,7 @@ def _item(shift: Shift, **more: Any) -> ApprovalRequested:
     assert state.created is not None
     people = state.created.people
     expires_s = people.expires_s
+    default = more.pop("default", people.on_expiry)
 
     def after(seconds: float) -> int:
         return now_us + int(seconds * 1_000_000)
@@ -56,7 +57,7 @@ def _item(shift: Shift, **more: Any) -> ApprovalRequested:
     return ApprovalRequested(
         item_id=new_item_id(shift.doors.entropy),
         cost_pico=None if state.unpriced else state.cost_pico,
-        default=more.pop("default", people.on_expiry) if expires_s is not None else None,
+        default=default if expires_s is not None else None,
         expires_us=after(expires_s) if expires_s is not None else None,
         remind_us=after(people.remind_s) if people.remind_s else None,
         escalate_us=after(people.escalate_s) if people.escalate_s else None,
