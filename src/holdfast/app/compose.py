@@ -11,6 +11,7 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path
+from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
 from holdfast.app.prompts import load_prompts
@@ -18,6 +19,7 @@ from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError
 from holdfast.facts.session import SessionCreated, Workspace
 from holdfast.fleet.crew import Leave
 from holdfast.fleet.intake import Intake
@@ -114,10 +116,12 @@ class Runtime:
         """
         path = self.home.workspaces / session_id
         fresh = Workspace(str(path), True, near.user, near.isolation, near.read_only, near.env)
-        path.mkdir(mode=0o755, exist_ok=True)
         try:
+            path.mkdir(mode=0o755, exist_ok=True)
             make_ready(fresh, choose_user(fresh))
-        except BaseException:
+        except OSError as error:
+            raise machine_trouble(f"{error.strerror}: {path}") from error
+        except HoldfastError:
             path.rmdir()
             raise
         return fresh

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from holdfast.app.call import Call
+from holdfast.app.call import Call, ReaderGone
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.progress import JsonProgress, one_line
-from holdfast.brain.doors import NoObserver
-from holdfast.brain.wake import wake
+from holdfast.app.trouble import sentence_of
+from holdfast.brain.doors import Doors, NoObserver
+from holdfast.brain.wake import Outcome, wake
 from holdfast.errors import HoldfastError
 from holdfast.session.rows import SessionRow
 
 TOGETHER = 64
 """Sessions of one tree that run in one process at one time."""
+
+
+async def wake_or_say(session_id: str, doors: Doors) -> Outcome:
+    """Wake one of several sessions: whatever goes wrong with it is an error of ours, and ends no other."""
+    try:
+        return await wake(session_id, doors)
+    except ReaderGone:
+        raise
+    except Exception as error:
+        raise sentence_of(error) from error
 
 
 class Family:
@@ -31,7 +42,7 @@ class Family:
         doors = await self._runtime.doors_for(session_id, observer=observer)
         if not row.epoch:
             self._note(f"{called(row)} begins: {one_line(row.goal, 60)}")
-        outcome = await wake(session_id, doors)
+        outcome = await wake_or_say(session_id, doors)
         if not outcome.idle and not outcome.fenced:
             self._note(standing(await self._runtime.store.find(session_id)))
 

@@ -2,7 +2,7 @@
 
 Due times are wall times, and the wall clock may jump: it is looked at every few seconds, so that a machine which slept
 is caught up with. A clock that went back is seen against the monotonic one; each session that it makes wait
-longer is then woken once, and begins its wait anew from there (see `session/children.py`).
+longer is then woken once: its log says from then on by how much, and its waits end so much earlier.
 """
 
 from __future__ import annotations

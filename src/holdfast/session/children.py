@@ -11,8 +11,9 @@ WAIT_HERE_US = 5_000_000
 
 
 def cancel_first(state: State) -> CancelChildren | None:
-    """Children that have to be cancelled before their parent can be."""
-    working = tuple(child.child_id for child in state.live_children() if not child.cancelled)
+    """Children that have to be cancelled before their parent can be: those at work, and those parked for good."""
+    unfinished = [child for child in state.children.values() if child.status in (None, "parked")]
+    working = tuple(child.child_id for child in unfinished if not child.cancelled)
     return CancelChildren(working) if working else None
 
 
@@ -25,12 +26,12 @@ def awaited(state: State, call: Call) -> list[Child]:
 def wait_for(state: State, call: Call, now_us: int) -> Action:
     """Go on with a call that waits for children: report, or wait without a process."""
     working = awaited(state, call)
-    over = call.until_us is not None and is_over(state, call.at_us, call.until_us, now_us)
+    over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us)
     if not working or over or state.message_seq > call.seq:
         return RunHarness(call.call_id)
     names = ", ".join(child.name or child.child_id for child in working[:3])
     detail = f"waits for {len(working)} of its children ({names})"
-    due_us = None if call.until_us is None else due(state, call.at_us, call.until_us, now_us)
+    due_us = None if call.until_us is None else due(state, call.seq, call.until_us)
     return End(ShiftEnded(status="parked", reason="child", detail=detail, due_us=due_us))
 
 
@@ -38,30 +39,19 @@ def sleep(state: State, call: Call, now_us: int) -> Action:
     """Go on with a call that sleeps."""
     assert call.until_us is not None
     woken = any(item.seq > call.seq for item in state.pending)
-    if woken or is_over(state, call.at_us, call.until_us, now_us):
+    if woken or is_over(state, call.seq, call.until_us, now_us):
         return RunHarness(call.call_id)
-    due_us = due(state, call.at_us, call.until_us, now_us)
+    due_us = due(state, call.seq, call.until_us)
     if due_us - now_us <= WAIT_HERE_US:
         return WaitUntil(due_us)
     return End(ShiftEnded(status="parked", reason="timer", detail="asleep", due_us=due_us))
 
 
-def is_over(state: State, began_us: int, until_us: int, now_us: int) -> bool:
-    """Whether a wait is over, also when the clock was set back while it lasted.
-
-    Behind the wait's beginning nobody knows how much of it has passed: it is waited out once more from there,
-    never longer.
-    """
-    if now_us >= until_us:
-        return True
-    waited_again = began_us > state.parked_us > 0 and state.parked_due_us <= now_us
-    return now_us < began_us and waited_again
+def is_over(state: State, since_seq: int, until_us: int, now_us: int) -> bool:
+    """Whether a wait that began with the event at `since_seq` is over, also when the clock was set back meanwhile."""
+    return now_us >= due(state, since_seq, until_us)
 
 
-def due(state: State, began_us: int, until_us: int, now_us: int) -> int:
-    """When a wait is to be looked at again."""
-    if now_us >= began_us:
-        return until_us
-    if began_us > state.parked_us > 0 and state.parked_due_us > now_us:
-        return state.parked_due_us
-    return now_us + (until_us - began_us)
+def due(state: State, since_seq: int, until_us: int) -> int:
+    """When that wait is to be looked at again: earlier by as much as the clock has been set back since it began."""
+    return until_us - sum(jump.back_us for jump in state.set_back if jump.seq > since_seq)

@@ -19,7 +19,7 @@ from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.session import fold_calls, fold_children, fold_context, fold_fork, fold_people, fold_requests
-from holdfast.session.state import State
+from holdfast.session.state import SetBack, State
 from holdfast.session.tokens import estimate_content, estimate_pinned
 from holdfast.session.trace import first_that_counts, note
 
@@ -29,6 +29,10 @@ _FORKED = str(SessionForked.__struct_config__.tag)
 
 _SKIP_FROM = 200
 """Fewer events are traced one by one."""
+
+
+CLOCK_STEP_US = 1_000_000
+"""A clock that goes back by less is no clock that was set: it makes a wait longer by no more than this."""
 
 
 def empty(session_id: str) -> State:
@@ -43,8 +47,9 @@ def fold(state: State, events: Iterable[Event]) -> State:
     for event in events:
         if event.seq != state.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
-        state.seq, state.hash, state.epoch = event.seq, event.hash, event.epoch
-        state.at_us = event.at_us
+        if event.at_us < state.at_us - CLOCK_STEP_US:
+            state.set_back.append(SetBack(event.seq, state.at_us - event.at_us))
+        state.seq, state.hash, state.epoch, state.at_us = event.seq, event.hash, event.epoch, event.at_us
         if not isinstance(event.fact, Erased):
             _apply(state, event.fact, event)
             if event.seq >= traced:
@@ -128,7 +133,7 @@ def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
 
 def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
     state.in_shift = False
-    state.parked_us, state.parked_due_us = event.at_us, fact.due_us or 0
+    state.parked_us = event.at_us
     if fact.status == "released":
         state.ended = None
     else:

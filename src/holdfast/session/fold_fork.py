@@ -19,14 +19,13 @@ RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests 
 """How a fork stands before anybody does anything with it: nothing makes it run by itself."""
 
 MADE_ANEW = frozenset(
-    "session_id seq at_us hash epoch created limits owner ended parked_us parked_due_us snapshot_seq "
-    "snapshot_error".split()
+    "session_id seq at_us hash epoch created limits owner ended parked_us snapshot_seq snapshot_error".split()
 )
 """What a fork has of its own from its first event on."""
 
 CARRIED = frozenset(
     "created_us window window_tokens pending unseen calls seen context trace responses summaries handoffs rule_uses "
-    "message_seq providers mutated_seq".split()
+    "message_seq providers mutated_seq set_back".split()
 )
 """What goes on where the origin was. Time and uses that a rule allows go on counting: a fork renews no permission."""
 
@@ -49,7 +48,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     fresh = State(session_id=state.session_id)
     for name in NOT_CARRIED:
         setattr(state, name, getattr(fresh, name))
-    state.ended, state.parked_us, state.parked_due_us = RESTING, event.at_us, 0
+    state.ended, state.parked_us = RESTING, event.at_us
     state.snapshot_seq, state.snapshot_error = event.seq, ""
     state.clear_signs()
     state.posted(event.seq, estimate(note_of(fact)))

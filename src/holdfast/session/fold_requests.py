@@ -75,7 +75,7 @@ def _ended(state: State, fact: ModelRequestEnd, event: Event) -> None:
         if purpose != "turn" and fact.error_kind not in OUTAGES:
             failed(state, purpose)
         kind, message, after_s = fact.error_kind, fact.message, fact.retry_after_s
-        state.failure = Failure(event.at_us, attempt, kind, message, after_s, model, purpose)
+        state.failure = Failure(event.at_us, attempt, kind, message, after_s, model, purpose, event.seq)
 
 
 def _answered(state: State, fact: ModelRequestEnd, request: OpenRequest | None) -> None:

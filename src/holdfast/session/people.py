@@ -7,6 +7,7 @@ from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded, ItemKin
 from holdfast.facts.session import People
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Expire, Notify
+from holdfast.session.children import due, is_over
 from holdfast.session.state import Ask, State, notice_key
 
 ROUNDS = ("first", "reminder", "second")
@@ -49,7 +50,8 @@ def ask_for(state: State, call_id: str, kind: ItemKind) -> Ask | None:
 def step(state: State, now_us: int) -> Action | None:
     """What is due with people: a default that applies, a message to send."""
     for ask in unanswered(state):
-        if ask.default is not None and ask.seen_us and ask.expires_us is not None and now_us >= ask.expires_us:
+        expires_us = _expiry_us(ask)
+        if ask.default is not None and expires_us is not None and is_over(state, ask.seq, expires_us, now_us):
             return Expire(ask.item_id, ask.default)
     return _notice(state, now_us)
 
@@ -60,8 +62,8 @@ def _notice(state: State, now_us: int) -> Notify | None:
             due_us = _round_us(ask, round_)
             for target in _targets(state, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))
-                due = due_us if sent is None else sent.again_us
-                if due is not None and now_us >= due:
+                at_us = due_us if sent is None else sent.again_us
+                if at_us is not None and is_over(state, ask.seq, at_us, now_us):
                     return Notify(ask.item_id, round_, target, sent.tries if sent else 0)
     return None
 
@@ -83,19 +85,30 @@ def _round_us(ask: Ask, round_: str) -> int | None:
             return ask.escalate_us
 
 
+def _expiry_us(ask: Ask) -> int | None:
+    """When the default applies; None while nobody has seen the question, and where there is no default."""
+    return ask.expires_us if ask.default is not None and ask.seen_us else None
+
+
 def deadline_us(state: State) -> int | None:
     """When something is due with people again, None for never: what nobody has seen does not expire."""
-    times: list[int] = []
+    return min((due(state, seq, at_us) for seq, at_us in _deadlines(state)), default=None)
+
+
+def _deadlines(state: State) -> list[tuple[int, int]]:
+    """What is waited for: since which event, and until when."""
+    times: list[tuple[int, int]] = []
     for ask in unanswered(state):
-        if ask.default is not None and ask.seen_us and ask.expires_us is not None:
-            times.append(ask.expires_us)
+        expires_us = _expiry_us(ask)
+        if expires_us is not None:
+            times.append((ask.seq, expires_us))
         for round_ in ROUNDS:
             for target in _targets(state, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))
                 due_us = _round_us(ask, round_) if sent is None else sent.again_us
                 if due_us is not None:
-                    times.append(due_us)
-    return min(times, default=None)
+                    times.append((ask.seq, due_us))
+    return times
 
 
 def wait(state: State, now_us: int, detail: str) -> End:

@@ -8,6 +8,7 @@ from holdfast.facts.budget import BreakerClosed, BreakerOpened
 from holdfast.facts.model import Purpose
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, WaitUntil
+from holdfast.session.children import due, is_over
 from holdfast.session.fold_requests import PROVIDER
 from holdfast.session.people import close_all
 from holdfast.session.retry import PARK_BEYOND_S, RETRYABLE, delay_s
@@ -69,8 +70,9 @@ def _same_again(state: State, failure: Failure, now_us: int) -> Choice | Action:
         later_us = now_us + int(PARK_BEYOND_S * 1_000_000)
         why = f"{state.tries} attempts failed, the last with {failure.kind}: {failure.message}"
         return _park(why, max(later_us, due_us))
-    if now_us >= due_us:
+    if is_over(state, failure.seq, due_us, now_us):
         return Choice(failure.model, failure.attempt + 1)
+    due_us = due(state, failure.seq, due_us)
     if due_us - now_us > PARK_BEYOND_S * 1_000_000:
         return _park(f"the provider asked to wait ({failure.kind}): {failure.message}", due_us)
     return WaitUntil(due_us)
@@ -81,11 +83,18 @@ def _park(detail: str, due_us: int) -> End:
 
 
 def _awake(state: State, models: tuple[str, ...], now_us: int) -> str | None:
-    return next((model for model in models if _of(state, model).rest_until_us <= now_us), None)
+    since = _since(state)
+    return next((each for each in models if is_over(state, since, _of(state, each).rest_until_us, now_us)), None)
+
+
+def _since(state: State) -> int:
+    """The latest failure, which began the rest that is waited for."""
+    return state.failure.seq if state.failure is not None else state.seq
 
 
 def _all_rest(state: State, models: tuple[str, ...]) -> End:
-    until_us = min(_of(state, model).rest_until_us for model in models)
+    since = _since(state)
+    until_us = min(due(state, since, _of(state, model).rest_until_us) for model in models)
     return _park(f"every model of this session rests after failures ({', '.join(models)})", until_us)
 
 

@@ -124,6 +124,7 @@ class Failure(msgspec.Struct):
     retry_after_s: float | None
     model: str = ""
     purpose: Purpose = "turn"
+    seq: int = 0
 
 
 class Provider(msgspec.Struct):
@@ -192,6 +193,13 @@ class Child(msgspec.Struct):
     cancelled: bool = False
 
 
+class SetBack(msgspec.Struct, array_like=True):
+    """The clock went back: the event at `seq` says a time that is earlier by `back_us` than the one before."""
+
+    seq: int
+    back_us: int
+
+
 class ContextState(msgspec.Struct):
     """The life of the context so far (S16).
 
@@ -239,8 +247,8 @@ class State(msgspec.Struct):
     `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
     testify, and leave something behind. A shift that ends clears them away first.
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
-    latest end of a shift, until something new arrives; `parked_us` and `parked_due_us` are when the latest one
-    ended and what time it waits for.
+    latest end of a shift, until something new arrives; `parked_us` is when the latest one ended. `set_back` is
+    where the clock went back.
     `responses` counts responses to turns, `summaries` those to compactions, `handoffs` those to handoffs;
     `attempts` the failed attempts at each since its last response. `trace` is what signs look at. `asks` are questions
     to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
@@ -283,7 +291,7 @@ class State(msgspec.Struct):
     in_shift: bool = False
     ended: ShiftEnded | None = None
     parked_us: int = 0
-    parked_due_us: int = 0
+    set_back: list[SetBack] = []
     usage: Usage = Usage()
     cost_pico: int = 0
     unpriced: bool = False

@@ -10,7 +10,10 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.session.money import usd, usd_float
+from holdfast.session.people import PAUSED, STOPPED
 from holdfast.session.rows import SessionRow
+
+UNFINISHED = ("runnable", "parked")
 
 SHOWN = 20
 """Sessions listed without --all, beside every unfinished one."""
@@ -19,6 +22,7 @@ SHOWN = 20
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("--all", action="store_true", help=f"all of them, not the unfinished and the latest {SHOWN}")
+    parser.add_argument("--tree", action="store_true", help="children under the sessions that opened them")
     parser.add_argument("--json", action="store_true", help="print JSON lines")
 
 
@@ -27,8 +31,7 @@ async def run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         holders = await runtime.store.holders()
         rows = await runtime.store.sessions()
-    unfinished = ("runnable", "parked")
-    chosen = [row for place, row in enumerate(rows) if call.args.all or place < SHOWN or row.status in unfinished]
+    chosen = _trees(call, rows) if call.args.tree else _latest(call, rows)
     if call.json:
         for row in chosen:
             call.emit(public(row, running=row.session_id in holders))
@@ -36,17 +39,71 @@ async def run(call: Call) -> int:
     if not chosen:
         call.say('no sessions yet; start one: holdfast run "fix the failing test" --model scripted:FILE')
         return 0
-    call.say(f"{'SESSION':<30} {'STATE':<19} {'AGE':>5} {'TURNS':>5} {'COST':>9}  GOAL")
+    names = [_name(row, tree=call.args.tree) for row in chosen]
+    width = max(30, *(len(name) for name in names))
+    call.say(f"{'SESSION':<{width}} {'STATE':<19} {'DUE':>7} {'AGE':>5} {'TURNS':>5} {'COST':>9}  GOAL")
     now_us = SystemClock().now_us()
-    for row in chosen:
-        state = "running" if row.session_id in holders else row.status + (f" ({row.reason})" if row.reason else "")
-        name = one_line(row.key, 30) if row.key else row.session_id
-        age = _age((now_us - row.created_us) / 1_000_000)
-        cost = usd(known_cost(row))
-        call.say(f"{name:<30} {state:<19} {age:>5} {row.turns:>5} {cost:>9}  {one_line(row.goal, 60)}")
+    for name, row in zip(names, chosen, strict=True):
+        running = row.session_id in holders
+        due, age = due_in(row, now_us, running=running), _age((now_us - row.created_us) / 1_000_000)
+        cost, goal = usd(known_cost(row)), one_line(row.goal, 60)
+        call.say(
+            f"{name:<{width}} {standing(row, running=running):<19} {due:>7} {age:>5} {row.turns:>5} {cost:>9}  {goal}"
+        )
+        if row.status == "parked" and row.detail and not running:
+            call.say(f"{'':<{width}} {one_line(row.detail, 90)}")
     if len(chosen) < len(rows):
         call.note(f"and {counted(len(rows) - len(chosen), 'older session')}: `{call.typed('ps', '--all')}`")
     return 0
+
+
+def _latest(call: Call, rows: list[SessionRow]) -> list[SessionRow]:
+    """The latest, and every unfinished one."""
+    return [row for place, row in enumerate(rows) if call.args.all or place < SHOWN or row.status in UNFINISHED]
+
+
+def _trees(call: Call, rows: list[SessionRow]) -> list[SessionRow]:
+    """Whole trees, the newest first; in each the children under their parent, oldest first."""
+    below: dict[str, list[SessionRow]] = {}
+    known = {row.session_id for row in rows}
+    for row in reversed(rows):
+        below.setdefault(row.parent if row.parent in known else "", []).append(row)
+    unfinished = {row.root for row in rows if row.status in UNFINISHED}
+    told: list[SessionRow] = []
+
+    def tell(row: SessionRow) -> None:
+        told.append(row)
+        for child in below.get(row.session_id, []):
+            tell(child)
+
+    for place, top in enumerate(reversed(below.get("", []))):
+        if call.args.all or place < SHOWN or top.root in unfinished:
+            tell(top)
+    return told
+
+
+def _name(row: SessionRow, *, tree: bool) -> str:
+    name = one_line(row.key, 30) if row.key else row.session_id
+    if not tree or not row.depth:
+        return name
+    own = f" {one_line(row.name, 20)}" if row.name not in ("", "agent") else ""
+    return f"{'  ' * row.depth}{name}{own}"
+
+
+def standing(row: SessionRow, *, running: bool) -> str:
+    """How a session stands, in a few words."""
+    if running:
+        return "running"
+    if row.status == "parked" and row.detail in (PAUSED, STOPPED):
+        return "paused" if row.detail == PAUSED else "stopped"
+    return row.status + (f" ({row.reason})" if row.reason else "")
+
+
+def due_in(row: SessionRow, now_us: int, *, running: bool = False) -> str:
+    """In how long a parked session is looked at again; empty when time alone does not move it."""
+    if running or row.status != "parked" or row.due_us is None:
+        return ""
+    return f"in {_age((row.due_us - now_us) / 1_000_000)}" if row.due_us > now_us else "now"
 
 
 def _age(seconds: float) -> str:
@@ -75,4 +132,10 @@ def public(row: SessionRow, *, running: bool) -> dict[str, Any]:
         "input_tokens": row.input_tokens,
         "output_tokens": row.output_tokens,
         "cost_usd": usd_float(known_cost(row)),
+        "parent": row.parent or None,
+        "root": row.root,
+        "depth": row.depth,
+        "name": row.name,
+        "owner": row.owner or None,
+        "due_at": rfc3339(row.due_us) if row.due_us is not None else None,
     }

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.app.at import NOW, changes, files_as_of, restore, show_changes
 from holdfast.app.call import Call
 from holdfast.app.cli.logs import position
-from holdfast.app.cli.ps import public
+from holdfast.app.cli.ps import public, standing
+from holdfast.app.cli.run import workspace_of
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import last_message
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.progress import harmless, one_line
+from holdfast.app.progress import counted, harmless, known_cost, one_line
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
-from holdfast.errors import UsageError
-from holdfast.facts.codec import genesis
-from holdfast.session.fold import empty, fold
+from holdfast.fleet.points import Point, point_at
 from holdfast.session.money import usd
-from holdfast.session.rows import SessionRow, first_row, next_row
+from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 
@@ -25,60 +25,125 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
     parser.add_argument("--at", metavar="SEQ", type=position, help="as it stood after that event")
+    parser.add_argument(
+        "--files",
+        metavar="SEQ",
+        type=position,
+        nargs="?",
+        const=NOW,
+        help="instead, which files changed from there to that event, or to now",
+    )
+    parser.add_argument("--restore", metavar="DIR", help="instead, put the files as they were into an empty folder")
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-async def _then(runtime: Runtime, row: SessionRow, seq: int) -> tuple[SessionRow, State]:
-    """Row and state as they were after the event at `seq`, from the log alone."""
-    if not 1 <= seq <= row.head:
-        raise UsageError(f"--at {seq}: {name_of(row)} has the events 1 to {row.head}; an example is --at {row.head}")
-    first, *others = await runtime.store.read(row.session_id, prev=genesis(row.session_id), limit=seq)
-    then = first_row(first)
-    for event in others:
-        then = next_row(then, event)
-    return then, fold(empty(row.session_id), [first, *others])
 
 
 async def run(call: Call) -> int:
     """Show it."""
+    args = call.args
     async with open_runtime(call.settings) as runtime:
-        row = await runtime.store.find(call.args.session)
-        holder: str | None = None
-        if call.args.at is not None:
-            row, state = await _then(runtime, row, call.args.at)
-        else:
-            holder = (await runtime.store.holders()).get(row.session_id)
-            state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        row = await runtime.store.find(args.session)
+        if args.files is not None or args.restore is not None:
+            return await _files(call, runtime, row)
+        if args.at is not None:
+            point = await point_at(runtime.store, row, args.at)
+            if call.json:
+                call.emit({**await _told(runtime, point.row, point.state, running=False), **_kept(point)})
+            else:
+                await _then(call, runtime, point)
+            return 0
+        running = row.session_id in await runtime.store.holders()
+        state, _ = await recall(row.session_id, runtime.store, runtime.store)
         if call.json:
-            call.emit({**public(row, running=holder is not None), **_details(state)})
+            call.emit(await _told(runtime, row, state, running=running))
             return 0
-        state_text = "running" if holder else row.status + (f" ({row.reason})" if row.reason else "")
-        lines = {
-            "session": row.session_id + (f"  (key {row.key})" if row.key else ""),
-            "state": state_text + (f": {row.detail}" if row.detail else ""),
-            "goal": one_line(row.goal, 200),
-            "model": row.model,
-            "workspace": row.workspace,
-            "began": rfc3339(row.created_us),
-            "last event": f"{row.head}, {rfc3339(row.updated_us)}",
-            "shifts": str(row.epoch),
-            "turns": f"{state.responses} of at most {state.limits.max_turns}",
-            "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
-            "tokens": f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
-            "money": _money(state),
-            "hands": _hands(state),
-            "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
-        }
-        for name, value in lines.items():
-            call.say(f"{name:<11} {value}")
-        answer = await last_message(runtime, state)
-        if answer:
-            call.say(f"\n{harmless(answer)}")
-        if call.args.at is not None:
-            return 0
+        await _glance(call, runtime, row, state, _lines(row, state, running=running))
         step = f"Follow it with `{call.typed('logs', name_of(row), '-f')}`."
-        call.say(f"\n{step if holder else next_step(row, state, call.typed)}")
+        call.say(f"\n{step if running else next_step(row, state, call.typed)}")
         return 0
+
+
+async def _then(call: Call, runtime: Runtime, point: Point) -> None:
+    """As it stood at a point."""
+    row, state = point.row, point.state
+    lines = {**_lines(row, state, running=False), "files": files_as_of(point)}
+    await _glance(call, runtime, row, state, lines)
+    if point.kept:
+        fork = call.typed("fork", row.session_id, "--at", str(call.args.at))
+        call.say(f"\nTo go on another way from here: `{fork}`")
+
+
+async def _glance(call: Call, runtime: Runtime, row: SessionRow, state: State, lines: dict[str, str]) -> None:
+    for name, value in lines.items():
+        call.say(f"{name:<11} {value}")
+    for child in await _children(runtime, state):
+        call.say(f"{'child':<11} {child}")
+    answer = await last_message(runtime, state)
+    if answer:
+        call.say(f"\n{harmless(answer)}")
+
+
+def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
+    lines = {
+        "session": row.session_id + (f"  (key {row.key})" if row.key else ""),
+        "state": standing(row, running=running) + (f": {row.detail}" if row.detail else ""),
+        "goal": one_line(row.goal, 200),
+        "model": row.model,
+        "workspace": row.workspace,
+        "began": rfc3339(row.created_us),
+        "last event": f"{row.head}, {rfc3339(row.updated_us)}",
+        "shifts": str(row.epoch),
+        "turns": f"{state.responses} of at most {state.limits.max_turns}",
+        "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
+        "tokens": f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
+        "money": _money(state),
+        "hands": _hands(state),
+        "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
+    }
+    if state.pending:
+        positions = ", ".join(str(item.seq) for item in state.pending)
+        lines["pending"] = f"the model has not seen what came at {positions}"
+    if row.parent:
+        lines["parent"] = row.parent
+    if row.origin:
+        lines["fork of"] = f"{row.origin} at {row.origin_seq}"
+    return lines
+
+
+async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: bool) -> dict[str, object]:
+    words = await last_message(runtime, state)
+    return {**public(row, running=running), **_details(row, state), "last_message": words}
+
+
+async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
+    """What --files and --restore ask for, instead of the glance."""
+    args = call.args
+    point = await point_at(runtime.store, row, args.at if args.at is not None else row.head)
+    if args.files is not None:
+        workspace = await workspace_of(runtime, row)
+        show_changes(call, await changes(runtime, row, point, args.files, workspace))
+    if args.restore is not None:
+        await restore(call, runtime, row, point, args.restore)
+    return 0
+
+
+def _kept(point: Point) -> dict[str, object]:
+    return {
+        "snapshot": point.kept,
+        "snapshot_seq": point.kept_seq,
+        "unkept_calls": [ran.call_id for ran in point.unkept],
+    }
+
+
+async def _children(runtime: Runtime, state: State) -> list[str]:
+    """A line for each child that there was at that point, oldest first, as it stands now."""
+    holders = await runtime.store.holders()
+    lines = []
+    for child in state.children.values():
+        now = await runtime.store.find(child.child_id)
+        stands = standing(now, running=child.child_id in holders)
+        name = f"{one_line(child.name, 30)}  " if child.name else ""
+        lines.append(f"{child.child_id}  {name}{stands}, {counted(now.turns, 'turn')}, {usd(known_cost(now))}")
+    return lines
 
 
 def _money(state: State) -> str:
@@ -101,9 +166,13 @@ def _hands(state: State) -> str:
     return f"{hands.provider}, uid {hands.uid}; {walls}"
 
 
-def _details(state: State) -> dict[str, object]:
+def _details(row: SessionRow, state: State) -> dict[str, object]:
     return {
+        "origin": row.origin,
+        "origin_seq": row.origin_seq,
+        "pending": [item.seq for item in state.pending],
         "window_tokens": state.window_tokens,
+        "children": list(state.children),
         "open_calls": [call.call_id for call in state.open_calls()],
         "hands_id": state.hands.hands_id if state.hands else None,
         "isolation": dict(state.hands.isolation) if state.hands else {},

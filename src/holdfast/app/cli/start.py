@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import io
 import os
 import signal
 import sys
-import tempfile
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +15,12 @@ import anyio
 from holdfast.app import exits
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.config import load_settings
+from holdfast.app.trouble import sentence_of
 from holdfast.brain.alongside import alongside
-from holdfast.errors import HoldfastError, StorageFull
+from holdfast.errors import HoldfastError
 
 DRIVING = ("run", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when nobody reads them any more."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Stopped(Exception):
@@ -42,11 +38,8 @@ def start(module: Any, args: argparse.Namespace) -> int:
         return int(anyio.run(_until_signal, module, args))
     except Stopped as stopped:
         # A verb that serves until it is stopped has done its work then.
-        return (
-            int(getattr(module, "ON_SIGTERM", exits.INTERRUPTED))
-            if stopped.number == signal.SIGTERM
-            else (exits.INTERRUPTED)
-        )
+        served = stopped.number == signal.SIGTERM
+        return int(getattr(module, "ON_SIGTERM", exits.INTERRUPTED)) if served else exits.INTERRUPTED
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except ReaderGone:
@@ -54,10 +47,8 @@ def start(module: Any, args: argparse.Namespace) -> int:
         return exits.INTERRUPTED if args.verb in DRIVING else exits.DONE
     except HoldfastError as error:
         return _complain(args, error)
-    except OSError as error:
-        return _complain(args, _about_the_machine(error))
     except Exception as error:
-        return _unexpected(args, error)
+        return _complain(args, sentence_of(error))
 
 
 async def _until_signal(module: Any, args: argparse.Namespace) -> int:
@@ -111,30 +102,3 @@ def _complain(args: argparse.Namespace, error: HoldfastError) -> int:
     except OSError:
         return error.exit_code
     return error.exit_code
-
-
-def _about_the_machine(error: OSError) -> HoldfastError:
-    what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-    if error.errno in _FULL:
-        return StorageFull(
-            f"the disk is full ({what}); everything acknowledged is kept: free some space, then type it again"
-        )
-    return exits.machine_trouble(what)
-
-
-def _unexpected(args: argparse.Namespace, error: Exception) -> int:
-    """An error of ours. The log holds what was acknowledged; the details go to a file, not to the screen."""
-    place = "nowhere, since no file could be written"
-    try:
-        handle, place = tempfile.mkstemp(prefix="holdfast-error-", suffix=".txt")
-        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            traceback.print_exception(error, file=file)
-    except OSError:
-        pass
-    return _complain(
-        args,
-        HoldfastError(
-            f"something that should not happen: {type(error).__name__}: {error}; every session is intact in the log. "
-            f"The details are in {place}: please report this with them"
-        ),
-    )

@@ -14,11 +14,11 @@ from holdfast.app.cli.run import positive
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import database_path
 from holdfast.app.exits import name_of
+from holdfast.app.family import wake_or_say
 from holdfast.app.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
 from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import NoObserver, Observer
-from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.listen import Listener
@@ -99,7 +99,7 @@ class _Work:
         self._names[session_id] = name_of(row)
         observer: Observer = JsonProgress(self._call.emit) if self._call.json else NoObserver()
         doors = await self._runtime.doors_for(session_id, observer=observer)
-        outcome = await wake(session_id, doors)
+        outcome = await wake_or_say(session_id, doors)
         if not outcome.idle and not outcome.fenced:
             self.say(_told(await self._runtime.store.find(session_id)))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import msgspec
 
 from holdfast.brain.shift import Shift
-from holdfast.facts.base import Fact, Text, text_of
+from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.facts.base import Fact, Text, Usage, text_of
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.model import AgentMessage
 from holdfast.facts.session import Agent, Limits, Parent, SessionCreated
@@ -35,15 +37,18 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
         return
     created = shift.state.created
     assert created is not None
-    child_id = new_session_id(shift.doors.clock.now_us(), shift.doors.entropy)
+    child_id = _child_id(shift.state.session_id, call)
     agent = _agent(created.agent, value)
     if isinstance(agent, str):
         await _answer(shift, call, agent, ok=False)
         return
-    near = created.workspace
-    workspace = near if value.get("workspace") == "same" else shift.doors.workspace(child_id, near)
-    budget = value.get("budget_usd")
-    budget_pico = pico_from_usd(f"{budget:.12f}") if budget is not None else None
+    try:
+        budget_pico = _budget(shift, agent, value.get("budget_usd"))
+        near = created.workspace
+        workspace = near if value.get("workspace") == "same" else shift.doors.workspace(child_id, near)
+    except (CannotRunSafely, UsageError) as error:
+        await _answer(shift, call, f"No child was opened: {error}.", ok=False)
+        return
     limits = _limits(shift.state.limits, budget_pico, value.get("max_turns"))
     up = created.parent
     child = SessionCreated(
@@ -74,6 +79,27 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
         call_id=call.call_id, outcome="ok", content=f"Child session {child_id} is open and begins to work."
     )
     await shift.decision(opened, result, posts=[shift.post_to(child_id, "created", child)])
+
+
+def _child_id(parent_id: str, call: Call) -> str:
+    """The id of the child that a call opens. It follows from the call, so a spawn that died half-way leaves nothing
+    behind that the next try does not take up.
+    """
+    drawn = hashlib.sha256(f"{parent_id} {call.call_id}".encode()).digest()
+    return new_session_id(call.at_us, lambda size: drawn[:size])
+
+
+def _budget(shift: Shift, agent: Agent, usd: float | None) -> int | None:
+    """The child's own cap. Raises `UsageError` when its model has no price, so that none could be kept (S15)."""
+    if usd is None:
+        return None
+    model = shift.model(agent.model)
+    if not shift.state.limits.unpriced and model.cost_pico(Usage(input_tokens=1)) is None:
+        raise UsageError(f"{agent.model} has no price, so a budget of its own cannot be kept; leave `budget_usd` out")
+    budget_pico = pico_from_usd(f"{usd:.12f}")
+    if budget_pico <= 0:
+        raise UsageError(f"a budget of {usd} dollars leaves nothing to spend")
+    return budget_pico
 
 
 def _may_not(shift: Shift) -> str:
