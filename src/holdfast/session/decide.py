@@ -36,7 +36,7 @@ def decide(state: State, now_us: int) -> Action:
         return calls.next_call(state, opened, now_us)
     if state.cancelled:
         return children.cancel_first(state) or end(state, "cancelled", detail="cancelled by a person")
-    if state.interrupted and not any(message.seq > state.interrupted for message in state.pending):
+    if state.interrupted > state.message_seq:
         return end(state, "parked", "person", "interrupted; send a message to go on")
     action = breakers.step(state, now_us) or lifecycle.step(state, now_us)
     if action is not None:

@@ -7,7 +7,6 @@ import shlex
 
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.shift import Shift
-from holdfast.errors import HandsLost
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import ExecRequest, Hands
 from holdfast.session.policy import policy_digest
@@ -77,10 +76,6 @@ async def _digest(shift: Shift, hands: Hands, call: Call, path: str) -> str:
     shift.probes += 1
     probe_id = f"{call.call_id}.guard{shift.epoch}.{shift.probes}"
     request = ExecRequest("read", {"file_path": path, "view_range": [1, 1]}, TOOLS["read"].timeout_s)
-    try:
-        await hands.start(shift.epoch, probe_id, request)
-        result = await hands.wait(shift.epoch, probe_id)
-    except HandsLost as error:
-        await hands_act.lost(shift, hands.identity.hands_id, str(error))
-        raise
+    await hands.start(shift.epoch, probe_id, request)
+    result = await hands.wait(shift.epoch, probe_id)
     return result.files[0].digest if result.ok and result.files else ""
