@@ -1,4 +1,4 @@
-"""The life of a context through a whole brain: compaction, reset, signs, rules (S16, S17, S18)."""
+"""The life of a context through a whole brain: compaction and reset (S16, S17, S18)."""
 
 from __future__ import annotations
 
@@ -11,52 +11,15 @@ import anyio
 import msgspec
 import pytest
 
-from holdfast.facts.budget import BreakerOpened
-from holdfast.facts.context import (
-    ContextCompacted,
-    ContextFailed,
-    ContextReset,
-    ContextSign,
-    Handoff,
-    RuleBreached,
-    RuleChecked,
-)
+from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.people import ApprovalRequested
-from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.hands.fake_files import Files
-from holdfast.model.base import ModelRequest, StreamPart
-from holdfast.session.conversation import TextPart, ToolResultPart
-from holdfast.session.lifecycle import window_tokens
-from holdfast.session.tokens import estimate
-from holdfast.session.tools import DEFAULT_TOOLS
-from holdfast.sim.temper import AnxiousModel
-from tests.brain.stage import Stage, WatchedModel, turn
-
-
-def limits(strategy: Any = "compaction", line: int = 4_000, keep: int = 1_000, **more: Any) -> Limits:
-    """A small line; signs are off unless a test is about them."""
-    policy = ContextPolicy(
-        strategy=strategy, line_tokens=line, keep_tokens=keep, signs=more.pop("signs", False), **more
-    )
-    return Limits(context=policy)
-
-
-def work(count: int, size: int = 2_400) -> list[dict[str, Any]]:
-    """Turns that each run another command and say something long."""
-    return [
-        turn(f"Step {number}. " + "word " * (size // 5), ("bash", {"command": f"do {number}"}))
-        for number in range(count)
-    ]
-
-
-def shown(request: ModelRequest) -> str:
-    """Everything that a request shows."""
-    parts = [part for message in request.messages for part in message.parts]
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
-    return "\n".join([request.system, *texts, *(part.content for part in parts if isinstance(part, ToolResultPart))])
+from holdfast.model.base import StreamPart
+from holdfast.session.conversation import TextPart
+from tests.brain.contexts import asked, ended, limits, note, shown, work
+from tests.brain.stage import Stage, turn
 
 
 async def test_a_long_session_is_compacted_and_goes_on_to_its_end() -> None:
@@ -66,7 +29,7 @@ async def test_a_long_session_is_compacted_and_goes_on_to_its_end() -> None:
     assert outcome.ended.status == "done", outcome.ended.detail
     summaries = await stage.facts(ContextCompacted)
     assert len(summaries) >= 2
-    assert all(later.from_seq == earlier.through_seq for earlier, later in zip(summaries, summaries[1:], strict=False))
+    assert all(later.from_seq == earlier.through_seq for earlier, later in pairwise(summaries))
     assert all(fact.tokens_after < fact.tokens_before for fact in summaries)
     turns = [request for request in stage.model.requests if request.purpose == "turn"]
     assert [request.responses for request in turns] == list(range(21))
@@ -85,24 +48,6 @@ async def test_a_long_session_is_reset_and_goes_on_to_its_end() -> None:
 
 
 # --- what is asked for, and what comes of it -----------------------------------------------------
-
-
-def asked(stage: Stage, purpose: str) -> list[ModelRequest]:
-    """The requests of one purpose."""
-    return [request for request in stage.model.requests if request.purpose == purpose]
-
-
-def note(words: str) -> dict[str, Any]:
-    """A turn that leaves a note with these words everywhere."""
-    return turn(json.dumps({name: [f"{words} {name}"] for name in Handoff.__struct_fields__}))
-
-
-async def ended(stage: Stage) -> Any:
-    """Run to the end, which has to be a good one."""
-    outcome = await stage.run()
-    assert outcome.ended is not None
-    assert outcome.ended.status == "done", outcome.ended.detail
-    return outcome
 
 
 async def test_no_summary_or_note_is_ever_shown_to_whoever_makes_the_next() -> None:
@@ -347,94 +292,3 @@ class _Between:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
-
-
-# --- signs and rules -----------------------------------------------------------------------------
-
-
-async def test_an_anxious_worker_is_reset_recovers_and_finishes() -> None:
-    line = 24_000
-    stage = Stage([], limits=limits("compaction", line=line, keep=4_000, signs=True), tools=DEFAULT_TOOLS)
-    stage.model = WatchedModel(AnxiousModel(0.6, line_tokens=line, parts=10, size=5_600))
-    outcome = await ended(stage)
-    files = stage.hands.files("/w")
-    assert len(files) == 10
-    assert all(content.startswith(b"done ") for content in files.values()), files.keys()
-    assert outcome.ended.status == "done"
-    signs, resets = await stage.facts(ContextSign), await stage.facts(ContextReset)
-    assert [sign.kind for sign in signs] == ["anxiety"]
-    assert [reset.cause for reset in resets] == ["anxiety"]
-
-
-async def test_a_loop_is_reset_once_then_a_person_is_asked_and_their_word_goes_on() -> None:
-    again = turn("Once more.", ("bash", {"command": "cat notes"}))
-    stage = Stage([*[again] * 12, turn("Done.")], limits=limits(signs=True, line=100_000))
-    outcome = await stage.run()
-    assert outcome.ended is not None
-    assert (outcome.ended.status, outcome.ended.reason) == ("parked", "person")
-    assert [sign.kind for sign in await stage.facts(ContextSign)] == ["loop", "loop"]
-    assert [reset.cause for reset in await stage.facts(ContextReset)] == ["loop"]
-    (item,) = await stage.facts(ApprovalRequested)
-    assert item.kind == "escalation"
-    assert item.evidence
-    (opened,) = await stage.facts(BreakerOpened)
-    assert opened.breaker == "no_progress"
-    before = len(await stage.events())
-    assert (await stage.wake()).idle
-    assert len(await stage.events()) == before
-    await stage.post("send", "the notes are in other.txt")
-    outcome = await stage.wake()
-    assert "the notes are in other.txt" in shown(stage.model.requests[-1]) + shown(stage.model.requests[-2])
-    assert len(await stage.facts(BreakerOpened)) <= 2
-
-
-async def test_a_broken_rule_is_an_event_once_and_the_model_is_told_once() -> None:
-    turns = [turn(f"Step {n}.", ("bash", {"command": "git push origin" if n == 1 else f"do {n}"})) for n in range(9)]
-    stage = Stage(
-        [*turns, turn("Done.")],
-        limits=limits("auto", line=100_000, check_every=3),
-        pinned="# Rules\n\n- Never run `git push*`.\n- Be kind.\n",
-    )
-    await ended(stage)
-    checks = await stage.facts(RuleChecked)
-    assert len(checks) == 3
-    assert all(after.from_seq == before.through_seq for before, after in pairwise(checks))
-    assert {check.rules for check in checks} == {1}
-    (breach,) = await stage.facts(RuleBreached)
-    assert "git push origin" in breach.detail
-    use = next(event.seq for event in await stage.events() if "git push" in str(getattr(event.fact, "input", "")))
-    assert breach.evidence == (use,)
-    told = [request for request in asked(stage, "turn") if "A rule of this project was not kept" in shown(request)]
-    assert told[0].responses == 3
-    assert shown(told[-1]).count("A rule of this project was not kept") == 1
-
-
-async def test_a_rule_that_looks_over_the_edge_of_a_stretch_is_judged_once() -> None:
-    edit = turn("I change.", ("write", {"file_path": "a.py", "content": "x"}))
-    steps = [turn(f"Step {n}.", ("bash", {"command": f"do {n}"})) for n in range(14)]
-    stage = Stage(
-        [steps[0], steps[1], edit, *steps[2:], turn("Done.")],
-        limits=limits("auto", line=100_000, check_every=3),
-        pinned="Always run `make test` after editing `*.py`.",
-    )
-    await ended(stage)
-    (breach,) = await stage.facts(RuleBreached)
-    assert "a.py" in breach.detail
-
-
-# --- estimates -----------------------------------------------------------------------------------
-
-
-async def test_estimates_follow_what_requests_really_had() -> None:
-    one = estimate("word " * 800) + 20
-    turns = [
-        each | {"usage": {"input_tokens": 2 * one * number, "output_tokens": 10}}
-        for number, each in enumerate([*work(20, size=4_000), turn("Done.")])
-    ]
-    stage = Stage(turns, limits=limits(line=1_000_000))
-    outcome = await ended(stage)
-    assert 1_800 < outcome.state.context.scale_milli < 2_200
-    estimates = [request.input_tokens_estimate for request in stage.model.requests]
-    assert estimates[-1] == pytest.approx(2 * one * 20, rel=0.1)
-    estimated = outcome.state.window_tokens
-    assert window_tokens(outcome.state) == estimated * outcome.state.context.scale_milli // 1_000 > estimated
