@@ -1,4 +1,4 @@
-"""The Python API as a program uses it: run, stream, answer, resume, steer. Real log, scripted models."""
+"""The Python API as a program uses it: run, stream, keys, what is refused. Real log, scripted models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,53 +14,23 @@ import anyio
 import pytest
 
 import holdfast
-from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.base import Text
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.user import UserMessage
-from tests.app.terminal import PRICE, bash, script, turn, typed
-
-
-@holdfast.tool(on_unknown="tell", price_usd="0.25")
-async def publish(page: str) -> str:
-    """Publish a page."""
-    if page == "broken":
-        raise ValueError("no such page")
-    return f"{page} is out"
-
-
-def call(name: str, **value: Any) -> dict[str, Any]:
-    """A turn that calls a tool."""
-    return turn(tool_calls=[{"name": name, "input": value}], text=f"Now {name}.")
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    """Publishes the front page; 0.315 dollars a turn."""
-    return script(tmp_path / "m.json", call("publish", page="front"), turn(text="It is out."), price=PRICE)
-
-
-@pytest.fixture
-async def hf(holdfast_home: Path) -> AsyncIterator[holdfast.Holdfast]:
-    """The home of this test, opened."""
-    async with holdfast.open() as opened:
-        assert opened.home == holdfast_home
-        yield opened
-
-
-async def types(hf: holdfast.Holdfast, session: str) -> list[str]:
-    """The types of all events of a session."""
-    return [event.type async for event in hf.events(session)]
-
+from tests.app.api_program import call, publish, types
+from tests.app.terminal import bash, script, turn, typed
 
 # --- run and stream -------------------------------------------------------------------------------
 
 
-async def test_a_run_comes_to_its_end(hf: holdfast.Holdfast, model: str) -> None:
-    result = await hf.run(holdfast.Agent(model, tools=[publish], name="clerk"), "Publish it.", criteria=["it is out"])
+async def test_a_run_comes_to_its_end(hf: holdfast.Holdfast, publisher: str) -> None:
+    result = await hf.run(
+        holdfast.Agent(publisher, tools=[publish], name="clerk"), "Publish it.", criteria=["it is out"]
+    )
     assert (result.status, result.ok, result.text, result.items) == ("done", True, "It is out.", ())
     assert result.cost_usd == Decimal("0.88"), "two turns and the price of the tool"
     assert (result.usage.input_tokens, result.usage.output_tokens, result.turns) == (200_000, 2_000, 2)
-    assert (result.name, result.goal, result.model) == ("clerk", "Publish it.", model)
+    assert (result.name, result.goal, result.model) == ("clerk", "Publish it.", publisher)
     assert result.workspace.is_dir()
     (listed,) = await hf.sessions()
     assert (listed.session_id, listed.status, listed.cost_usd) == (result.session_id, "done", result.cost_usd)
@@ -99,8 +68,8 @@ async def test_exceptions_are_content(hf: holdfast.Holdfast, tmp_path: Path) -> 
     assert result.text == "I see."
 
 
-async def test_a_stream_gives_every_event_once_and_in_order(hf: holdfast.Holdfast, model: str) -> None:
-    stream = hf.stream(holdfast.Agent(model, tools=[publish]), "x")
+async def test_a_stream_gives_every_event_once_and_in_order(hf: holdfast.Holdfast, publisher: str) -> None:
+    stream = hf.stream(holdfast.Agent(publisher, tools=[publish]), "x")
     with pytest.raises(holdfast.UsageError, match="no result yet"):
         _ = stream.result
     events = [event async for event in stream]
@@ -178,18 +147,18 @@ async def test_an_error_in_the_block_comes_out_as_it_is(holdfast_home: Path) -> 
 # --- keys -----------------------------------------------------------------------------------------
 
 
-async def test_a_second_run_with_a_key_goes_on(hf: holdfast.Holdfast, model: str, tmp_path: Path) -> None:
-    agent = holdfast.Agent(model, tools=[publish])
+async def test_a_second_run_with_a_key_goes_on(hf: holdfast.Holdfast, publisher: str, tmp_path: Path) -> None:
+    agent = holdfast.Agent(publisher, tools=[publish])
     first = await hf.run(agent, "Publish it.", key="job", budget_usd="1.50")
     again = await hf.run(agent, "Publish it.", key="job")
     assert again == first, "nothing is done twice"
     more = await hf.run(agent, "And thank them.", key="job", budget_usd=3, max_turns=50)
     said = [event.fact async for event in hf.events("job") if isinstance(event.fact, UserMessage)]
-    assert [fact.content for fact in said] == [(holdfast.facts.base.Text("And thank them."),)]
+    assert [fact.content for fact in said] == [(Text("And thank them."),)]
     assert more.session_id == first.session_id
     assert more.status == "done"
     with pytest.raises(holdfast.UsageError, match="its system differ"):
-        await hf.run(holdfast.Agent(model, tools=[publish], system="Be brief."), "x", key="job")
+        await hf.run(holdfast.Agent(publisher, tools=[publish], system="Be brief."), "x", key="job")
     with pytest.raises(holdfast.UsageError, match="works in"):
         await hf.run(agent, "x", key="job", workspace=tmp_path)
     with pytest.raises(holdfast.UsageError, match="has spent"):
@@ -231,137 +200,22 @@ def variant(kind: str) -> holdfast.Tool[..., Any]:
         ("retry", "it was on_unknown='tell', read_only=False and is on_unknown='retry'"),
     ],
 )
-async def test_a_function_in_another_form_is_refused(hf: holdfast.Holdfast, model: str, kind: str, what: str) -> None:
-    waiting = await hf.run(holdfast.Agent(model, tools=[publish], ask=["publish"]), "x", key="k")
+async def test_a_function_in_another_form_is_refused(
+    hf: holdfast.Holdfast, publisher: str, kind: str, what: str
+) -> None:
+    waiting = await hf.run(holdfast.Agent(publisher, tools=[publish], ask=["publish"]), "x", key="k")
     with pytest.raises(holdfast.UsageError, match=f"session k was told of the tool 'publish' in another form: {what}"):
         await hf.resume("k", tools=[variant(kind)])
     assert (await hf.show("k")).events == waiting.events
 
 
-async def test_a_function_that_takes_more_is_accepted(hf: holdfast.Holdfast, model: str) -> None:
-    waiting = await hf.run(holdfast.Agent(model, tools=[publish], ask=["publish"]), "x", key="k")
+async def test_a_function_that_takes_more_is_accepted(hf: holdfast.Holdfast, publisher: str) -> None:
+    waiting = await hf.run(holdfast.Agent(publisher, tools=[publish], ask=["publish"]), "x", key="k")
     await hf.approve(waiting.items[0])
     result = await hf.resume("k", tools=[variant("other")])
     (fact,) = [event.fact async for event in hf.events("k") if event.type == "agent.tool_result"]
     assert getattr(fact, "content", "") == "front now"
     assert result.cost_usd == Decimal("0.88"), "the price is that of the log"
-
-
-# --- people and money -----------------------------------------------------------------------------
-
-ANSWER = """
-import asyncio, sys, holdfast
-async def main() -> None:
-    async with holdfast.open() as hf:
-        (item,) = await hf.inbox()
-        print((await hf.approve(item, "Go.", by="anna")).status)
-asyncio.run(main())
-"""
-
-
-async def test_an_approval_is_answered_from_another_process(hf: holdfast.Holdfast, model: str) -> None:
-    waiting = await hf.run(holdfast.Agent(model, tools=[publish], ask=["publish"]), "x", key="k")
-    assert (waiting.status, waiting.reason) == ("parked", "person")
-    (item,) = waiting.items
-    assert (item.kind, item.action, item.why) == ("tool", "publish:\n  page: front", "Now publish.")
-    assert await hf.inbox() == [item]
-    done = await anyio.run_process([sys.executable, "-c", ANSWER])
-    assert done.stdout == b"approved\n"
-    (answer,) = [event async for event in hf.events("k") if isinstance(event.fact, ApprovalDecided)]
-    assert answer.actor == "user:anna"
-    assert isinstance(answer.fact, ApprovalDecided)
-    assert (answer.fact.via, answer.fact.note) == ("api", "Go.")
-    with pytest.raises(holdfast.ItemClosed, match="already approved by anna"):
-        await hf.deny(item)
-    assert (await hf.resume("k")).status == "done"
-    assert await hf.inbox() == []
-    assert [each.status for each in await hf.inbox(open_only=False)] == ["approved"]
-
-
-async def test_a_denial_reaches_the_model(hf: holdfast.Holdfast, model: str) -> None:
-    waiting = await hf.run(holdfast.Agent(model, tools=[publish], ask=["pub*"]), "x", owner="anna")
-    with pytest.raises(holdfast.UsageError, match="may be answered by anna"):
-        await hf.deny(waiting.items[0], by="ben")
-    await hf.deny(waiting.items[0].id, "Not on a Friday.", by="anna")
-    result = await hf.resume(waiting.session_id)
-    (fact,) = [event.fact async for event in hf.events(result.session_id) if event.type == "agent.tool_result"]
-    assert getattr(fact, "outcome", "") == "denied"
-    assert "Not on a Friday." in getattr(fact, "content", "")
-
-
-async def test_a_grant_lets_more_calls_through(hf: holdfast.Holdfast, tmp_path: Path) -> None:
-    model = script(tmp_path / "m.json", *[call("publish", page=page) for page in "aba"], turn(text="Over."))
-    waiting = await hf.run(holdfast.Agent(model, tools=[publish], ask=["publish"]), "x", key="k")
-    with pytest.raises(holdfast.UsageError, match="without an end"):
-        await hf.approve(waiting.items[0], match="*")
-    await hf.approve(waiting.items[0], uses=5)
-    second = await hf.resume("k")
-    assert second.items[0].action == "publish:\n  page: b"
-    await hf.approve(second.items[0])
-    assert (await hf.resume("k")).text == "Over.", "the third call is like the first"
-
-
-async def test_a_tool_that_costs_too_much_waits_for_money(hf: holdfast.Holdfast, model: str) -> None:
-    parked = await hf.run(holdfast.Agent(model, tools=[publish]), "x", key="k", budget_usd="0.50")
-    assert (parked.status, parked.reason, parked.cost_usd) == ("parked", "budget", Decimal("0.315"))
-    (item,) = parked.items
-    assert (item.kind, item.proposed_usd) == ("budget", Decimal("1"))
-    assert "tool.dispatched" not in await types(hf, "k")
-    with pytest.raises(holdfast.UsageError, match="has spent"):
-        await hf.approve(item, budget_usd="0.10")
-    await hf.approve(item)
-    result = await hf.resume("k")
-    assert (result.status, result.cost_usd) == ("done", Decimal("0.88"))
-
-
-async def test_a_price_needs_no_budget_but_a_budget_needs_prices(hf: holdfast.Holdfast, tmp_path: Path) -> None:
-    model = script(tmp_path / "m.json", turn(text="Hi."))
-    agent = holdfast.Agent(model, tools=[])
-    with pytest.raises(holdfast.UsageError, match="has no price"):
-        await hf.run(agent, "x", budget_usd=1)
-    assert await hf.sessions() == []
-    result = await hf.run(agent, "x", budget_usd=1, unpriced=True)
-    assert (result.status, result.cost_usd) == ("done", None)
-
-
-# --- steering -------------------------------------------------------------------------------------
-
-
-async def test_messages_pauses_and_the_end(hf: holdfast.Holdfast, model: str) -> None:
-    agent = holdfast.Agent(model, tools=[publish], ask=["publish"])
-    await hf.run(agent, "x", key="k")
-    await hf.send("k", "Wait.", key="once", by="anna")
-    await hf.send("k", "Wait.", key="once", by="anna")
-    await hf.pause("k")
-    assert (await hf.show("k")).status == "runnable"
-    await hf.limit("k", budget_usd=5, max_turns=3)
-    said = [event.actor async for event in hf.events("k") if isinstance(event.fact, UserMessage)]
-    assert said == ["user:anna"]
-    resumed = await hf.resume("k")
-    assert "user.resume" in await types(hf, "k")
-    assert (resumed.status, resumed.text) == ("done", "It is out."), "who says something instead of answering says no"
-    await hf.cancel("k", "enough")
-    await hf.cancel("k")
-    assert (await hf.show("k")).status == "cancelled"
-    with pytest.raises(holdfast.UsageError, match="was cancelled"):
-        await hf.send("k", "x")
-    assert (await types(hf, "k")).count("user.cancel") == 1
-
-
-async def test_what_another_process_does_is_followed(hf: holdfast.Holdfast, model: str) -> None:
-    await hf.run(holdfast.Agent(model, tools=[publish], ask=["publish"]), "x", key="k")
-    seen = []
-
-    async def follow() -> None:
-        async for event in hf.events("k", follow=True):
-            seen.append(event.type)
-            if event.type == "approval.decided":
-                return
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(follow)
-        await anyio.run_process([sys.executable, "-c", ANSWER])
-    assert seen == await types(hf, "k")
 
 
 # --- refused --------------------------------------------------------------------------------------
@@ -384,16 +238,16 @@ async def test_what_another_process_does_is_followed(hf: holdfast.Holdfast, mode
     ],
 )
 async def test_what_cannot_be_meant_leaves_nothing_behind(
-    hf: holdfast.Holdfast, model: str, options: dict[str, Any], message: str
+    hf: holdfast.Holdfast, publisher: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(holdfast.UsageError, match=message):
-        await hf.run(holdfast.Agent(model, tools=[publish]), "x", **options)
+        await hf.run(holdfast.Agent(publisher, tools=[publish]), "x", **options)
     assert await hf.sessions() == []
     assert list((hf.home / "workspaces").iterdir()) == []
 
 
-async def test_more_that_cannot_be_meant(hf: holdfast.Holdfast, model: str) -> None:
-    agent = holdfast.Agent(model, tools=[publish])
+async def test_more_that_cannot_be_meant(hf: holdfast.Holdfast, publisher: str) -> None:
+    agent = holdfast.Agent(publisher, tools=[publish])
     with pytest.raises(holdfast.UsageError, match="the goal is empty"):
         await hf.run(agent, " ")
     with pytest.raises(holdfast.UsageError, match="the agent is 'x'"):
@@ -420,8 +274,8 @@ async def test_more_that_cannot_be_meant(hf: holdfast.Holdfast, model: str) -> N
 # --- from outside ---------------------------------------------------------------------------------
 
 
-def test_a_program_that_is_not_async(model: str, holdfast_home: Path) -> None:
-    result = holdfast.run_sync(holdfast.Agent(model, tools=[publish]), "x", key="k")
+def test_a_program_that_is_not_async(publisher: str, holdfast_home: Path) -> None:
+    result = holdfast.run_sync(holdfast.Agent(publisher, tools=[publish]), "x", key="k")
     assert (result.status, result.text) == ("done", "It is out.")
     said = typed("show", "k", "--json").went()
     assert json.loads(said.out)["session_id"] == result.session_id

@@ -93,6 +93,19 @@ async def test_what_the_tool_declared_happens(
         assert result.cost_usd <= BUDGET
 
 
+async def test_no_money_to_run_it_again_waits_for_a_person(tmp_path: Path, model: str) -> None:
+    killed(tmp_path, model, "retry")
+    async with holdfast.open(tmp_path / "home", tools=[make_tool(tmp_path, "retry")]) as hf:
+        await hf.limit("k", budget_usd="0.30")
+        parked = await hf.resume("k")
+        assert (parked.status, parked.reason, len(calls(tmp_path))) == ("parked", "budget", 1)
+        assert [item.kind for item in parked.items] == ["budget"]
+        await hf.approve(parked.items[0])
+        result = await hf.resume("k")
+        assert (result.status, len(calls(tmp_path))) == ("done", 2)
+        assert result.cost_usd == spent(tmp_path) == 2 * Decimal(PRICE)
+
+
 @pytest.mark.parametrize("verdict", ["approve", "deny"])
 async def test_a_person_says_whether_it_is_repeated(tmp_path: Path, model: str, verdict: str) -> None:
     killed(tmp_path, model, "ask")

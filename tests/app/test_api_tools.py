@@ -260,4 +260,4 @@ def test_the_package_has_it() -> None:
     assert holdfast.tool is tool
     assert "tool" in dir(holdfast)
     with pytest.raises(AttributeError, match="no attribute 'tol'"):
-        _ = holdfast.tol
+        _ = holdfast.tol  # type: ignore[attr-defined]
