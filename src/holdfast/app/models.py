@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.app.config import Settings, nearest, variables
+from holdfast.app.policies import context
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.model.base import Model
@@ -18,6 +19,7 @@ from holdfast.model.prices import OwnPrice, PriceList
 from holdfast.model.scripted import ScriptedModel
 from holdfast.session.money import Price
 from holdfast.sim.answers import load_oracle
+from holdfast.sim.temper import AnxiousModel
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
     provider, _, rest = name.partition(":")
     if provider in FILES:
         return _of_file(name, provider, rest)
+    if provider == "anxious":
+        return AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
     _known(name, provider)
     endpoint = endpoint_of(parse_name(name))
     own = _own_price((settings or Settings()).prices, endpoint.name)
