@@ -8,22 +8,36 @@ with nothing that can be left out.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 import msgspec
 
 from holdfast.facts.base import Text, Usage
+from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import SCHEMA, Draft
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
-from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, SessionError, SessionUpdated, Workspace
+from holdfast.facts.session import (
+    Agent,
+    Limits,
+    Rule,
+    SessionCreated,
+    SessionError,
+    SessionForked,
+    SessionUpdated,
+    Workspace,
+)
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
+from holdfast.session.home import HOME
+from tests.golden import later
 
 HERE = Path(__file__).parent
 ERASED = 11
@@ -117,7 +131,13 @@ def bare() -> list[AnyFact]:
     ]
 
 
-async def story(store: MemoryStore, session_id: str, created: SessionCreated, facts: list[AnyFact]) -> None:
+async def story(
+    store: MemoryStore,
+    session_id: str,
+    created: SessionCreated,
+    facts: list[AnyFact],
+    posts: Sequence[tuple[str, AnyFact]] = (),
+) -> None:
     """A session with posts, a theft and these facts."""
     names = (f"evt_{session_id}_{number:04d}" for number in range(1, 1000))
 
@@ -134,6 +154,8 @@ async def story(store: MemoryStore, session_id: str, created: SessionCreated, fa
     first = msgspec.structs.replace(shift("wrk_1"), agent_digest="01" * 32, prompt_digests={"worker": "02" * 32})
     lease = await store.acquire(session_id, draft(first))
     await store.append(session_id, lease.epoch, [draft(fact) for fact in facts])
+    for key, fact in posts:
+        await post(fact, key)
     await post(UserMessage(content=(Text(ODD),)), f"said-{ODD}")
     await post(SessionUpdated(budget_pico=5 * 10**12, max_turns=9, context_tokens=1_000), "raise")
     await post(SessionUpdated(), "nothing")
@@ -175,7 +197,54 @@ async def make() -> dict[str, list[Line]]:
     store.rewrite("ses_full", ERASED, None)
     plain = SessionCreated(goal="g", agent=Agent("m"), workspace=Workspace("/w"))
     await story(store, "ses_bare", plain, bare())
-    return {f"{name}.jsonl": await lines(store, f"ses_{name}") for name in ("full", "bare")}
+    more = msgspec.structs.replace(later.created(ODD), accounts=("ses_more_full", "project:web"))
+    await story(store, "ses_more_full", more, later.full(ODD), later.posts(ODD, "full"))
+    await story(store, "ses_more_bare", plain, later.bare(), later.posts(ODD, "bare"))
+    await home(store)
+    await fork(store)
+    names = ("full", "bare", "more_full", "more_bare")
+    logs = {f"{name}.jsonl": await lines(store, f"ses_{name}") for name in names}
+    return {**logs, "home.jsonl": await lines(store, HOME), "fork.jsonl": await lines(store, "ses_fork")}
+
+
+async def home(store: MemoryStore) -> None:
+    """The log of a whole home: a stop, lifted again."""
+    told: list[AnyFact] = [
+        EmergencyStopped(reason=ODD),
+        EmergencyReleased(stop_seq=2, reason=ODD),
+        EmergencyStopped(),
+        EmergencyReleased(stop_seq=4),
+        BudgetSet(account_id="project:web", period="total", cap_pico=10**13),
+    ]
+    for number, fact in enumerate(told, 2):
+        draft = Draft(f"evt_home_{number:04d}", "user:ann", fact)
+        await store.post(Post(HOME, f"home-{number}", draft))
+
+
+async def fork(store: MemoryStore) -> None:
+    """A session that goes on from another one's event."""
+    at = (await store.read("ses_more_full"))[5]
+    forked = SessionForked(
+        origin="ses_more_full",
+        origin_seq=at.seq,
+        origin_hash=at.hash.hex(),
+        goal=ODD,
+        model="anthropic:m",
+        workspace=Workspace("/srv/fork", True),
+        accounts=("ses_fork", "project:web"),
+        budget_pico=4,
+        key="another way",
+        snapshot="ab" * 32,
+        program="holdfast 0.1.0",
+        owner="bob",
+        name="payer",
+        snapshot_seq=4,
+        unkept=("12.0",),
+    )
+    draft = Draft("evt_fork_0001", "user:ann", forked)
+    await store.post(Post("ses_fork", "created", draft), create=True)
+    draft = Draft("evt_fork_0002", "user:ann", UserMessage(content=(Text("go on"),)))
+    await store.post(Post("ses_fork", "go on", draft))
 
 
 def main() -> int:
