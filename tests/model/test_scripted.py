@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio.lowlevel
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ModelError, UsageError
 from holdfast.facts.base import Usage
+from holdfast.facts.context import Handoff
 from holdfast.model.base import (
     Finish,
     ModelRequest,
@@ -327,3 +329,35 @@ def test_a_byte_order_mark_is_no_obstacle(tmp_path: Path) -> None:
     model = ScriptedModel.from_file(path, VirtualClock())
     assert text_of(parts_of(model, request())[0]) == "hello"
     assert model.name == f"scripted:{path}"
+
+
+# --- compactions and handoffs --------------------------------------------------------------------
+
+
+def asked_for(purpose: Any, responses: int = 0, words: str = "do it") -> ModelRequest:
+    return msgspec.structs.replace(request(responses, words=words), purpose=purpose)
+
+
+def test_each_purpose_has_turns_of_its_own_and_its_own_count() -> None:
+    model = model_of({"text": "a turn"}, compaction=[{"text": "a summary"}], handoff=[{"text": "a note"}])
+    said = [text_of(parts_of(model, asked_for(purpose))[0]) for purpose in ("turn", "compaction", "handoff")]
+    assert said == ["a turn", "a summary", "a note"]
+
+
+def test_after_them_comes_what_follows_from_what_was_shown() -> None:
+    model = model_of({"text": "a turn"})
+    for purpose in ("compaction", "handoff"):
+        one, other = asked_for(purpose, 3), asked_for(purpose, 3, words="do that")
+        said = text_of(parts_of(model, one)[0])
+        assert said == text_of(parts_of(model, one)[0])
+        assert said != text_of(parts_of(model, other)[0])
+        assert "5 characters" in said
+        assert "do it" not in said
+    note = msgspec.json.decode(text_of(parts_of(model, asked_for("handoff"))[0]), type=Handoff)
+    assert note.done
+    assert note.next
+
+
+def test_a_wrong_turn_of_another_list_is_named_too() -> None:
+    with pytest.raises(UsageError, match=r"script\.handoff\[0\]"):
+        parse_script(json.dumps({"turns": [], "handoff": [{"retry_after_s": 3}]}))
