@@ -9,7 +9,9 @@ from holdfast.app.progress import JsonProgress, one_line
 from holdfast.app.trouble import sentence_of
 from holdfast.brain.doors import Doors, NoObserver
 from holdfast.brain.wake import Outcome, wake
+from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
+from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.rows import SessionRow
 
 TOGETHER = 64
@@ -45,6 +47,13 @@ class Family:
         outcome = await wake_or_say(session_id, doors)
         if not outcome.idle and not outcome.fenced:
             self._note(standing(await self._runtime.store.find(session_id)))
+
+    async def see_through(self, session_id: str) -> None:
+        """Run all below a session that has ended itself, until none of them has anything to do now."""
+        dispatcher = InlineDispatcher(
+            self._runtime.store, SystemClock(), only=session_id, limit=TOGETHER, on_error=self.failed
+        )
+        await dispatcher.run(self.run)
 
     def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
         """An error of one of them; the others go on."""

@@ -36,13 +36,14 @@ class Shown:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the inbox. `since_us` is when it came to stand like this."""
+    """One line of the inbox. `since_us` is when it came to stand like this, `name` what people call the session."""
 
     group: Group
     row: SessionRow
     title: str
     since_us: int
     item: Shown | None = None
+    name: str = ""
 
 
 def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[str, str], now_us: int) -> list[Entry]:
@@ -51,15 +52,26 @@ def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[s
     for shown in items:
         by_session.setdefault(shown.item.session_id, []).append(shown)
     entries: list[Entry] = []
+    rows = list(rows)
+    known = {row.session_id: row for row in rows}
     for row in rows:
+        name = _called(row, known.get(row.root))
         asked = by_session.get(row.session_id, [])
-        entries += [Entry("needs you", row, each.item.title, each.item.opened_us, each) for each in asked]
+        entries += [Entry("needs you", row, each.item.title, each.item.opened_us, each, name) for each in asked]
         standing = _standing(row, row.session_id in holders, now_us)
         if standing is not None and not (asked and standing[0] == "needs you"):
-            entries.append(Entry(standing[0], row, standing[1], row.updated_us))
+            entries.append(Entry(standing[0], row, standing[1], row.updated_us, name=name))
     asked_first = sorted((each for each in entries if each.item), key=lambda each: each.since_us)
     others = sorted((each for each in entries if not each.item), key=lambda each: -each.since_us)
     return [each for group in GROUPS for each in (*asked_first, *others) if each.group == group]
+
+
+def _called(row: SessionRow, top: SessionRow | None) -> str:
+    """What a person calls it: a child by the session at the top of its tree, which is the one that they know."""
+    own = row.key or row.session_id
+    if top is None or top.session_id == row.session_id:
+        return own
+    return f"{top.key or top.session_id} > {row.name if row.name not in ('', 'agent') else own}"
 
 
 def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] | None:
@@ -107,7 +119,7 @@ def lines(entries: list[Entry], now_us: int) -> list[str]:
 def entry_lines(entry: Entry, now_us: int) -> list[str]:
     """One entry as one line, or two with what is asked."""
     age = span(now_us - entry.since_us)
-    name = one_line(entry.row.key or entry.row.session_id, 30)
+    name = one_line(entry.name or entry.row.key or entry.row.session_id, 60 if entry.row.parent else 30)
     if entry.item is None:
         return [f"{name:<30} {age:>6}  {one_line(entry.title or entry.row.goal, 80)}"]
     item, request = entry.item.item, entry.item.request
@@ -188,6 +200,7 @@ def public(entry: Entry) -> dict[str, Any]:
         "group": entry.group,
         "session_id": row.session_id,
         "key": row.key,
+        "root": row.root,
         "title": entry.title,
         "since": rfc3339(entry.since_us),
         "status": row.status,

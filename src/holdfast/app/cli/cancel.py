@@ -8,6 +8,7 @@ from holdfast.app.call import Call
 from holdfast.app.cli.run import workspace_of
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
+from holdfast.app.family import Family
 from holdfast.brain.wake import wake
 from holdfast.errors import EmergencyStop, LeaseHeld
 
@@ -34,6 +35,7 @@ async def run(call: Call) -> int:
             call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
         try:
             await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
+            await Family(call, runtime).see_through(row.session_id)
             call.say(f"{name} is cancelled; its work is in {row.workspace}")
         except LeaseHeld:
             call.say(f"cancel posted as event {receipt.seq} of {name}; the process that runs it ends it right away")
