@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,8 +49,9 @@ class Reader:
         return events
 
     def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
-        stored = self._rows("events", session_id=session_id, after=after, count=count)
-        return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
+        # An error keeps the cursor alive, and with it the past that it reads, unless it is closed.
+        with closing(self._rows("events", session_id=session_id, after=after, count=count)) as stored:
+            return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
 
     def row(self, session_id: str) -> SessionRow:
         """One row. Raises `UnknownSession`."""

@@ -217,10 +217,12 @@ async def damage_before_a_fork_is_seen_from_it(rig: Rig) -> None:
     await rig.rewrite("ses_a", 3, None)
     assert isinstance((await _all(case, "ses_f"))[2].fact, Erased)
     assert (await verify(rig.store)).findings == ()
-    await rig.rewrite("ses_a", 4, b"{}")
+    await rig.rewrite("ses_a", 2, b"{}")
     error = await case.refused(LogDamaged, _all(case, "ses_f"), "ses_f")
-    assert (error.session_id, error.seq) == ("ses_a", 4)
-    assert [(each.session_id, each.seq) for each in (await verify(rig.store, "ses_f")).findings] == [("ses_a", 4)]
+    assert (error.session_id, error.seq) == ("ses_a", 2)
+    await case.say("ses_f", "later")
+    assert (await case.row("ses_f")).head == 6, "what was written after damage was found cannot be seen"
+    assert [(each.session_id, each.seq) for each in (await verify(rig.store, "ses_f")).findings] == [("ses_a", 2)]
 
 
 async def damage_of_a_fork_is_not_its_origins(rig: Rig) -> None:
