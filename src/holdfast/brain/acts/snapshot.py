@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, Refused
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.hands.user import choose_user
 from holdfast.repo.base import Owner
-from holdfast.session.state import State
+from holdfast.session.state import ResponseItem, State
 
 
 def wanted(state: State) -> bool:
@@ -24,7 +24,7 @@ def begin(shift: Shift) -> None:
     if shift.doors.shelf is None or shift.keeping is not None or not wanted(shift.state):
         return
     shift.keeping = anyio.Event()
-    shift.background.start_soon(_keep_and_say, shift, shift.state.seq)
+    shift.background.start_soon(_keep_and_say, shift, _through(shift.state))
 
 
 async def settle(shift: Shift) -> None:
@@ -41,7 +41,16 @@ async def last(shift: Shift) -> None:
     if shift.keeping is not None:
         await shift.keeping.wait()
     if shift.doors.shelf is not None and wanted(shift.state):
-        await _keep(shift, shift.state.seq)
+        await _keep(shift, _through(shift.state))
+
+
+def _through(state: State) -> int:
+    """The end of the latest call: what came after it changed no file, so it can be forked from there on (S22)."""
+    for item in reversed(state.window):
+        if isinstance(item, ResponseItem):
+            ended = max(item.results, default=0)
+            return ended if ended > state.mutated_seq else state.seq
+    return state.seq
 
 
 async def _keep_and_say(shift: Shift, seq: int) -> None:
