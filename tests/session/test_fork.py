@@ -44,11 +44,8 @@ def shown(story: Story) -> str:
     state = story.state()
     context = build(state, {seq: story.bodies[seq] for seq in needed(state)}, "")
     parts = [part for message in context.messages for part in message.parts]
-    return "\n".join(
-        part.text if isinstance(part, TextPart) else part.content
-        for part in parts
-        if hasattr(part, "text") or isinstance(part, ToolResultPart)
-    )
+    words = [part.text for part in parts if isinstance(part, TextPart)]
+    return "\n".join([*words, *(part.content for part in parts if isinstance(part, ToolResultPart))])
 
 
 def test_every_field_of_a_state_is_carried_or_not() -> None:

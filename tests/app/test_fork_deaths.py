@@ -1,0 +1,107 @@
+"""SIGKILL at any moment of a fork: there is none or a whole one, and the same key makes it exactly one (S4, S22)."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.app.terminal import PRICE, Type, bash, rows, script, turn
+
+ROOT = Path(__file__).parents[2]
+MANY = 40
+"""So many files make the copying long enough to be hit."""
+
+
+@contextmanager
+def child(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """A fork that is about to begin; it is killed at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.app.forking", "fork", *words],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def forks(home: Path) -> list[tuple[str, str, str]]:
+    """`(session, key, workspace)` of every fork."""
+    return rows(home / "holdfast.db", "select session_id, key, workspace from sessions where origin <> ''")
+
+
+@pytest.mark.parametrize("deaths", [6, pytest.param(100, marks=pytest.mark.faults)])
+def test_a_fork_that_is_killed(type: Type, tmp_path: Path, holdfast_home: Path, deaths: int) -> None:
+    write = bash(f"for n in $(seq {MANY}); do echo $n > f$n; done")
+    model = script(tmp_path / "m.json", write, turn(text="done"), price=PRICE)
+    type("run", "mend it", "--model", model, "--session-id", "origin", "--budget", "5").went()
+    (asked,) = [line["seq"] for line in type("logs", "origin", "--type", "span.model_request_start", "--json").lines][
+        1:
+    ]
+    words = ("origin", "--at", str(asked))  # a request is open there, and money is reserved for it
+    before = type("export", "origin").out
+    with child(*words, "--key", "whole") as whole:
+        began_s = time.monotonic()
+        go(whole)
+        assert whole.wait(60) == 0
+        lasts_s = time.monotonic() - began_s
+    ((_, _, folder),) = forks(holdfast_home)
+    wanted = files(Path(folder))
+    assert len(wanted) == MANY
+    chance, killed, left, lost = random.Random(deaths), 0, 0, 0
+    for number in range(deaths):
+        key = f"k{number}"
+        with child(*words, "--key", key) as process:
+            go(process)
+            time.sleep(chance.uniform(0, lasts_s))  # the moment is the experiment; nothing is waited for
+            killed += process.poll() is None
+        there = [each for each in forks(holdfast_home) if each[1] == key]
+        lost += not there
+        left += bool(list((holdfast_home / "workspaces").glob(".forking-*")))
+        for _, _, workspace in there:
+            assert files(Path(workspace)) == wanted
+        type("fork", *words, "--key", key, "--json").went()
+        (once,) = [each for each in forks(holdfast_home) if each[1] == key]
+        assert there in ([], [once])
+        assert files(Path(once[2])) == wanted
+    type("fork", *words, "--key", "last").went()
+    type("verify").went()
+    assert type("export", "origin").out == before
+    sessions = {name for (name,) in rows(holdfast_home / "holdfast.db", "select session_id from sessions")}
+    assert {path.name for path in (holdfast_home / "workspaces").iterdir()} == sessions
+    assert {path.name for path in (holdfast_home / "snapshots/git/refs/holdfast").iterdir()} == sessions
+    accounts = rows(
+        holdfast_home / "holdfast.db", "select account_id, cap_pico, spent_pico, reserved_pico from accounts"
+    )
+    assert {name for name, *_ in accounts} == sessions
+    for name, cap, spent, reserved in accounts:
+        assert (cap, reserved) == (5 * 10**12, 0)
+        assert spent <= cap
+        assert (spent == 0) == (name in {each[0] for each in forks(holdfast_home)})
+    assert len(forks(holdfast_home)) == deaths + 2
+    print(f"{deaths} forks, {killed} killed before their end, {lost} left no fork, {left} left a mark to sweep")
+    assert killed > 0
