@@ -487,6 +487,7 @@ async def test_a_raised_cap_closes_the_question_that_nobody_answered() -> None:
     await stage.intake.set_cap(await stage.store.find(stage.session_id), stage.session_id, "total", 10**13)
     await stage.wake()
     assert (await stage.store.item(item.item_id)).status == "superseded"
+    assert [fact.reason for fact in await stage.facts(ApprovalSuperseded)] == ["there is money for it now"]
 
 
 # --- steering -------------------------------------------------------------------------------------
