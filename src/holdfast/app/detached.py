@@ -74,5 +74,8 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"a worker serves this home, and goes on with {name}"
     if not start:
         return f"nobody runs it now; go on with `{call.typed('wake', name)}`"
-    await begin(call, runtime, row)
+    try:
+        await begin(call, runtime, row)
+    except HoldfastError as error:
+        return f"what you said stands, but {name} could not go on here: {error}"
     return f"{name} goes on in the background; follow it with `{call.typed('logs', name, '-f')}`"

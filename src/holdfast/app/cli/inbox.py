@@ -13,6 +13,7 @@ from holdfast.app.config import terminal_wishes
 from holdfast.app.inbox import Entry, Shown, build, details, lines, public, public_item
 from holdfast.app.live import can_draw
 from holdfast.clock import SystemClock
+from holdfast.fleet.posting import person
 from holdfast.session.items import ItemRow
 
 
@@ -60,6 +61,9 @@ async def _list(call: Call, runtime: Runtime) -> int:
         for entry in entries:
             call.emit(public(entry))
         return 0
+    stop = await runtime.store.stopped()
+    if stop is not None:
+        call.say(f"EVERYTHING IS STOPPED by {person(stop.by)}; `{call.typed('stop', '--release')}` lifts it\n")
     for line in lines(entries, SystemClock().now_us()):
         call.say(line)
     asked = [entry.item.item for entry in entries if entry.item is not None]
