@@ -108,6 +108,7 @@ def _breaker_opened(state: State, fact: BreakerOpened, event: Event) -> None:
     if fact.breaker.startswith(PROVIDER):
         provider = state.providers.setdefault(fact.breaker.removeprefix(PROVIDER), Provider())
         provider.rest_until_us = fact.until_us or 0
+        provider.failures = max(1, provider.failures)  # it rests until it answers, also one that could not be asked
     else:
         state.breaker = fact.breaker
 

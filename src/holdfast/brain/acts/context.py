@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.brain.acts import attempt
+from holdfast.brain.acts.chain import model_or_rest
 from holdfast.brain.response import Response
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
@@ -39,6 +40,9 @@ async def renew(shift: Shift, action: Compact | Reset) -> End | None:
     if isinstance(action, Reset) and not action.model:
         await _reset_by_code(shift, action)
         return None
+    model = await model_or_rest(shift, action.model)
+    if model is None:
+        return None
     purpose: Purpose = "compaction" if isinstance(action, Compact) else "handoff"
     state = shift.state
     items = stretch(state, action.through_seq) if isinstance(action, Compact) else raw(state.window)
@@ -46,7 +50,7 @@ async def renew(shift: Shift, action: Compact | Reset) -> End | None:
     digest = hashlib.sha256(msgspec.json.encode((request.system, request.messages))).hexdigest()
     started = await attempt.begin(
         shift,
-        shift.model(action.model),
+        model,
         request,
         name=action.model,
         inputs_through=action.through_seq,

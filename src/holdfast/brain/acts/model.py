@@ -6,6 +6,7 @@ import anyio
 
 from holdfast.brain.acts import attempt, snapshot
 from holdfast.brain.acts.attempt import Attempt
+from holdfast.brain.acts.chain import model_or_rest
 from holdfast.brain.acts.hands import begin_provisioning, provision
 from holdfast.brain.shift import Shift
 from holdfast.model.base import ModelRequest, StreamPart, ToolCallStart, ToolSpec
@@ -21,7 +22,9 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
     state = shift.state
     assert state.created is not None
     agent = state.created.agent
-    model = shift.model(action.model)
+    model = await model_or_rest(shift, action.model)
+    if model is None:
+        return None
     context = build(state, await shift.bodies(), shift.doors.prompt)
     request = ModelRequest(
         purpose="turn",
