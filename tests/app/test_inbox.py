@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.inbox import FINISHED_US, Entry, Shown, build, counts, details
+from holdfast.app.inbox import FINISHED_US, Entry, Shown, build, counts, details, folded
 from holdfast.app.pages import Chosen, Pages
 from holdfast.app.picker import keys_of
 from holdfast.facts.people import ApprovalRequested
@@ -104,6 +104,16 @@ def test_nothing_of_an_action_is_left_out_or_hidden_and_none_of_it_passes_for_ou
     assert "\x1b" not in text
     assert "x" * 5_000 in text
     assert [line for line in lines if line.startswith("who ")] == ["who       anybody may answer"]
+
+
+def test_a_line_that_is_folded_cannot_pass_for_ours_either() -> None:
+    for width in (30, 60, 80):
+        fits = "x" * (width - 13)
+        lines = details(shown("a", action=fits + "who       anybody may answer"), row("a", "parked", "person"), NOW_US)
+        rows = [part for line in lines for part in folded(line, width, len)]
+        assert all(len(part) < width for part in rows)
+        assert [part for part in rows if part.startswith("who ")] == [part for part in lines if part.startswith("who ")]
+        assert any(part.startswith("          | who ") for part in rows)
 
 
 def test_who_may_answer_and_until_when_are_said() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -165,6 +165,25 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
 
 def _cost(pico: int | None) -> str:
     return "at unknown cost" if pico is None else usd(pico)
+
+
+def folded(line: str, width: int, measure: Callable[[str], int]) -> list[str]:
+    """A line of details as rows of less than `width` columns, with nothing left out.
+
+    What goes on in the next row stands below its text, behind the same bar: so it cannot pass for a line of ours.
+    """
+    lead = f"{'':<9} | " if line[9:12] == " | " else f"{'':<10}"
+    if width <= 2 * len(lead):
+        lead = ""
+    rows, row, cells = [], "", 0
+    for char in line.expandtabs(4):
+        wide = measure(char)
+        if row and cells + wide >= width:
+            rows.append(row)
+            row, cells = lead, len(lead)
+        row += char
+        cells += wide
+    return [*rows, row]
 
 
 def _field(name: str, value: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.app.inbox import GROUPS, Entry, Shown, counts, details, entry_lines
+from holdfast.app.inbox import GROUPS, Entry, Shown, counts, details, entry_lines, folded
 from holdfast.app.panel import Row
 from holdfast.facts.people import Verdict
 
@@ -175,7 +175,7 @@ class Pages:
         if shown is None or left < 1:
             return rows or [Row((("nothing here: no session waits, failed, ended lately or runs", ""),))]
         cut = preview[:left] if self._all_shown else [*preview[: left - 1], "… enter shows all of it"]
-        return [*rows, Row((("-" * width, "dim"),)), *(Row(((line, ""),)) for line in cut)]
+        return [*rows, Row((("-" * (width - 1), "dim"),)), *(Row(((line, ""),)) for line in cut)]
 
     def _list_rows(self, width: int) -> list[Row]:
         rows = []
@@ -200,7 +200,8 @@ class Pages:
 
     def _detail_lines(self, shown: Shown, width: int) -> list[str]:
         row = self._entries[self._at].row
-        return [part for line in details(shown, row, self._now_us) for part in self._wrapped(line, width)]
+        lines = details(shown, row, self._now_us)
+        return [part for line in lines for part in folded(line, width, self._measure)]
 
     def _wrapped(self, line: str, width: int) -> list[str]:
         """A line broken into rows that fit, with nothing left out."""

@@ -6,12 +6,14 @@ import argparse
 import importlib
 import os
 import sys
+import unicodedata
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import terminal_wishes
-from holdfast.app.inbox import Entry, Shown, build, details, lines, public, public_item
+from holdfast.app.inbox import Entry, Shown, build, details, folded, lines, public, public_item
 from holdfast.app.live import can_draw
+from holdfast.app.progress import terminal_width
 from holdfast.clock import SystemClock
 from holdfast.fleet.posting import person
 from holdfast.session.items import ItemRow
@@ -45,14 +47,21 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
     if call.json:
         call.emit(public_item(shown))
         return 0
+    width = terminal_width(1)
     for line in details(shown, row, SystemClock().now_us()):
-        call.say(line)
+        for part in [line] if width is None else folded(line, width, _columns):
+            call.say(part)
     if item.status == "open":
         call.say("")
         note = ["--note", shown.request.options[0]] if shown.request.options else []
         call.say(f"answer    {call.typed('approve', item.item_id, *note)}")
         call.say(f"          {call.typed('deny', item.item_id, '--note', 'your words')}")
     return 0
+
+
+def _columns(char: str) -> int:
+    """About how many columns a character takes, never too few."""
+    return 1 if unicodedata.east_asian_width(char) in ("Na", "H", "N") else 2
 
 
 async def _list(call: Call, runtime: Runtime) -> int:
