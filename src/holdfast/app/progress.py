@@ -21,10 +21,11 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
-from holdfast.facts.session import SessionCreated, SessionError, SessionUpdated
+from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.model.base import StreamPart
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
@@ -75,6 +76,12 @@ def in_detail(event: Event) -> str:
             return f"{_result(result)}: {one_line(content)}"
         case HandsReleased():
             return "hands given back"
+        case SessionForked(origin=origin, origin_seq=seq):
+            return f"a fork of {origin} at {seq}"
+        case WorkspaceSnapshotted(error="") as kept:
+            return f"files as after event {kept.through_seq} kept: {counted(kept.files, 'file')}"
+        case WorkspaceSnapshotted(error=error):
+            return f"files could not be kept: {one_line(error)}"
         case ApprovalSeen(item_id=item_id, by=by):
             return f"{item_id} seen by {by}"
         case _:
