@@ -16,6 +16,7 @@ from holdfast.facts.base import Usage
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.session import Workspace
 from holdfast.facts.union import type_of
 from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Hands, HandsSpec
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
@@ -33,20 +34,29 @@ T = TypeVar("T")
 PROMPT = "You are an agent in a simulated world."
 
 
-def doors_of(process: Process) -> Doors:
-    """What a brain of that process is given."""
+PROMPTS = {"compaction": "Summarise.", "handoff": "Leave a note."}
+
+SPARE = "spare"
+"""The model that is asked when the first one fails."""
+
+
+def doors_of(process: Process, session_id: str) -> Doors:
+    """What a brain of that process is given for a session."""
     store = StoreDoor(process)
+    world = process.world
     return Doors(
         log=store,
         leases=store,
         snapshots=store,
         hands=ProviderDoor(process),
-        model=lambda name: ModelDoor(process, name),
+        model=lambda name: ModelDoor(process, name, session_id),
         clock=ClockDoor(process),
-        entropy=process.world.entropy,
+        entropy=world.entropy,
         worker=process.worker,
         prompt=PROMPT,
-        provisioning="eager" if process.world.eager else "lazy",
+        prompts=PROMPTS,
+        provisioning="eager" if world.eager else "lazy",
+        workspace=lambda child_id, near: Workspace(path=world.workspace(child_id), disposable=True),
     )
 
 
@@ -327,11 +337,11 @@ class HandsDoor:
 class ModelDoor:
     """The model of one session, as a process reaches it."""
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: Process, name: str, session_id: str) -> None:
         self.name = name
         self._process = process
         self._world = process.world
-        self._session = process.world.sessions[name.partition(":")[2]]
+        self._session = process.world.sessions[session_id]
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
         """See `holdfast.model.base.Model`."""
@@ -350,9 +360,11 @@ class ModelDoor:
         record.served.append(Served(record.tick(), process.name, session.session_id, start_seq, session.head, request))
         world.note(process.name, f"{session.script.name} model {request.responses}/{request.attempt}")
         await asyncio.sleep(world.chance.choice((0.0, 0.1, 0.1, 3.0, 3.0, 15.0)))
-        turn = session.script.turn(request.responses)
-        parts = turn.parts(f"p{request.responses}")
+        turn = session.script.turn(request.responses, request.purpose)
+        parts = turn.parts(f"p{request.responses}", session.children_before(start_seq))
         trouble = turn.troubles[request.attempt - 1] if request.attempt <= len(turn.troubles) else None
+        if self.name.endswith(SPARE) and request.attempt % 3:
+            trouble = None
         for part in parts if trouble is None else parts[: trouble.after]:
             await process.seam("part")
             yield part

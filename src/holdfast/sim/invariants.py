@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from holdfast.sim import invariants_calls, invariants_context, invariants_log, invariants_money, invariants_rest
+from holdfast.sim import (
+    invariants_calls,
+    invariants_context,
+    invariants_family,
+    invariants_log,
+    invariants_money,
+    invariants_people,
+    invariants_rest,
+)
 from holdfast.sim.invariants_history import History
 from holdfast.sim.world import World
 
@@ -23,8 +31,15 @@ OF_SESSION: tuple[OfSession, ...] = (
     *invariants_context.ALL,
     *invariants_money.ALL,
     *invariants_rest.ALL,
+    *invariants_people.ALL,
+    *invariants_family.ALL,
 )
-OF_WORLD: tuple[OfWorld, ...] = (*invariants_rest.WORLD, *invariants_money.WORLD)
+OF_WORLD: tuple[OfWorld, ...] = (
+    *invariants_rest.WORLD,
+    *invariants_money.WORLD,
+    *invariants_people.WORLD,
+    *invariants_family.WORLD,
+)
 
 
 Subject = TypeVar("Subject", World, History)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import Any
 
+from holdfast.facts.context import ContextReset
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt
-from holdfast.sim.invariants_history import READ_ONLY, CallHistory, History, RequestHistory
+from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
+from holdfast.sim.invariants_history import HARNESS, READ_ONLY, CallHistory, History, RequestHistory
 from holdfast.sim.world_record import Asked
 
 BLOCKING = ("denied", "unknown", "skipped", "cancelled")
@@ -23,11 +23,12 @@ TRIES = 3
 
 
 def calls_end_once(history: History) -> Iterator[str]:
-    """S7: each call ends exactly once, and before the next model request."""
+    """S7: each call ends exactly once, and before the next model request; only a parked session has open ones."""
     yield from history.oddities
     starts = [request.start.seq for request in history.requests]
     for call_id, call in history.calls.items():
-        if len(call.ends) != 1:
+        waits = not call.ends and history.world.beside.rows[history.session.session_id].status == "parked"
+        if len(call.ends) != 1 and not (waits and call.fact.request_seq == max(starts)):
             yield f"call {call_id} has {len(call.ends)} ends"
         later = [seq for seq in starts if seq > call.use.seq]
         if later and call.end_seq > later[0]:
@@ -63,27 +64,31 @@ def nothing_after_a_stop(history: History) -> Iterator[str]:
             for event, fact in call.dispatches:
                 if stops and stops[0] < event.seq and fact.attempt == 1:
                     yield f"{call.fact.call_id} was dispatched at {event.seq} after the stop at {stops[0]}"
+            if call.fact.name in HARNESS and call.end == "ok" and stops and stops[0] < call.end_seq:
+                yield f"{call.fact.call_id} was done at {call.end_seq} after the stop at {stops[0]}"
 
 
 def only_allowed_calls_run(history: History) -> Iterator[str]:
     """S6: what is denied, malformed or unknown never goes through a door; what ends so says why."""
     for call_id, call in history.calls.items():
         name = call.fact.name
-        rule = next((each for each in reversed(history.created.agent.rules) if fnmatchcase(name, each.tool)), None)
-        denied = rule is not None and rule.decision == "deny"
-        wrong = _is_wrong(call)
-        if (denied or wrong) and (call.dispatches or call.effects):
+        denied = history.ruling(call) == "deny"
+        refused = any(fact.verdict == "deny" for item in history.items_of(call_id) for _, fact in item.answers)
+        wrong = _is_wrong(history, call)
+        if (denied or wrong) and (call.dispatches or call.effects or (name in HARNESS and call.end == "ok")):
             yield f"{call_id} ({name}) ran although it was {'denied' if denied else 'not valid'}"
-        if call.end == "denied" and not denied:
-            yield f"{call_id} ({name}) ended as denied and no rule denies it"
-        if call.end in ("ok", "error") and not call.dispatches and not wrong:
+        if call.end == "denied" and not denied and not refused:
+            yield f"{call_id} ({name}) ended as denied, and no rule and nobody denies it"
+        if call.end in ("ok", "error") and not call.dispatches and not wrong and name not in HARNESS:
             yield f"{call_id} ({name}) ended as {call.end} and was never dispatched"
 
 
-def _is_wrong(call: CallHistory) -> bool:
-    if call.fact.malformed or call.fact.name not in ON_UNKNOWN:
+def _is_wrong(history: History, call: CallHistory) -> bool:
+    if call.fact.malformed or call.fact.name not in history.created.agent.tools:
         return True
-    return call.fact.input in ({"file_path": 3}, {})
+    return call.fact.input in ({"file_path": 3}, {"seconds": -1.0}) or (
+        call.fact.name == "bash" and not call.fact.input.get("command") and not call.fact.input.get("restart")
+    )
 
 
 def dispatches_are_intents(history: History) -> Iterator[str]:
@@ -144,7 +149,7 @@ def effects_were_intended(history: History) -> Iterator[str]:
 def starts_match_the_log(history: History) -> Iterator[str]:
     """S6, S18: the hands are asked for exactly what was dispatched, with the digests that were last read."""
     for asked in _asked(history):
-        if asked.verb != "start" or asked.request is None or ".probe" in asked.call_id:
+        if asked.verb != "start" or asked.request is None or _is_a_look(asked.call_id):
             continue
         call = history.calls.get(asked.call_id)
         sent = [fact for event, fact in call.dispatches if event.seq <= asked.head] if call else []
@@ -159,12 +164,19 @@ def starts_match_the_log(history: History) -> Iterator[str]:
             yield f"{asked.call_id} was started with {asked.request.seen} as last read"
 
 
+def _is_a_look(call_id: str) -> bool:
+    """Whether the harness only looks at a file: to settle a call, or to guard an approval."""
+    return ".probe" in call_id or ".guard" in call_id
+
+
 def _seen(history: History, call: CallHistory, head: int) -> dict[str, str]:
     if call.fact.name not in ("write", "edit"):
         return {}
     path = "/workspace/" + call.fact.input["file_path"]
     digest = ""
     for event in history.events[:head]:
+        if isinstance(event.fact, ContextReset):
+            digest = ""
         if isinstance(event.fact, ToolResult):
             for file in event.fact.files:
                 digest = file.digest if file.path == path else digest
@@ -227,7 +239,7 @@ def _same(fact: ToolResult, result: Any) -> bool:
 
 def unknown_is_honest(history: History) -> Iterator[str]:
     """S8, S12: unknown is told only when the hands cannot testify; no result that they kept is lost."""
-    stops = [event.seq for event in history.events if isinstance(event.fact, UserInterrupt | UserCancel)]
+    stops = [event.seq for event in history.events if _stops(event.fact)]
     for told in history.world.record.testimonies:
         if told.session_id != history.session.session_id:
             continue
@@ -238,6 +250,10 @@ def unknown_is_honest(history: History) -> Iterator[str]:
             yield f"{told.call_id} is told as unknown at {told.seq}, and its hands say {told.state}"
         elif call.fact.name in READ_ONLY and len(call.dispatches) < TRIES and not any(s < told.seq for s in stops):
             yield f"{told.call_id} is told as unknown at {told.seq} after {len(call.dispatches)} tries"
+
+
+def _stops(fact: object) -> bool:
+    return isinstance(fact, UserInterrupt | UserCancel) or (isinstance(fact, UserPause) and bool(fact.stop_seq))
 
 
 def _again(state: str, call: CallHistory, tick: int) -> Iterator[str]:
@@ -263,7 +279,7 @@ def groups_are_whole(history: History) -> Iterator[str]:
 
 def _all_run_together(history: History, request: RequestHistory) -> bool:
     rules = history.created.agent.rules
-    return all(call.fact.name in READ_ONLY and not _is_wrong(call) for call in request.calls) and not rules
+    return all(call.fact.name in READ_ONLY and not _is_wrong(history, call) for call in request.calls) and not rules
 
 
 ALL = (

@@ -8,13 +8,13 @@ from typing import Any
 
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
-from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
-from holdfast.session.conversation import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from holdfast.session.window import CUT_SHORT
+from holdfast.facts.context import ContextCompacted, ContextReset
+from holdfast.facts.model import AgentThinking, AgentToolUse
+from holdfast.session.conversation import TextPart
 from holdfast.sim.doors import PROMPT
 from holdfast.sim.invariants_history import History, RequestHistory
+from holdfast.sim.invariants_window import contexts, goal_of
+from holdfast.sim.world_model import named
 from holdfast.sim.world_record import Served
 
 
@@ -30,11 +30,12 @@ def requests_are_logged_first(history: History) -> Iterator[str]:
         if served.start_seq in asked:
             yield f"the request at {served.start_seq} went to the model twice"
         asked.add(served.start_seq)
-        named = (request.number, request.fact.attempt, request.fact.max_output_tokens)
-        sent = (served.request.responses, served.request.attempt, served.request.max_output_tokens)
+        named = (request.fact.purpose, request.number, request.fact.attempt, request.fact.max_output_tokens)
+        asks = served.request
+        sent = (asks.purpose, asks.responses, asks.attempt, asks.max_output_tokens)
         if named != sent:
             yield f"the request at {served.start_seq} is {named} in the log and {sent} at the model"
-        if request.fact.inputs_through != served.start_seq - 1:
+        if request.fact.purpose == "turn" and request.fact.inputs_through != served.start_seq - 1:
             yield f"the request at {served.start_seq} takes in {request.fact.inputs_through}, not all before it"
 
 
@@ -43,76 +44,63 @@ def _served(history: History) -> list[Served]:
 
 
 def head_is_pinned(history: History) -> Iterator[str]:
-    """S17: prompt, rules and goal stand byte-identical at the head of every context."""
+    """S17: prompt, rules, goal and criteria stand byte-identical at the head of every context."""
     created = history.created
     rules = f"# Rules of this project\n\n{created.rules}" if created.rules else ""
     system = "\n\n".join(part for part in (PROMPT, created.agent.system, rules) if part)
     for served in _served(history):
         first = served.request.messages[0]
+        if served.request.purpose != "turn":
+            text = first.parts[0].text if isinstance(first.parts[0], TextPart) else ""
+            if any(pinned not in text for pinned in (created.goal, created.rules, *created.criteria)):
+                yield f"the {served.request.purpose} at {served.start_seq} is asked for without what is pinned"
+            continue
         if served.request.system != system:
             yield f"the system prompt of the request at {served.start_seq} is another one"
-        if first.role != "user" or first.parts[0] != TextPart(created.goal):
+        if first.role != "user" or first.parts[0] != TextPart(goal_of(created)):
             yield f"the context of the request at {served.start_seq} does not begin with the goal"
 
 
 def context_is_what_happened(history: History) -> Iterator[str]:
-    """S3, S7, S12: the context holds each message once, each response, and each result next to its call, in order."""
+    """S3, S7, S12, S16: the context holds what stands for older turns, then each message once, each response, and
+    each result next to its call, in order.
+    """
+    wanted = {served.start_seq: served for served in _served(history) if served.request.purpose == "turn"}
+    for start_seq, messages in contexts(history, set(wanted)):
+        if messages != list(wanted[start_seq].request.messages):
+            yield f"the context of the request at {start_seq} is not what happened before it"
+
+
+def summaries_are_of_raw_turns(history: History) -> Iterator[str]:
+    """S16: a summary or a handoff is made from what happened, never from another one; each stretch is covered once."""
+    notes = _notes(history)
     for served in _served(history):
-        messages = _expected(history, served.start_seq)
-        if messages != list(served.request.messages):
-            yield f"the context of the request at {served.start_seq} is not what happened before it"
+        if served.request.purpose == "turn":
+            continue
+        text = str(served.request.messages)
+        for seq, words in notes:
+            if seq < served.start_seq and words in text:
+                yield f"the {served.request.purpose} at {served.start_seq} is made from the one at {seq}"
+    through = 0
+    for event in history.events:
+        if isinstance(event.fact, ContextCompacted | ContextReset):
+            start = next((each for each in history.requests if each.start.seq == event.fact.request_seq), None)
+            if event.fact.through_seq <= through:
+                yield f"what stands for older turns at {event.seq} covers nothing after {through}"
+            if start is not None and start.fact.through_seq != event.fact.through_seq:
+                yield f"the stretch of the note at {event.seq} is not the one that was asked for"
+            through = event.fact.through_seq
 
 
-def _expected(history: History, start_seq: int) -> list[Message]:
-    out: list[tuple[str, list[Part]]] = [("user", [TextPart(history.created.goal)])]
-
-    def add(role: str, parts: list[Part]) -> None:
-        if parts and out[-1][0] == role:
-            out[-1][1].extend(parts)
-        elif parts:
-            out.append((role, parts))
-
-    taken = 0
+def _notes(history: History) -> list[tuple[int, str]]:
+    """Words that only a summary or a handoff has, by the place of that."""
+    out = []
     for request in history.requests:
-        if request.start.seq > start_seq:
-            break
-        through = request.start.seq - 1
-        fresh = [event for event in history.messages if taken < event.seq <= through]
-        add("user", [TextPart(_text(event)) for event in fresh])
-        taken = through
-        if request.start.seq < start_seq:
-            add("assistant", [_part(event) for event in request.parts])
-            add("user", _answers(request))
-    return [Message(role, tuple(parts)) for role, parts in out]  # type: ignore[arg-type]
-
-
-def _text(event: Event) -> str:
-    assert isinstance(event.fact, UserMessage)
-    return text_of(event.fact.content)
-
-
-def _part(event: Event) -> Part:
-    match event.fact:
-        case AgentThinking() as fact:
-            return ThinkingPart(fact.text, fact.signature)
-        case AgentMessage() as fact:
-            return TextPart(text_of(fact.content))
-        case AgentToolUse() as fact:
-            return ToolCallPart(fact.call_id, fact.name, fact.input, fact.provider_id)
-        case _:
-            raise AssertionError(event.type)
-
-
-def _answers(request: RequestHistory) -> list[Part]:
-    parts: list[Part] = []
-    for call in request.calls:
-        for _, end in call.ends[:1]:
-            wrong = not (isinstance(end, ToolResult) and end.outcome == "ok")
-            fact = call.fact
-            parts.append(ToolResultPart(fact.call_id, fact.name, end.content, wrong, fact.provider_id))
-    if request.end is not None and request.end.outcome == "ok" and request.end.stop_reason == "max_tokens":
-        parts = parts or [TextPart(CUT_SHORT)]
-    return parts
+        if request.fact.purpose != "turn" and request.brought and len(history.said(request).text) > 2:
+            said = history.said(request).text
+            out.append((request.start.seq, f"{request.fact.purpose} {history.session.script.name}.{request.number}"))
+            assert out[-1][1] in said
+    return out
 
 
 def only_whole_responses_count(history: History) -> Iterator[str]:
@@ -122,10 +110,10 @@ def only_whole_responses_count(history: History) -> Iterator[str]:
         said = _said(history, request)
         logged = [_logged(event) for event in request.parts]
         at = request.start.seq
-        if end is not None and end.outcome == "ok":
+        if end is not None and end.outcome == "ok" and request.fact.purpose == "turn":
             if logged != said:
                 yield f"the response to the request at {at} is not what the model said"
-        elif end is None or end.outcome != "cancelled":
+        elif end is None or end.outcome != "cancelled" or request.fact.purpose != "turn":
             if logged:
                 yield f"the request at {at} brought no response, and parts of one are in the log"
         elif not all(_is_kept(part, said) for part in logged):
@@ -133,14 +121,15 @@ def only_whole_responses_count(history: History) -> Iterator[str]:
 
 
 def _said(history: History, request: RequestHistory) -> list[tuple[Any, ...]]:
-    turn = history.session.script.turn(request.number)
+    turn = history.said(request)
+    children = history.session.children_before(request.start.seq)
     said: list[tuple[Any, ...]] = []
     if turn.thinking:
         said.append(("thinking", turn.thinking, turn.signature))
     if turn.text:
         said.append(("text", turn.text))
     for call in turn.calls:
-        said.append(("call", call.name, *_arguments(call.arguments)))
+        said.append(("call", call.name, *_arguments(named(call.arguments, children))))
     return said
 
 
@@ -181,6 +170,7 @@ ALL = (
     requests_are_logged_first,
     head_is_pinned,
     context_is_what_happened,
+    summaries_are_of_raw_turns,
     only_whole_responses_count,
     responses_are_committed_whole,
 )

@@ -6,18 +6,46 @@ Written apart from the fold on purpose: what the fold gets wrong must not be wro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
+from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
+from holdfast.facts.context import RuleBreached
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSeen,
+    ApprovalSuperseded,
+)
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.sim.world import Session, World
-from holdfast.sim.world_model import SaidCall
+from holdfast.sim.world_model import SaidCall, Turn
 from holdfast.sim.world_record import Commit, Effect
 
 READ_ONLY = ("read", "glob", "grep")
 """Tools that may run side by side, and again."""
+
+HARNESS = ("spawn", "message_child", "wait_for_children", "cancel_child", "sleep", "ask_person", "end_phase")
+"""Tools that the harness answers itself: they go through no door."""
+
+MAIN = {
+    "bash": "command",
+    "read": "file_path",
+    "write": "file_path",
+    "edit": "file_path",
+    "glob": "pattern",
+    "grep": "pattern",
+    "spawn": "goal",
+    "message_child": "text",
+    "cancel_child": "child_id",
+    "ask_person": "question",
+    "end_phase": "name",
+}
+"""The argument of each tool that rules look at."""
 
 
 @dataclass
@@ -47,7 +75,7 @@ class CallHistory:
 
 @dataclass
 class RequestHistory:
-    """One attempt at a response. `number` is how many responses were there before it."""
+    """One attempt at a response. `number` is how many responses of its purpose were there before it."""
 
     start: Event
     fact: ModelRequestStart
@@ -60,6 +88,33 @@ class RequestHistory:
     def end(self) -> ModelRequestEnd | None:
         """How it ended."""
         return self.ends[0][1] if self.ends else None
+
+    @property
+    def brought(self) -> bool:
+        """Whether it brought a response."""
+        return self.end is not None and self.end.outcome == "ok"
+
+
+@dataclass
+class ItemHistory:
+    """A question to a person: what was asked, who saw it, its answers, and whether it counts no more."""
+
+    event: Event
+    fact: ApprovalRequested
+    seen: list[Event] = field(default_factory=list)
+    answers: list[tuple[Event, ApprovalDecided | ApprovalExpired]] = field(default_factory=list)
+    over: list[Event] = field(default_factory=list)
+
+    def answered_by(self, seq: int) -> ApprovalDecided | ApprovalExpired | None:
+        """The answer that counted before that position; None when there was none, or it counted no more."""
+        if any(event.seq < seq for event in self.over):
+            return None
+        return next((fact for event, fact in self.answers if event.seq < seq), None)
+
+    def open_at(self, seq: int) -> bool:
+        """Whether it waited for an answer right before that position."""
+        closed = [event.seq for event, _ in self.answers] + [event.seq for event in self.over]
+        return self.event.seq < seq and not any(at < seq for at in closed)
 
 
 class History:
@@ -74,6 +129,8 @@ class History:
         self.calls: dict[str, CallHistory] = {}
         self.messages: list[Event] = []
         self.oddities: list[str] = []
+        self.posted: list[Event] = []
+        self.items: dict[str, ItemHistory] = {}
         self.commits: list[Commit] = [each for each in world.record.commits if each.session_id == session.session_id]
         self._by_seq: dict[int, RequestHistory] = {}
         for event in self.events:
@@ -90,8 +147,8 @@ class History:
             case SessionCreated() if event.seq != 1:
                 self.oddities.append(f"session.created at {event.seq}")
             case ModelRequestStart() as start:
-                done = sum(1 for each in self.requests if each.end is not None and each.end.outcome == "ok")
-                self.requests.append(RequestHistory(event, start, done))
+                done = [each for each in self.requests if each.fact.purpose == start.purpose and each.brought]
+                self.requests.append(RequestHistory(event, start, len(done)))
                 self._by_seq[event.seq] = self.requests[-1]
             case ModelRequestEnd() as end:
                 self._request(event, end.request_seq).ends.append((event, end))
@@ -99,7 +156,7 @@ class History:
                 self._request(event, event.fact.request_seq).parts.append(event)
             case AgentToolUse() as use:
                 request = self._request(event, use.request_seq)
-                said = self.session.script.turn(request.number).calls
+                said = self.said(request).calls
                 index = len(request.calls)
                 call = CallHistory(event, use, said[index] if index < len(said) else None)
                 request.parts.append(event)
@@ -113,6 +170,24 @@ class History:
                 self._call(event, end.call_id).ends.append((event, end))
             case UserMessage():
                 self.messages.append(event)
+                self.posted.append(event)
+            case ChildFinished() | RuleBreached():
+                self.posted.append(event)
+            case _:
+                self._people(event)
+
+    def _people(self, event: Event) -> None:
+        match event.fact:
+            case ApprovalRequested() as asked:
+                if asked.item_id in self.items:
+                    self.oddities.append(f"{asked.item_id} is asked twice, again at {event.seq}")
+                self.items[asked.item_id] = ItemHistory(event, asked)
+            case ApprovalSeen(item_id=item_id) if item_id in self.items:
+                self.items[item_id].seen.append(event)
+            case ApprovalDecided(item_id=item_id) | ApprovalExpired(item_id=item_id) if item_id in self.items:
+                self.items[item_id].answers.append((event, event.fact))
+            case ApprovalSuperseded(item_id=item_id) if item_id in self.items:
+                self.items[item_id].over.append(event)
 
     def _request(self, event: Event, request_seq: int) -> RequestHistory:
         found = self._by_seq.get(request_seq)
@@ -129,8 +204,24 @@ class History:
         return found
 
     def ok(self) -> list[RequestHistory]:
-        """Requests that brought a response."""
-        return [each for each in self.requests if each.end is not None and each.end.outcome == "ok"]
+        """Requests for the next turn that brought a response."""
+        return [each for each in self.requests if each.fact.purpose == "turn" and each.brought]
+
+    def said(self, request: RequestHistory) -> Turn:
+        """What the script has for a request."""
+        return self.session.script.turn(request.number, request.fact.purpose)
+
+    def ruling(self, call: CallHistory) -> str:
+        """What the rules say of a call: the last one that fits it."""
+        argument = str(call.fact.input.get(MAIN.get(call.fact.name, ""), ""))
+        for rule in reversed(self.created.agent.rules):
+            if fnmatchcase(call.fact.name, rule.tool) and (not rule.match or fnmatchcase(argument, rule.match)):
+                return rule.decision
+        return "allow"
+
+    def items_of(self, call_id: str) -> list[ItemHistory]:
+        """What people were asked about a call."""
+        return [item for item in self.items.values() if item.fact.call_id == call_id]
 
 
 _NO_START = ModelRequestStart(purpose="turn", model="", attempt=0, inputs_through=0, max_output_tokens=0)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.facts.base import Usage
+from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.sim.invariants_history import History, RequestHistory
 from holdfast.sim.world import World
@@ -44,7 +46,7 @@ def _cost(history: History, request: RequestHistory, end: ModelRequestEnd) -> It
         yield f"the request at {at} cost {end.cost_pico}, it had reserved {held}"
     if end.outcome == "presumed" and end.cost_pico != held:
         yield f"the lost request at {at} was settled at {end.cost_pico}, not at its reservation {held}"
-    turn = history.session.script.turn(request.number)
+    turn = history.said(request)
     usage = Usage(request.fact.input_tokens_estimate, min(turn.output_tokens, request.fact.max_output_tokens))
     if end.outcome == "ok" and (end.cost_pico, end.usage) != (PRICE.cost(usage), usage):
         yield f"the request at {at} cost {end.cost_pico}, its model says {PRICE.cost(usage)}"
@@ -69,12 +71,16 @@ class _Books:
         self._paths = {key: session.created.accounts or (key,) for key, session in world.sessions.items()}
 
     def take(self, event: Event) -> None:
-        path = self._paths[event.session_id]
+        path = self._paths.get(event.session_id, ())
         match event.fact:
-            case SessionCreated() as created:
+            case SessionCreated() as created if path:
                 self.accounts[path[0]] = _Account(created.limits.budget_pico)
             case SessionUpdated(budget_pico=int() as cap):
                 self.accounts[path[0]].cap = cap
+            case BudgetSet(account_id=name, period="total", cap_pico=cap_or_none):
+                self.accounts[name].cap = cap_or_none
+            case ApprovalDecided(verdict="approve", account_id=name, budget_pico=int() as cap) if name:
+                self.accounts[name].cap = cap
             case ModelRequestStart(reserved_pico=int() as amount):
                 for name in path:
                     self._hold(event, name, amount)

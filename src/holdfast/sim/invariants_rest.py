@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.facts.budget import BudgetSet
+from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired
+from holdfast.facts.session import SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.session.decide import is_idle
+from holdfast.session.fold import empty, fold
 from holdfast.sim.invariants_history import History
 from holdfast.sim.world import World
 from holdfast.sim.world_record import Commit
@@ -30,8 +36,8 @@ def all_is_at_rest(history: History) -> Iterator[str]:
         yield "the session never ended a shift"
         return
     event, fact = ended
-    after = history.events[event.seq :]
-    if fact.status == "released" or (after and fact.status != "cancelled"):
+    after = [each for each in history.events[event.seq :] if _wakes(fact.status, each.fact)]
+    if fact.status == "released" or after:
         yield f"the session rests at {event.seq} ({fact.status}) with {len(after)} events after it"
     if (fact.status == "cancelled") != cancelled:
         yield f"the session rests as {fact.status}, and it was {'' if cancelled else 'not '}cancelled"
@@ -39,6 +45,28 @@ def all_is_at_rest(history: History) -> Iterator[str]:
         yield f"its row says {row.status} {row.reason} held by {row.holder!r}, its log says {fact.status} {fact.reason}"
     if row.due_us is not None or fact.due_us is not None:
         yield f"the session waits for {fact.due_us}, its row for {row.due_us}, and nothing woke it"
+
+
+def _wakes(status: str, fact: object) -> bool:
+    """Whether something that comes in wakes a session that ended so."""
+    if status == "cancelled":
+        return False
+    if isinstance(fact, UserMessage | UserInterrupt | UserCancel | SessionUpdated):
+        return True
+    steers = UserPause | UserResume | ApprovalDecided | ApprovalExpired | ChildFinished | BudgetSet
+    return status == "parked" and isinstance(fact, steers)
+
+
+def wake_rows_agree(history: History) -> Iterator[str]:
+    """S27: a session has a time at which it is looked at exactly when its fold has something to do."""
+    session_id = history.session.session_id
+    row = history.world.beside.rows[session_id]
+    state = fold(empty(session_id), history.events)
+    now_us = history.world.clock.now_us()
+    due = row.due_us is not None and row.due_us <= now_us
+    if is_idle(state, now_us) == due:
+        what = "something" if due else "nothing"
+        yield f"by its row (due at {row.due_us}) there is {what} to do, and by its fold it is the other way"
 
 
 def _last_end(history: History) -> tuple[Event, ShiftEnded] | None:
@@ -58,10 +86,26 @@ def no_input_is_forgotten(history: History) -> Iterator[str]:
         stopped = [e.seq for e in history.events[: event.seq] if isinstance(e.fact, UserInterrupt)]
         if event.fact.status == "done" and waiting:
             yield f"the session is done at {event.seq} and has not seen the message at {waiting[0]}"
-        if event.fact.reason == "person" and (not stopped or any(seq > stopped[-1] for seq in waiting)):
-            yield f"the session waits for a person at {event.seq} and nobody stopped it"
+        if event.fact.status == "parked" and event.fact.reason == "person":
+            yield from _waits_for_a_person(history, event.seq, waiting, stopped)
     if (ended := _last_end(history)) and ended[1].status == "done" and not history.ok():
         yield f"the session is done and the model never answered ({seen})"
+
+
+def _waits_for_a_person(history: History, seq: int, waiting: list[int], stopped: list[int]) -> Iterator[str]:
+    if _is_paused(history, seq):
+        return
+    asked = [item.event.seq for item in history.items.values() if item.open_at(seq)]
+    since = max([*asked, *stopped], default=0)
+    if not since:
+        yield f"the session waits for a person at {seq} and nobody stopped it, or was asked anything"
+    elif any(at > since for at in waiting):
+        yield f"the session waits for a person at {seq}, and one wrote after {since}"
+
+
+def _is_paused(history: History, seq: int) -> bool:
+    marks = [event.fact for event in history.events[: seq - 1] if isinstance(event.fact, UserPause | UserResume)]
+    return bool(marks) and isinstance(marks[-1], UserPause)
 
 
 def seen_before(history: History, seq: int) -> int:
@@ -72,34 +116,60 @@ def seen_before(history: History, seq: int) -> int:
 
 def ends_have_reasons(history: History) -> Iterator[str]:
     """DESIGN 3.8: each end of a shift follows from the log: an answer, a refusal, a cap, a provider, a stop."""
+    calls = history.calls.values()
     for event in history.events:
         if not isinstance(event.fact, ShiftEnded) or event.fact.status == "released":
             continue
         fact = event.fact
         before = [request for request in history.requests if request.start.seq < event.seq]
-        last = before[-1].end if before else None
-        while last is not None and last.outcome in ("presumed", "cancelled"):
-            before.pop()
-            last = before[-1].end if before else None
+        tried = [each.end for each in before if each.end and each.end.outcome not in ("presumed", "cancelled")]
+        turns = [
+            each.end
+            for each in before
+            if each.fact.purpose == "turn" and each.end and each.end.outcome not in ("presumed", "cancelled")
+        ]
+        last = turns[-1] if turns else None
         answers = [request for request in history.ok() if request.start.seq < event.seq]
         stop = answers[-1].end.stop_reason if answers and answers[-1].end else None
-        turns = _limit(history, event.seq, "max_turns")
+        refused = any(
+            item.fact.kind == "escalation" and given.verdict == "deny"
+            for item in history.items.values()
+            for at, given in item.answers
+            if at.seq < event.seq
+        )
         right = {
             "done": stop == "end_turn" and last is not None and last.outcome == "ok",
-            "failed": stop == "refusal" or (last is not None and last.error_kind in LASTING),
+            "failed": stop == "refusal" or refused or (last is not None and last.error_kind in LASTING),
             "cancelled": any(isinstance(each.fact, UserCancel) for each in history.events[: event.seq]),
-            "cap": len(answers) >= turns,
+            "cap": len(answers) >= _limit(history, event.seq, "max_turns"),
             "budget": not history.session.script.priced
             or _limit(history, event.seq, "budget_pico") is not None
-            or len(history.world.sessions) > 1,
-            "provider": last is not None and last.outcome == "error" and last.error_kind not in LASTING,
+            or len(history.world.sessions) > 1
+            or any(isinstance(each.fact, BudgetSet) for each in history.events[: event.seq]),
+            "provider": bool(tried) and any(end.outcome == "error" for end in tried[-3:]),
             "context": _limit(history, event.seq, "context_tokens") < 1000,
             "person": True,
+            "child": bool(working_children(history, event.seq)),
+            "timer": any(call.fact.name == "sleep" and call.use.seq < event.seq < call.end_seq for call in calls),
         }[fact.reason or fact.status]
         if not right:
             yield f"the shift ended at {event.seq} as {fact.status} {fact.reason or ''} for no reason in the log"
         if fact.reason == "provider" and fact.due_us is None:
             yield f"the session waits for a provider at {event.seq} and nothing will wake it"
+
+
+def working_children(history: History, seq: int) -> list[str]:
+    """Children that had work before that position, and had not come back from it."""
+    working: dict[str, bool] = {}
+    for event in history.events[: seq - 1]:
+        match event.fact:
+            case ChildOpened(child_id=name):
+                working[name] = True
+            case ChildMessaged(child_id=name):
+                working[name] = True
+            case ChildFinished(child_id=name):
+                working[name] = False
+    return [name for name, works in working.items() if works]
 
 
 def _limit(history: History, seq: int, name: str) -> int:
@@ -222,6 +292,7 @@ def nothing_unexplained(world: World) -> Iterator[str]:
 
 ALL = (
     all_is_at_rest,
+    wake_rows_agree,
     no_input_is_forgotten,
     ends_have_reasons,
     stops_are_honoured,

@@ -14,21 +14,17 @@ import msgspec
 
 from holdfast.brain.recall import fold_digest
 from holdfast.brain.wake import wake
-from holdfast.errors import UsageError
-from holdfast.facts.session import Agent, ContextPolicy, Limits, Rule, SessionCreated, SessionUpdated, Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
-from holdfast.fleet.intake import Intake
-from holdfast.ids import new_session_id
 from holdfast.log.base import Snapshot
 from holdfast.log.stored import StoredEvent
 from holdfast.log.verify import Look, verify
 from holdfast.session.fold import empty
+from holdfast.session.home import HOME
 from holdfast.sim.doors import ClockDoor, StoreDoor, doors_of
 from holdfast.sim.loop import Stuck
+from holdfast.sim.people import Persons
 from holdfast.sim.world import CALM, Session, World
-from holdfast.sim.world_model import PRICE, Script
 from holdfast.sim.world_process import Process
-from holdfast.sim.world_record import Said
 
 ROUNDS_MAX = 200
 """Wakes that the calm after a storm may take."""
@@ -43,18 +39,15 @@ class Storm:
     def __init__(self, world: World) -> None:
         self.world = world
         self.processes: list[Process] = []
-        self.people = Process(world, "people", outside=True)
-        self._intake = Intake(
-            StoreDoor(self.people), StoreDoor(self.people), ClockDoor(self.people), world.entropy, "user:sim"
-        )
+        self.people = Persons(world)
         self._count = 0
 
     async def run(self) -> None:
         """The whole life of the world."""
         chance = self.world.chance
-        await self.open()
+        await self.people.open()
         if chance.random() < 0.15:
-            await self.open(root=next(iter(self.world.sessions)))
+            await self.people.open(root=next(iter(self.world.sessions)))
         for _ in range(chance.randint(6, 28)):
             await self._something()
             await asyncio.sleep(chance.choice((0.0, 0.01, 0.1, 0.3, 0.5, 1.0, 2.0, 8.0)))
@@ -66,102 +59,9 @@ class Storm:
         store = self.world.store
         self.world.verified = await verify(store)
         self.world.beside = await store.beside()
-        for session_id in self.world.sessions:
+        for session_id in (*self.world.sessions, *((HOME,) if self.world.home.head else ())):
             self.world.stored[session_id] = await store.look(partial(_lying, session_id))
             self.world.events[session_id] = await store.read(session_id)
-
-    # --- people ---
-
-    async def open(self, root: str = "") -> None:
-        """Open a session; with `root`, its money comes from that session's account too."""
-        world = self.world
-        chance = world.chance
-        session_id = new_session_id(world.clock.now_us(), world.entropy)
-        name = "ab"[len(world.sessions)]
-        script = Script(
-            name,
-            seed=chance.getrandbits(40),
-            length=chance.randint(1, 4),
-            trouble=chance.choice((0.0, 0.0, 0.15, 0.5)),
-            priced=chance.random() < 0.9,
-        )
-        rules = (Rule("grep", "deny"), Rule("w*", "deny")) if chance.random() < 0.12 else ()
-        created = SessionCreated(
-            goal=f"goal {name} {chance.getrandbits(20)}",
-            agent=Agent(
-                model=f"sim:{session_id}",
-                system="Be brief." if chance.random() < 0.3 else "",
-                rules=rules,
-            ),
-            workspace=Workspace(path=world.workspace(session_id), disposable=True),
-            limits=self._limits(script),
-            rules="No tabs." if chance.random() < 0.5 else "",
-            accounts=(session_id, root) if root else (),
-        )
-        world.sessions[session_id] = Session(session_id, created, script)
-        await self._intake.open(session_id, created)
-
-    def _limits(self, script: Script) -> Limits:
-        chance = self.world.chance
-        one = PRICE.input * 200 + PRICE.output * 1024
-        tight = chance.random() < 0.4 and script.priced
-        return Limits(
-            budget_pico=int(one * chance.uniform(0.2, 4.0)) if tight else chance.choice((None, one * 1000)),
-            max_turns=chance.choice((2, 200, 200, 200)),
-            context_tokens=chance.choice((250, 150_000, 150_000, 150_000)),
-            max_output_tokens=1024,
-            max_attempts=chance.choice((2, 5)),
-            context=ContextPolicy(strategy="off"),
-        )
-
-    async def _say(self) -> None:
-        world = self.world
-        chance = world.chance
-        session = self._session()
-        row = await StoreDoor(self.people).find(session.session_id)
-        draw = chance.random()
-        try:
-            if draw < 0.45:
-                await self._message(session)
-            elif draw < 0.70:
-                receipt = await self._intake.interrupt(row)
-                self._said(session, "interrupt", "", receipt.seq, receipt.duplicate)
-                if chance.random() < 0.4:
-                    await self._message(session)
-            elif draw < 0.77:
-                receipt = await self._intake.cancel(row)
-                self._said(session, "cancel", "", receipt.seq, receipt.duplicate)
-            else:
-                receipt = await self._intake.update(row, self._change(session))
-                self._said(session, "update", "", receipt.seq, receipt.duplicate)
-        except UsageError:
-            world.note("people", "refused: the session was cancelled")
-
-    async def _message(self, session: Session) -> None:
-        row = await StoreDoor(self.people).find(session.session_id)
-        session.messages += 1
-        text = f"message {session.script.name}.{session.messages}"
-        key = f"key-{session.messages}" if self.world.chance.random() < 0.6 else ""
-        receipt = await self._intake.send(row, text, key=key)
-        self._said(session, key or text, text, receipt.seq, receipt.duplicate)
-        if key and self.world.chance.random() < 0.5:
-            await asyncio.sleep(self.world.chance.choice((0.0, 0.2)))
-            again = await self._intake.send(row, text, key=key)
-            self._said(session, key, text, again.seq, again.duplicate)
-
-    def _said(self, session: Session, key: str, text: str, seq: int, duplicate: bool) -> None:
-        self.world.record.said.append(Said(session.session_id, key, text, seq, duplicate))
-
-    def _change(self, session: Session) -> SessionUpdated:
-        chance = self.world.chance
-        draw = chance.random()
-        one = PRICE.input * 200 + PRICE.output * 1024
-        if draw < 0.6 and session.script.priced:
-            return SessionUpdated(budget_pico=int(one * chance.uniform(0.0, 12.0)))
-        return SessionUpdated(max_turns=20) if draw < 0.8 else SessionUpdated(context_tokens=150_000)
-
-    def _session(self) -> Session:
-        return self.world.chance.choice(list(self.world.sessions.values()))
 
     # --- brains ---
 
@@ -180,10 +80,10 @@ class Storm:
 
     def thief(self) -> Process:
         """A process that takes a session over, whoever holds it."""
-        session_id = self._session().session_id
+        session_id = self.people.any().session_id
 
         async def steal(process: Process) -> None:
-            await wake(session_id, doors_of(process), steal=True)
+            await wake(session_id, doors_of(process, session_id), steal=True)
 
         return self.spawn(steal)
 
@@ -201,7 +101,7 @@ class Storm:
             return
         draw = chance.random()
         if draw < 0.45:
-            await self._say()
+            await self.people.act()
         elif draw < 0.60:
             await asyncio.sleep(chance.choice((0.01, 1.0, 5.0, 60.0)))
         elif draw < 0.68 and self.world.weather.kill:
@@ -239,7 +139,7 @@ class Storm:
                 process.kill()
             world.reboot()
         else:
-            asyncio.get_running_loop().create_task(self._rot(self._session()))
+            asyncio.get_running_loop().create_task(self._rot(self.people.any()))
 
     async def _rot(self, session: Session) -> None:
         """A snapshot that does not belong to this log, or that another program made, comes to lie there."""
@@ -262,10 +162,18 @@ class Storm:
         """No more faults: wake whoever is due until all is at rest. Raises `Stuck` when it never is."""
         world = self.world
         world.weather = CALM
+        world.stuck_until = dict.fromkeys(world.stuck_until, 0.0)
         world.note("world", "calm")
+        await self._all_gone()
+        await self.people.intake.release("calm")
+        await self._until_rest()
+        if world.family:
+            await self.people.settle()
+            await self._until_rest()
+
+    async def _until_rest(self) -> None:
+        world = self.world
         for _ in range(ROUNDS_MAX):
-            for process in self.processes:
-                process.thaw()
             await self._all_gone()
             due_us = [row.due_us for row in await world.store.sessions() if row.due_us is not None]
             if not due_us:
@@ -277,7 +185,9 @@ class Storm:
         raise Stuck(f"no rest after {ROUNDS_MAX} wakes in calm weather")
 
     async def _all_gone(self) -> None:
-        """Wait until every process has ended."""
+        """Wait until every process has ended; who stood still goes on."""
+        for process in self.processes:
+            process.thaw()
         tasks = [process.task for process in self.processes if process.task is not None and not process.task.done()]
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=100_000.0)
@@ -286,11 +196,11 @@ class Storm:
 
 
 async def _serve_due(process: Process) -> None:
-    dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process))
-    doors = doors_of(process)
+    limit = process.world.chance.choice((1, 1, 4)) if process.world.family else 1
+    dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process), limit=limit)
 
     async def ring(session_id: str) -> None:
-        await wake(session_id, doors)
+        await wake(session_id, doors_of(process, session_id))
 
     await dispatcher.run(ring)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import SessionCreated
@@ -21,6 +22,7 @@ from holdfast.log.memory import MemoryStore
 from holdfast.log.stored import StoredEvent
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Beside, Verified
+from holdfast.session.home import HOME, home_created
 from holdfast.sim.loop import VirtualLoop
 from holdfast.sim.world_model import Script
 from holdfast.sim.world_record import Commit, CommitKind, Effect, Known, Mishap, Record, Testimony
@@ -30,6 +32,10 @@ START_US = 1_790_000_000_000_000
 
 GRACE_S = 30.0
 """How long hands that nobody claims wait before they end themselves."""
+
+
+FAMILIES = 0.35
+"""The share of worlds in which sessions open others, ask people, and renew their contexts."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ class Session:
     """One session of this world: how it was opened, what its model will say, and what its log came to.
 
     `holder` is the worker of a shift that has not ended, `dispatched` the hands of each call's latest
-    dispatch.
+    dispatch, `children` the sessions that it opened, each with its place in the log, `born` counts those.
     """
 
     session_id: str
@@ -112,6 +118,8 @@ class Session:
     head: int = 0
     holder: str = ""
     messages: int = 0
+    born: int = 0
+    children: list[tuple[int, str]] = field(default_factory=list)
     hashes: list[bytes] = field(default_factory=list)
     dispatched: dict[str, str] = field(default_factory=dict)
 
@@ -126,6 +134,12 @@ class Session:
                 self.holder = ""
             case ToolDispatched(call_id=call_id, hands_id=hands_id):
                 self.dispatched[call_id] = hands_id
+            case ChildOpened(child_id=child_id):
+                self.children.append((event.seq, child_id))
+
+    def children_before(self, seq: int) -> list[str]:
+        """The sessions that it had opened before that position, in order."""
+        return [child_id for at, child_id in self.children if at < seq]
 
 
 class WatchedStore(MemoryStore):
@@ -152,6 +166,10 @@ class World:
         self.store = WatchedStore(self.clock, self.entropy)
         self.hands = FakeProvider(self.clock, effect=self._command, pace=self._pace, boot_id="boot-1")
         self.sessions: dict[str, Session] = {}
+        self.named: dict[str, Session] = {}
+        created = home_created().fact
+        assert isinstance(created, SessionCreated)
+        self.home = Session(HOME, created, Script("home", 0, 0, 0.0, priced=False))
         self.record = Record()
         self.provisioned: dict[str, HandsProvisioned] = {}
         self.shown: dict[str, int] = {}
@@ -159,6 +177,7 @@ class World:
         self.worn: set[str] = set()
         self.stuck_until: dict[str, float] = {}
         self.eager = self.chance.random() < 0.1
+        self.family = self.chance.random() < FAMILIES
         self.live: set[str] = set()
         self.boots = 1
         self._lasts_s = 0.0
@@ -183,23 +202,57 @@ class World:
 
     def committed(self, who: str, kind: CommitKind, epoch: int, head: int | None, *, steal: bool = False) -> None:
         """Observe the transaction that the store has just made."""
-        events = self.store.latest
-        if not events:
-            return
-        session = self.sessions[events[0].session_id]
-        held = session.holder in self.live
+        written: dict[str, list[Event]] = {}
+        for event in self.store.latest:
+            written.setdefault(event.session_id, []).append(event)
+        transaction = self.record.tick()
+        for number, (session_id, events) in enumerate(written.items()):
+            session = self.home if session_id == HOME else self.sessions.get(session_id) or self._born(events[0])
+            held = session.holder in self.live
+            mine = number == 0
+            commit = Commit(
+                tick=self.record.tick(),
+                at_s=self.loop.time(),
+                who=who,
+                kind=kind if mine else "post",
+                session_id=session_id,
+                epoch=epoch if mine else 0,
+                head=head if mine else None,
+                events=tuple(events),
+                transaction=transaction,
+                held=held,
+                steal=steal,
+            )
+            self._take(session, commit)
+
+    def _take(self, session: Session, commit: Commit) -> None:
+        """Observe what a transaction wrote into one session."""
         record = self.record
-        record.commits.append(
-            Commit(record.tick(), self.loop.time(), who, kind, session.session_id, epoch, head, events, held, steal)
-        )
-        for event in events:
+        record.commits.append(commit)
+        for event in commit.events:
             match event.fact:
                 case ToolOutcomeUnknown(call_id=call_id):
                     record.testimonies.append(self._testimony(session, event.seq, call_id))
                 case ToolDispatched(call_id=call_id, attempt=attempt) if attempt > 1:
                     record.testimonies.append(self._testimony(session, event.seq, call_id))
             session.follow(event)
-            self.note(who, f"{session.script.name} #{event.seq} e{event.epoch} {event.type}")
+            self.note(commit.who, f"{session.script.name} #{event.seq} e{event.epoch} {event.type}")
+
+    def _born(self, event: Event) -> Session:
+        """A session that another one opened: its script follows from its parent's."""
+        created = event.fact
+        assert isinstance(created, SessionCreated)
+        assert created.parent is not None
+        parent = self.sessions[created.parent.session_id]
+        born = Session(event.session_id, created, parent.script.child(created.parent.call_id, parent.born))
+        parent.born += 1
+        self.add(born)
+        return born
+
+    def add(self, session: Session) -> None:
+        """A session of this world."""
+        self.sessions[session.session_id] = session
+        self.named[session.script.name] = session
 
     def _testimony(self, session: Session, seq: int, call_id: str) -> Testimony:
         """What the hands of the latest dispatch know of a call, asked behind everybody's back."""
@@ -224,7 +277,7 @@ class World:
     def workspace(self, session_id: str) -> str:
         """The path of a session's workspace; its files tell of every write."""
         path = f"/{session_id}"
-        self.hands.workspaces[path] = _WatchedFiles(self, session_id)
+        self.hands.workspaces[path] = _WatchedFiles(self)
         return path
 
     # --- hands: what they do, how long it takes, how they die ---
@@ -232,15 +285,16 @@ class World:
     def _command(self, command: str, files: Files) -> tuple[int, str]:
         word, key, path = command.split()
         assert isinstance(files, _WatchedFiles)
-        self.effect(files.session_id, key)
+        self.effect(key)
         if word == "touch":
             files.quietly(f"/workspace/{path}", f"mark {key}\n".encode())
         return (1, f"{key} failed") if word == "fail" else (0, f"{key} done")
 
-    def effect(self, session_id: str, key: str) -> None:
-        """Count a real effect."""
+    def effect(self, key: str) -> None:
+        """Count a real effect, for the session whose script has that key."""
         self.note("hands", f"effect {key}")
-        self.record.effects.append(Effect(self.record.tick(), session_id, key, self.sessions[session_id].head))
+        session = self.named[key[1:].partition(".")[0]]
+        self.record.effects.append(Effect(self.record.tick(), session.session_id, key, session.head))
 
     def _pace(self, call_id: str, request: ExecRequest) -> tuple[float, float]:
         chance = self.chance
@@ -293,15 +347,14 @@ class World:
 class _WatchedFiles(Files):
     """Files of a workspace that count each write as an effect of the call whose key it carries."""
 
-    def __init__(self, world: World, session_id: str) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__()
-        self.session_id = session_id
         self._world = world
 
     def __setitem__(self, path: str, content: bytes) -> None:
         super().__setitem__(path, content)
         words = content.split()
-        self._world.effect(self.session_id, words[1].decode())
+        self._world.effect(words[1].decode())
 
     def quietly(self, path: str, content: bytes) -> None:
         """Write without counting: the command that did it was counted."""

@@ -1,21 +1,23 @@
 """The model of a simulated session: a script drawn from a seed, the same for every brain that asks.
 
-What is said depends on the request's count of responses and on its attempt alone. Every call that
-changes something carries a key of its own, so that each real effect can be counted.
+What is said depends on the request's purpose, its count of responses and its attempt alone. Every call that
+changes something carries a key of its own, so that each real effect can be counted. What a session says to
+its children is drawn in `world_family`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from holdfast.errors import ModelErrorKind
 from holdfast.facts.base import Usage
-from holdfast.facts.model import StopReason
+from holdfast.facts.model import Purpose, StopReason
 from holdfast.model.base import Finish, StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.money import Price
+from holdfast.session.money import PICO, Price
 
 FILES = ("notes.md", "src/a.py")
 """The files that calls are about."""
@@ -54,8 +56,8 @@ class Turn:
     output_tokens: int
     troubles: tuple[Trouble, ...]
 
-    def parts(self, provider_id: str) -> list[StreamPart]:
-        """What is streamed before the finish."""
+    def parts(self, provider_id: str, children: Sequence[str] = ()) -> list[StreamPart]:
+        """What is streamed before the finish. `children` are those that the session has opened, in order."""
         parts: list[StreamPart] = []
         if self.thinking:
             parts += [ThinkingDelta(self.thinking[:4]), ThinkingDelta(self.thinking[4:], self.signature)]
@@ -63,8 +65,9 @@ class Turn:
             parts += [TextDelta(self.text[:6]), TextDelta(self.text[6:])]
         for index, call in enumerate(self.calls):
             parts.append(ToolCallStart(index, call.name, f"{provider_id}.{index}"))
-            cut = len(call.arguments) // 2
-            parts += [ToolCallDelta(index, call.arguments[:cut]), ToolCallDelta(index, call.arguments[cut:])]
+            arguments = named(call.arguments, children)
+            cut = len(arguments) // 2
+            parts += [ToolCallDelta(index, arguments[:cut]), ToolCallDelta(index, arguments[cut:])]
         return parts
 
     def finish(self, input_tokens: int, max_output_tokens: int) -> Finish:
@@ -72,35 +75,88 @@ class Turn:
         return Finish(self.stop_reason, Usage(input_tokens, min(self.output_tokens, max_output_tokens)))
 
 
+def named(arguments: str, children: Sequence[str]) -> str:
+    """Arguments with `@0` for the first child that was opened replaced by its id, and so on."""
+    for number, child_id in enumerate(children):
+        arguments = arguments.replace(f'"@{number}"', f'"{child_id}"')
+    return arguments
+
+
 @dataclass
 class Script:
-    """All that the model of one session will ever say. `length` responses do something, then it is done."""
+    """All that the model of one session will ever say. `length` responses do something, then it is done.
+
+    `powers` are the tools of the harness that it uses. With `wants` it asks for a command each turn, as long as
+    there is money.
+    """
 
     name: str
     seed: int
     length: int
     trouble: float
     priced: bool
-    _turns: dict[int, Turn] = field(default_factory=dict)
+    powers: tuple[str, ...] = ()
+    wants: bool = False
+    _turns: dict[tuple[Purpose, int], Turn] = field(default_factory=dict)
 
-    def turn(self, responses: int) -> Turn:
-        """The response that comes after that many."""
-        if responses not in self._turns:
-            self._turns[responses] = _draw(Random(self.seed * 1_000_003 + responses), self, responses)
-        return self._turns[responses]
+    def turn(self, responses: int, purpose: Purpose = "turn") -> Turn:
+        """The response of that purpose that comes after that many."""
+        key = (purpose, responses)
+        if key not in self._turns:
+            if purpose == "turn":
+                self._turns[key] = _draw(Random(self.seed * 1_000_003 + responses), self, responses)
+            else:
+                self._turns[key] = _note(Random(f"{self.seed} {purpose} {responses}"), self, responses, purpose)
+        return self._turns[key]
+
+    def child(self, call_id: str, number: int) -> Script:
+        """The script of the child that a call of this session opens, its `number`th from 0."""
+        chance = Random(f"{self.seed} child {call_id}")
+        down = len(self.name)
+        return Script(
+            self.name + "abcdefghijklmnopqrstuvwxyz"[number],
+            seed=chance.getrandbits(40),
+            length=12 if self.wants else chance.randint(1, 3),
+            trouble=self.trouble if self.wants else chance.choice((0.0, 0.0, 0.15, 0.4)),
+            priced=self.priced,
+            powers=() if self.wants or down > 2 or chance.random() < 0.7 else self.powers,
+            wants=self.wants,
+        )
+
+
+def _note(chance: Random, script: Script, responses: int, purpose: Purpose) -> Turn:
+    """A summary or a handoff; now and then none that could be used."""
+    mark = f"{purpose} {script.name}.{responses}"
+    text, stop = f"{mark}: so far so good", "end_turn"
+    if purpose == "handoff":
+        text = json.dumps({"done": [mark], "next": [f"go on from {mark} with {FILES[0]}"]})
+    draw = chance.random()
+    if draw < 0.1:
+        text = "{" if purpose == "handoff" else " "
+    elif draw < 0.15:
+        stop = "refusal" if draw < 0.12 else "max_tokens"
+    return Turn(
+        thinking="",
+        signature="",
+        text=text,
+        calls=(),
+        stop_reason=stop,  # type: ignore[arg-type]
+        output_tokens=chance.randint(5, 200),
+        troubles=tuple(_troubles(chance, script.trouble)),
+    )
 
 
 def _draw(chance: Random, script: Script, responses: int) -> Turn:
     calls: tuple[SaidCall, ...] = ()
     stop: StopReason = "end_turn"
-    if responses < script.length or chance.random() < 0.3:
+    if responses < script.length or chance.random() < (0.0 if script.wants else 0.3):
         draw = chance.random()
         if draw < 0.06:
             stop = "max_tokens"
-        elif draw < 0.08:
+        elif draw < 0.08 and not script.wants:
             stop = "refusal"
         else:
-            calls = tuple(_calls(chance, f"k{script.name}.{responses}"))
+            calls = tuple(_calls(chance, script, responses))
             stop = "tool_use"
     thinking = f"think {responses} about it" if chance.random() < 0.3 else ""
     return Turn(
@@ -127,13 +183,66 @@ def _troubles(chance: Random, rate: float) -> list[Trouble]:
     return troubles
 
 
-def _calls(chance: Random, prefix: str) -> list[SaidCall]:
+def _calls(chance: Random, script: Script, responses: int) -> list[SaidCall]:
+    prefix = f"k{script.name}.{responses}"
+    if script.powers and chance.random() < 0.7:
+        return _orders(chance, script, responses)
     draw = chance.random()
     if draw < 0.25:
         return [_look(chance) for _ in range(chance.randint(1, 3))]
     if draw < 0.5:
         return [_change(chance, f"{prefix}.0")]
     return [_any(chance, f"{prefix}.{index}") for index in range(chance.randint(1, 4))]
+
+
+def _orders(chance: Random, script: Script, responses: int) -> list[SaidCall]:
+    """Calls of the harness, now and then with others between them."""
+    count = chance.choice((1, 1, 2, 3))
+    orders = [_order(chance, script, f"{script.name}.{responses}.{index}") for index in range(count)]
+    if chance.random() < 0.25:
+        orders.insert(chance.randint(0, count), _any(chance, f"k{script.name}.{responses}.{count}"))
+    return orders
+
+
+def _order(chance: Random, script: Script, name: str) -> SaidCall:
+    power = chance.choice(script.powers)
+    child = f"@{chance.choice((0, 0, 0, 1, 1, 2, 9))}"
+    given: dict[str, Any]
+    match power:
+        case "spawn":
+            given = _part(chance, name)
+        case "message_child":
+            given = {"child_id": child, "text": f"word {name}"}
+        case "wait_for_children":
+            given = {} if chance.random() < 0.6 else {"child_ids": [child]}
+            if chance.random() < 0.4:
+                given["timeout_s"] = chance.choice((3.0, 90.0, 4000.0))
+        case "cancel_child":
+            given = {"child_id": child}
+        case "sleep":
+            given = {"seconds": chance.choice((2.0, 4.0, 60.0, 5000.0, -1.0))}
+        case "ask_person":
+            given = {"question": f"what about {name}?"}
+            if chance.random() < 0.3:
+                given["options"] = ["left", "right"]
+        case _:
+            given = {"name": f"phase {name}"}
+    return _call(power, given)
+
+
+def _part(chance: Random, name: str) -> dict[str, Any]:
+    """What a child is opened with."""
+    given: dict[str, Any] = {"goal": f"part {name}", "name": f"child {name}"}
+    if chance.random() < 0.5:
+        given["criteria"] = [f"{name} is there", "nothing else changed"]
+    if chance.random() < 0.4:
+        one = (PRICE.input * 200 + PRICE.output * 1024) / PICO
+        given["budget_usd"] = round(one * chance.uniform(0.3, 5.0), 6)
+    if chance.random() < 0.2:
+        given["max_turns"] = chance.choice((1, 2, 5))
+    if chance.random() < 0.2:
+        given["tools"] = chance.choice((["bash", "read"], ["fly"]))
+    return given
 
 
 def _any(chance: Random, key: str) -> SaidCall:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from holdfast.brain.doors import Worker
-from holdfast.errors import HandsError, LeaseHeld, SandboxUnavailable, StorageFull
+from holdfast.errors import EmergencyStop, HandsError, LeaseHeld, SandboxUnavailable, StorageFull
 from holdfast.sim.loop import OWNED_TASKS, is_under_way
 from holdfast.sim.world import World
 from holdfast.sim.world_record import Mishap
@@ -70,7 +70,7 @@ class Process:
     async def _live(self, job: Callable[[Process], Awaitable[None]]) -> None:
         try:
             await job(self)
-        except (LeaseHeld, Weathered) as error:
+        except (LeaseHeld, Weathered, EmergencyStop) as error:
             self.world.note(self.name, f"ends: {type(error).__name__}")
         except asyncio.CancelledError:
             self.world.note(self.name, "stopped")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from holdfast.facts.codec import Event
+from holdfast.facts.people import Verdict
 from holdfast.hands.base import ExecRequest, ExecResult
 from holdfast.model.base import ModelRequest
 
@@ -18,8 +19,8 @@ CommitKind = Literal["append", "post", "acquire", "release"]
 
 @dataclass(slots=True)
 class Commit:
-    """A transaction that the store made, at a virtual time. `epoch` is the writer's, 0 for posts; `head` what a
-    decision named.
+    """What a transaction wrote into one session, at a virtual time. `epoch` is the writer's, 0 for posts; `head`
+    what a decision named. `transaction` is the same for all that one transaction wrote.
 
     For an acquire, `held` says that the holder it replaced was alive, `steal` that it was asked to take it.
     """
@@ -32,6 +33,7 @@ class Commit:
     epoch: int
     head: int | None
     events: tuple[Event, ...]
+    transaction: int = 0
     held: bool = False
     steal: bool = False
 
@@ -116,6 +118,15 @@ class Said:
 
 
 @dataclass(slots=True)
+class Replied:
+    """What came of a person's answer to an item: the position that it has now, 0 when it was refused."""
+
+    item_id: str
+    verdict: Verdict
+    seq: int
+
+
+@dataclass(slots=True)
 class Mishap:
     """An error that nothing in this world explains."""
 
@@ -135,6 +146,7 @@ class Record:
     testimonies: list[Testimony] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
+    replied: list[Replied] = field(default_factory=list)
     mishaps: list[Mishap] = field(default_factory=list)
     trace: list[tuple[float, str, str]] = field(default_factory=list)
     kills: int = 0

@@ -1,0 +1,112 @@
+"""Invariants of sessions that open others (S4): opened once, reported once, ended with their parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.codec import Event
+from holdfast.facts.session import SessionCreated
+from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.tool import ToolResult
+from holdfast.facts.user import UserCancel
+from holdfast.sim.invariants_history import History
+from holdfast.sim.world import World
+from holdfast.sim.world_record import Commit
+
+FOR_GOOD = ("done", "failed", "cancelled")
+
+STUCK = ("cap", "budget", "context")
+"""Why a parked child is moved by nobody but its parent or a person."""
+
+
+def _transactions(world: World) -> dict[int, list[Commit]]:
+    out: dict[int, list[Commit]] = {}
+    for commit in world.record.commits:
+        out.setdefault(commit.transaction, []).append(commit)
+    return out
+
+
+def children_are_opened_once(world: World) -> Iterator[str]:
+    """S4: a call opens at most one child, and the child's own log begins in the transaction that says so."""
+    opened: dict[tuple[str, str], str] = {}
+    for parts in _transactions(world).values():
+        begun = [each for part in parts for each in part.events if isinstance(each.fact, SessionCreated)]
+        begun = [event for event in begun if isinstance(event.fact, SessionCreated) and event.fact.parent]
+        told = [(event, event.fact) for part in parts for event in part.events if isinstance(event.fact, ChildOpened)]
+        if sorted(event.session_id for event in begun) != sorted(fact.child_id for _, fact in told):
+            yield f"a transaction begins {len(begun)} children and names {len(told)}"
+        for event, fact in told:
+            if opened.setdefault((event.session_id, fact.call_id), fact.child_id) != fact.child_id:
+                yield f"call {fact.call_id} opened two children, the second at {event.seq}"
+            yield from _born(world, event, fact, parts)
+
+
+def _born(world: World, event: Event, fact: ChildOpened, parts: list[Commit]) -> Iterator[str]:
+    child = world.sessions.get(fact.child_id)
+    up = child.created.parent if child is not None else None
+    if up is None or (up.session_id, up.call_id) != (event.session_id, fact.call_id):
+        yield f"the child opened at {event.seq} does not name the call that opened it"
+    mine = [each.fact for part in parts for each in part.events if each.session_id == event.session_id]
+    if not any(isinstance(each, ToolResult) and each.call_id == fact.call_id for each in mine):
+        yield f"the call that opened a child at {event.seq} has no result in the same transaction"
+
+
+def children_report_once(world: World) -> Iterator[str]:
+    """S4: how a child came to rest reaches its parent in the transaction that says so: once for each such end."""
+    for parts in _transactions(world).values():
+        ends = [each for part in parts for each in part.events if _is_told(world, each)]
+        told = [each.fact for part in parts for each in part.events if isinstance(each.fact, ChildFinished)]
+        said = [(event.session_id, getattr(event.fact, "status", "")) for event in ends]
+        if sorted(said) != sorted((fact.child_id, fact.status) for fact in told):
+            yield f"in one transaction {said} ended, and parents are told {[fact.child_id for fact in told]}"
+    for session in world.sessions.values():
+        up = session.created.parent
+        row = world.beside.rows[session.session_id]
+        if up is None or row.status not in FOR_GOOD:
+            continue
+        heard = [event.fact for event in world.events[up.session_id] if isinstance(event.fact, ChildFinished)]
+        last = [fact for fact in heard if fact.child_id == session.session_id]
+        if not last or last[-1].status != row.status:
+            yield f"child {session.script.name} is {row.status}, and its parent does not know"
+
+
+def _is_told(world: World, event: Event) -> bool:
+    session = world.sessions.get(event.session_id)
+    if session is None or session.created.parent is None or not isinstance(event.fact, ShiftEnded):
+        return False
+    fact = event.fact
+    return fact.status in FOR_GOOD or (fact.status == "parked" and fact.reason in STUCK and fact.due_us is None)
+
+
+def children_end_with_their_parent(history: History) -> Iterator[str]:
+    """S4: children of a cancelled session end; whoever is cancelled by its parent is told so in one transaction."""
+    world = history.world
+    commits = {event.seq: commit for commit in history.commits for event in commit.events}
+    for event in history.events:
+        if isinstance(event.fact, ChildCancelled):
+            child = [each for each in world.record.commits if each.session_id == event.fact.child_id]
+            told = [each for each in child if each.transaction == commits[event.seq].transaction]
+            before = [each for each in child if each.tick < commits[event.seq].tick]
+            if not any(_cancels(each) for each in (*told, *before)):
+                yield f"the child cancelled at {event.seq} was not told"
+        if isinstance(event.fact, ChildMessaged):
+            child = [each for each in world.record.commits if each.session_id == event.fact.child_id]
+            told = [each for each in child if each.transaction == commits[event.seq].transaction]
+            if not told:
+                yield f"what was said to a child at {event.seq} did not reach it"
+    if world.beside.rows[history.session.session_id].status != "cancelled":
+        return
+    for _, child_id in history.session.children:
+        status = world.beside.rows[child_id].status
+        if status not in FOR_GOOD:
+            yield f"the session is cancelled, and its child {child_id} is {status}"
+
+
+def _cancels(commit: Commit) -> bool:
+    return any(isinstance(event.fact, UserCancel) for event in commit.events)
+
+
+ALL = (children_end_with_their_parent,)
+
+WORLD = (children_are_opened_once, children_report_once)
