@@ -25,8 +25,8 @@ def make_tool(folder: Path, on_unknown: OnUnknown) -> holdfast.Tool[..., Any]:
         with (folder / "calls").open("a") as file:
             file.write(f"{idempotency_key} {cents}\n")
         print("begun", flush=True)
-        if not (folder / "go").exists():
-            threading.Event().wait()
+        while not (folder / "go").exists():
+            threading.Event().wait(0.01)
         return "charged"
 
     if on_unknown == "probe":

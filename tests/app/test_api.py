@@ -144,6 +144,21 @@ async def test_an_error_in_the_block_comes_out_as_it_is(holdfast_home: Path) -> 
         await hf.sessions()
 
 
+async def test_children_run_beside_it_with_the_same_functions(hf: holdfast.Holdfast, tmp_path: Path) -> None:
+    model = script(
+        tmp_path / "m.json", call("spawn", goal="a part"), call("publish", page="a"), call("wait_for_children")
+    )
+    agent = holdfast.Agent(model, tools=[publish, "spawn", "wait_for_children"])
+    result = await hf.run(agent, "All of it.", max_turns=10)
+    sessions = await hf.sessions()
+    assert [(each.status, each.turns > 2) for each in sessions] == [("done", True)] * 4, "three generations below it"
+    assert [each.parent for each in sessions] == [*[each.session_id for each in sessions[1:]], ""]
+    assert result.session_id == sessions[-1].session_id
+    for each in sessions:
+        facts = [event.fact async for event in hf.events(each.session_id) if event.type == "agent.tool_result"]
+        assert "a is out" in [getattr(fact, "content", "") for fact in facts]
+
+
 # --- keys -----------------------------------------------------------------------------------------
 
 
@@ -279,6 +294,7 @@ def test_a_program_that_is_not_async(publisher: str, holdfast_home: Path) -> Non
     assert (result.status, result.text) == ("done", "It is out.")
     said = typed("show", "k", "--json").went()
     assert json.loads(said.out)["session_id"] == result.session_id
+    assert "money       $0.8800, no cap\n" in typed("show", "k").went().out, "with the price of the tool"
     assert typed("verify").went().code == 0
 
 

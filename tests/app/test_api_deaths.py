@@ -6,10 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 import holdfast
@@ -30,16 +34,26 @@ def model(tmp_path: Path) -> str:
     return script(tmp_path / "m.json", turn(tool_calls=calls, usage={}), turn(text="All done.", usage={}), price=FREE)
 
 
-def killed(folder: Path, model: str, on_unknown: OnUnknown) -> None:
-    """Run the program until it is inside its function, and kill it there."""
+@contextmanager
+def inside(folder: Path, model: str, on_unknown: OnUnknown) -> Iterator[subprocess.Popen[str]]:
+    """The program, while it is inside its function. It is killed in the end, if it still runs."""
     command = [sys.executable, "-m", "tests.app.embedding", str(folder), model, on_unknown]
     paths = os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])
     env = {**os.environ, "PYTHONPATH": paths}
     with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        begun = process.stdout.readline()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def killed(folder: Path, model: str, on_unknown: OnUnknown) -> None:
+    """Run the program until it is inside its function, and kill it there."""
+    with inside(folder, model, on_unknown) as process:
         process.send_signal(signal.SIGKILL)
-    assert (begun, process.returncode) == ("begun\n", -signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
     (folder / "go").touch()
 
 
@@ -143,3 +157,31 @@ async def test_a_process_without_the_function_leaves_the_session_alone(tmp_path:
     async with holdfast.open(tmp_path / "home") as hf:
         result = await hf.resume("k", tools=[make_tool(tmp_path, "retry")])
     assert (result.status, len(calls(tmp_path))) == ("done", 2)
+
+
+async def test_what_another_process_runs_is_waited_for(tmp_path: Path, model: str) -> None:
+    with inside(tmp_path, model, "tell") as process:
+        async with holdfast.open(tmp_path / "home", tools=[make_tool(tmp_path, "tell")]) as hf:
+            assert (await hf.show("k")).status == "running"
+            with anyio.move_on_after(0.5) as scope:
+                await hf.resume("k")
+            assert scope.cancelled_caught, "it waits as long as the other one runs"
+            (tmp_path / "go").touch()
+            result = await hf.resume("k")
+            assert (result.status, result.text) == ("done", "All done.")
+        assert process.wait(30) == 0
+    assert len(calls(tmp_path)) == 1
+
+
+async def test_a_process_that_hangs_loses_the_session(tmp_path: Path, model: str) -> None:
+    with inside(tmp_path, model, "tell") as process:
+        process.send_signal(signal.SIGSTOP)
+        async with holdfast.open(tmp_path / "home", tools=[make_tool(tmp_path, "tell")]) as hf:
+            result = await hf.resume("k", steal=True)
+            assert result.status == "done"
+            assert len(await facts(hf, ToolOutcomeUnknown)) == 1
+            (tmp_path / "go").touch()
+            process.send_signal(signal.SIGCONT)
+            assert await anyio.to_thread.run_sync(process.wait, 30) == 0, "it sees that it is over"
+            assert (await hf.show("k")).events == result.events
+            assert result.cost_usd == spent(tmp_path) == Decimal(PRICE)
