@@ -47,21 +47,22 @@ def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
     if fact.grant is not None and fact.verdict == "approve":
         state.grants.append(GrantHeld(event.seq, event.at_us, fact.grant))
     if ask.kind == "budget":
-        _money_line(state, ask, fact)
+        _money_line(state, ask, fact, event)
 
 
-def _money_line(state: State, ask: Ask, fact: ApprovalDecided) -> None:
+def _money_line(state: State, ask: Ask, fact: ApprovalDecided, event: Event) -> None:
     """Under a new cap the request is tried again. A refusal is kept in mind until money fits: nobody is asked twice."""
     if fact.verdict == "deny":
         return
     del state.asks[ask.item_id]
-    if fact.budget_pico is not None and fact.account_id == _own_account(state):
+    if fact.budget_pico is not None and fact.account_id == _own_account(state, event):
         state.limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
 
 
-def _own_account(state: State) -> str:
+def _own_account(state: State, event: Event) -> str:
+    """An event that a fork shares speaks of its origin's account."""
     accounts = state.created.accounts if state.created else ()
-    return accounts[0] if accounts else state.session_id
+    return accounts[0] if accounts else event.session_id
 
 
 def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
@@ -99,7 +100,7 @@ def _noticed(state: State, fact: NoticeSent, event: Event) -> None:
 
 def _budget_set(state: State, fact: BudgetSet, event: Event) -> None:
     state.stirred()
-    if fact.period == "total" and fact.account_id == _own_account(state):
+    if fact.period == "total" and fact.account_id == _own_account(state, event):
         state.limits = msgspec.structs.replace(state.limits, budget_pico=fact.cap_pico)
 
 
