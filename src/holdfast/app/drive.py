@@ -165,15 +165,29 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
         if code is None:
             raise
         return code  # what went wrong is said already, or about to be
+    stands = exits.exit_code(row.status, row.reason)
+    if code is None and row.reason == "child" and await _a_person_is_needed(runtime, row):
+        code = stands = exits.NEEDS_PERSON
     if call.json:
         call.emit(result_line(row, state, wall_s, running=running, code=code))
     else:
-        answer = "" if code else await last_message(runtime, state)
+        answer = "" if code and row.reason != "child" else await last_message(runtime, state)
         if answer:
             call.say(harmless(answer))
         call.note(_standing(row, state, running))
         call.note(_then(call, row, state, running))
-    return exits.exit_code(row.status, row.reason) if code is None else code
+    return stands if code is None else code
+
+
+async def _a_person_is_needed(runtime: Runtime, row: SessionRow) -> bool:
+    """Whether one of those below, for which it waits, waits for a person."""
+    below = {row.session_id}
+    for each in reversed(await runtime.store.sessions()):
+        if each.parent in below:
+            below.add(each.session_id)
+            if each.status == "parked" and each.reason == "person":
+                return True
+    return False
 
 
 def _standing(row: SessionRow, state: State, running: bool) -> str:

@@ -50,7 +50,7 @@ async def run(call: Call) -> int:
         call.say(
             f"{name:<{width}} {standing(row, running=running):<19} {due:>7} {age:>5} {row.turns:>5} {cost:>9}  {goal}"
         )
-        if row.status == "parked" and row.detail and not running:
+        if row.status == "parked" and row.detail not in ("", PAUSED, STOPPED) and not running:
             call.say(f"{'':<{width}} {one_line(row.detail, 90)}")
     if len(chosen) < len(rows):
         call.note(f"and {counted(len(rows) - len(chosen), 'older session')}: `{call.typed('ps', '--all')}`")
