@@ -203,6 +203,7 @@ def test_what_no_retry_mends_ends_no_session(kind: str) -> None:
         fails(story, action, kind)
     asked = "scripted:x"
     assert seen == [(Compact, asked), (Compact, asked), (Reset, asked), (Reset, asked), (Reset, "")]
+    assert isinstance(action_of(succeeds(story, action)), AskModel), "at once: the failures were not the turn's"
 
 
 def test_an_outage_is_waited_for_and_says_nothing_against_the_compaction() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from holdfast.facts.base import Text
 from holdfast.facts.budget import BreakerClosed
-from holdfast.facts.context import ContextSign, PhaseEnded
+from holdfast.facts.context import ContextReset, ContextSign, Handoff, PhaseEnded
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.user import UserMessage
-from holdfast.session.actions import AskModel, CheckRules, Compact, Escalate, Record, Reset
+from holdfast.session.actions import AskModel, CheckRules, Compact, End, Escalate, Record, Reset
 from holdfast.session.fold_context import SUMMARIES_AFTER_RESET_TOKENS
 from holdfast.session.lifecycle import SIGN_RESETS_MAX
 from holdfast.session.state import HandoffItem, SummaryItem
@@ -58,6 +58,15 @@ def test_a_reset_keeps_the_summaries_that_fit_and_forgets_what_was_read() -> Non
     assert state.seen == {}
     assert state.context.tool_tokens == 0
     assert state.window[1].tokens < SUMMARIES_AFTER_RESET_TOKENS
+
+
+def test_a_reset_of_a_worker_that_had_stopped_makes_it_go_on() -> None:
+    story = Story().shift()
+    story.answer("I stop here; the rest can be done in another session.")
+    assert isinstance(action_of(story), End)
+    story.tell(ContextReset(cause="anxiety", through_seq=len(story.events), handoff=Handoff(next=("the rest",))))
+    assert story.state().unseen
+    assert isinstance(action_of(story), AskModel)
 
 
 # --- signs and rules -----------------------------------------------------------------------------

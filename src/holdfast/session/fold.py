@@ -43,7 +43,7 @@ def empty(session_id: str) -> State:
 def fold(state: State, events: Iterable[Event]) -> State:
     """The state after `events`. The state handed in is used up: go on with the returned one."""
     events = list(events)
-    traced = _traced_from(state, events)
+    traced = _traced_from(events)
     for event in events:
         if event.seq != state.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
@@ -65,14 +65,11 @@ def fold(state: State, events: Iterable[Event]) -> State:
     return state
 
 
-def _traced_from(state: State, events: list[Event]) -> int:
+def _traced_from(events: list[Event]) -> int:
     """The position from which on the trace has to see the events: it keeps the latest steps only, and is costly."""
     if len(events) < _SKIP_FROM:
         return 0
-    index = first_that_counts([(event.seq, event.fact) for event in events])
-    if index:
-        state.trace.clear()
-    return events[index].seq
+    return events[first_that_counts([(event.seq, event.fact) for event in events])].seq
 
 
 def _apply(state: State, fact: Fact, event: Event) -> None:
