@@ -194,6 +194,7 @@ def test_the_turns_own_failures_count_on_through_a_compaction() -> None:
 def test_what_no_retry_mends_ends_no_session(kind: str) -> None:
     story = story_of()
     seen = []
+    action: Any = None
     for _ in range(5):
         action = action_of(story, 60)
         assert isinstance(action, Compact | Reset)
