@@ -56,7 +56,8 @@ async def test_a_loop_is_reset_once_then_a_person_is_asked_and_their_word_goes_o
 
 
 async def test_a_broken_rule_is_an_event_once_and_the_model_is_told_once() -> None:
-    turns = [turn(f"Step {n}.", ("bash", {"command": "git push origin" if n in (1, 4) else f"do {n}"})) for n in range(9)]
+    commands = ["git push origin" if n in (1, 4) else f"do {n}" for n in range(9)]
+    turns = [turn(f"Step {n}.", ("bash", {"command": command})) for n, command in enumerate(commands)]
     stage = Stage(
         [*turns, turn("Done.")],
         limits=limits("auto", line=100_000, check_every=3),
