@@ -129,7 +129,7 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
 async def sweep(poster: Poster, shelf: Shelf, ground: Ground) -> int:
     """Remove what dead processes left of forks that were never opened; returns how many."""
     removed = 0
-    for mark in sorted(ground.workspaces.glob(f"{MARK}*")):
+    for mark in sorted(ground.workspaces.glob(f"{MARK}ses_*")):
         with contextlib.suppress(FileNotFoundError):  # another sweeper was faster
             if ground.lives(mark.read_text()):
                 continue
