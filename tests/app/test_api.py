@@ -185,7 +185,11 @@ def variant(kind: str) -> holdfast.Tool[..., Any]:
     """Another form of `publish`."""
 
     def other(page: str, when: str = "now") -> str:
-        """Publish it, said in other words."""
+        """Publish it, said in other words.
+
+        Args:
+            page: Which one.
+        """
         return f"{page} {when}"
 
     def missing(where: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.user import UserMessage
 from tests.app.api_program import call, publish, types
 from tests.app.terminal import script, turn
@@ -128,3 +130,39 @@ async def test_what_another_process_does_is_followed(hf: holdfast.Holdfast, publ
         group.start_soon(follow)
         await anyio.run_process([sys.executable, "-c", ANSWER])
     assert seen == await types(hf, "k")
+
+
+async def test_a_home_may_be_open_twice_in_one_program(hf: holdfast.Holdfast, publisher: str) -> None:
+    waiting = await hf.run(holdfast.Agent(publisher, tools=[publish], ask=["publish"]), "x", key="k")
+    async with holdfast.open() as again:
+        assert len(await again.sessions()) == 1
+    await anyio.run_process([sys.executable, "-c", ANSWER])
+    assert (await hf.show("k")).events == waiting.events + 1, "what another process writes is still seen"
+
+
+async def test_a_program_that_serves_goes_on_at_once(hf: holdfast.Holdfast, publisher: str, tmp_path: Path) -> None:
+    agent = holdfast.Agent(publisher, tools=[publish], ask=["publish"])
+    await hf.run(agent, "x", key="k")
+
+    @holdfast.tool(on_unknown="tell")
+    def foreign() -> str:
+        """Another program's."""
+        return "done"
+
+    other = holdfast.Agent(script(tmp_path / "o.json", call("foreign")), tools=[foreign], ask=["foreign"])
+    async with holdfast.open() as elsewhere:
+        waiting = await elsewhere.run(other, "x", key="o")
+        await elsewhere.approve(waiting.items[0])
+    errors: list[tuple[str, str]] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(hf.serve, on_error=lambda name, error: errors.append((name, str(error)))))
+        await anyio.run_process([sys.executable, "-c", ANSWER])
+        async for event in hf.events("k", follow=True):
+            if isinstance(event.fact, ShiftEnded) and event.fact.status == "done":
+                break
+        side_by_side = [hf.run(holdfast.Agent(publisher, tools=[publish]), "x", key=f"k{n}") for n in range(5)]
+        assert [(await each).status for each in side_by_side] == ["done"] * 5, "a run and the service do not quarrel"
+        group.cancel_scope.cancel()
+    assert [name for name, _ in errors] == [waiting.session_id], "left alone"
+    assert "uses the tool 'foreign', a function that this program did not pass" in errors[0][1]
+    assert (await hf.show("o")).status == "runnable"

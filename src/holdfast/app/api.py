@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from dataclasses import fields
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, NoReturn, Unpack, overload
 
 import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.app.api_agent import Agent, check_functions, functions_of, runners
-from holdfast.app.api_drive import Begun, Stream, to_rest
+from holdfast.app.api_drive import Begun, Stream, serve_all, to_rest
 from holdfast.app.api_files import blocks
 from holdfast.app.api_open import cap_of, opened, order_of, whole
 from holdfast.app.api_tools import Runner
@@ -34,7 +34,7 @@ from holdfast.app.config import Settings, count, known_key, load_settings
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
-from holdfast.errors import EmergencyStop, LeaseHeld, UsageError
+from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
 from holdfast.facts.base import Text
 from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
@@ -129,6 +129,15 @@ class Holdfast:
             await self._runtime.intake.resume(row)
         await to_rest(self._runtime, row.session_id, given, NoObserver(), steal=steal)
         return await result_of(self._runtime, row.session_id)
+
+    async def serve(self, *, limit: int = 16, on_error: Callable[[str, HoldfastError], None] | None = None) -> NoReturn:
+        """Run whatever is due in this home, up to `limit` sessions side by side, until this is cancelled.
+
+        As `holdfast worker` does, with the functions of this program: what waits for a person or a time goes on by
+        itself once it is answered or due. Sessions that use other functions are left to the programs that have them.
+        `on_error` hears of a session's error by its id, and by an empty one of the log's; the others go on.
+        """
+        await serve_all(self._open(), lambda: self._tools, whole("limit", limit), on_error)
 
     async def _begun(self, agent: Agent, goal: str, options: RunOptions) -> Begun:
         runtime = self._open()
@@ -247,7 +256,7 @@ class Holdfast:
 
         With `for_s` seconds, a number of `uses`, or both, further calls of that tool are allowed too: with exactly the
         same main argument, or with one that the glob `match` fits. `budget_usd` is another cap than the
-        proposed one. The session goes on when it is resumed, here or in any process. Raises `ItemClosed` when it has an
+        proposed one. The session goes on when it is resumed, or where it is served. Raises `ItemClosed` when it has an
         answer already, and `UsageError` for what cannot be meant or is not this person's to say.
         """
         row = await self._open().store.item(_id(item))

@@ -6,14 +6,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, NoReturn, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
+from holdfast.app.api_agent import check_functions
+from holdfast.app.api_tools import Runner
 from holdfast.app.api_types import Delta, Result, result_of
 from holdfast.app.compose import Runtime
+from holdfast.app.config import database_path
+from holdfast.app.serving import serve
 from holdfast.brain.alongside import alongside
 from holdfast.brain.custom import ToolRunner
 from holdfast.brain.doors import NoObserver, Observer
@@ -22,7 +26,9 @@ from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.codec import Event
+from holdfast.fleet.crew import Leave
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.fleet.serve import Service
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallStart
 
 BACKLOG = 10_000
@@ -56,6 +62,33 @@ async def to_rest(
 
     await dispatcher.ring(session_id)
     await dispatcher.run(handle)
+
+
+async def serve_all(
+    runtime: Runtime,
+    tools: Callable[[], Mapping[str, Runner]],
+    limit: int,
+    on_error: Callable[[str, HoldfastError], None] | None,
+) -> NoReturn:
+    """Run whatever is due in a home, but for sessions whose functions are not among these, until cancelled."""
+
+    async def handle(session_id: str) -> None:
+        state, _ = await recall(session_id, runtime.store, runtime.store)
+        assert state.created is not None
+        given = tools()
+        try:
+            check_functions(session_id, state.created.agent.custom, given)
+        except UsageError as error:
+            raise Leave(str(error)) from error
+        await wake(session_id, replace(runtime.doors(state.created.workspace), tools=given))
+
+    def failed(session_id: str, error: HoldfastError, again_s: float | None) -> None:
+        if on_error is not None:
+            on_error(session_id, error)
+
+    with serve(runtime.home, runtime.worker.worker_id, database_path(runtime.settings)):
+        await Service(runtime.store, SystemClock(), limit=limit, on_error=failed).run(handle)
+    raise AssertionError("a service ends by being cancelled")
 
 
 def _left_to_its_log(session_id: str, error: HoldfastError, again_s: float | None) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import LogUnavailable, SchemaTooNew
@@ -60,7 +63,14 @@ def prepare_file(path: Path, busy_timeout_s: float) -> int:
 def _make(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        # Never through a descriptor of our own: closing it would drop the locks that SQLite holds for this process, and
+        # another process would take itself for the last one and remove the write-ahead log under us.
+        with suppress(FileExistsError):
+            os.mknod(path, stat.S_IFREG | 0o600)
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise LogUnavailable(
             f"the database {path} cannot be opened ({error.strerror}); make {path.parent} writable for this user, or "
