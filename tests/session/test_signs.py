@@ -125,6 +125,39 @@ def test_turns_that_bring_nothing_are_no_progress() -> None:
     assert (turns, found.kind) == (BREAKERS.idle_turns, "no_progress")
 
 
+def test_tests_after_each_new_attempt_are_no_loop() -> None:
+    """Even where the attempts fail: each is another one."""
+    session = Session()
+    test = bash("make test", "test_a failed as before", ok=False)
+    value = {"file_path": "a.py", "old_string": "name", "new_string": "x"}
+    for done in (test, test, Done("edit", value, "old_string not found", ok=False), test, test, test):
+        assert session.turn(done) is None
+    assert Session().first(lambda _: test)[0] == 5
+
+
+def test_a_file_read_again_and_again_is_a_loop_only_while_nothing_new_comes() -> None:
+    again = Done("read", {"file_path": "a.py"}, "the content of the file that matters")
+    session = Session()
+    for number in range(2):
+        assert session.turn(again) is None
+        assert session.turn(again) is None
+        other = Done("read", {"file_path": f"{number}.py"}, f"the content of file {chr(98 + number)}, which is new")
+        assert session.turn(other) is None
+    assert session.turn(again) is None
+    turns, found = Session().first(lambda _: again)
+    assert found is not None
+    assert (turns, found.kind) == (5, "loop")
+
+
+def test_what_is_looked_up_once_more_is_no_round() -> None:
+    session = Session()
+    known = [
+        Done("read", {"file_path": f"{n}.py"}, f"the content of file {chr(97 + n)}, long enough") for n in range(4)
+    ]
+    for done in (*known, *known[:1], *reversed(known)):
+        assert session.turn(done) is None
+
+
 def test_what_a_person_asks_for_again_is_no_loop() -> None:
     session = Session()
     for _ in range(12):
@@ -184,6 +217,34 @@ def test_a_habit_is_no_sign() -> None:
     for number in range(20):
         said = "Quick one. This should work. " if number % 2 else "Short, for brevity. "
         assert session.turn(edit(number), text=said) is None
+
+
+def renaming(session: Session, old: Callable[[int], str]) -> list[Sign]:
+    """Short turns, each with an edit of another file, and no tests between them."""
+    working(session)
+    session.fill = 0.8
+    signs = []
+    for number in range(8):
+        value = {"file_path": f"{number}.py", "old_string": old(number), "new_string": f"other_{number}"}
+        done = Done("edit", value, "Edited", files={f"{number}.py": f"renamed {number}"})
+        signs.append(session.turn(done, text="z" * 60))
+    return [found for found in signs if found is not None]
+
+
+def test_one_edit_in_many_files_is_one_change_to_check() -> None:
+    assert renaming(Session(), lambda _: "old_name") == []
+    assert [found.kind for found in renaming(Session(), lambda n: f"name_{chr(97 + n)}")][:1] == ["anxiety"]
+
+
+def test_a_commit_leaves_nothing_unchecked() -> None:
+    session = Session()
+    working(session)
+    session.fill = 0.8
+    for _ in range(3):
+        assert session.turn(edit(50 + len(session.steps)), text="z" * 90) is None
+        assert session.turn(bash("make test", f"all {len(session.steps)} passed"), text="z" * 90) is None
+    assert session.turn(bash("git commit -am 'done'", "[main 1c9623e] done"), text="z" * 90) is None
+    assert session.turn(text="Done.") is None
 
 
 def test_an_early_end_that_leaves_work_over_is_a_sign() -> None:

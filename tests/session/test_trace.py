@@ -14,7 +14,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff
 from holdfast.facts.model import AgentMessage, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.digests import CHECKS, MUTATES, PROSE, READS, WAITS, about, alike, flags_of, result_digests
+from holdfast.session.digests import CHECKS, KEEPS, MUTATES, PROSE, READS, WAITS, about, alike, flags_of, result_digests
 from holdfast.session.novelty import CHANGE, INFORMATION, NOTHING, turns
 from holdfast.session.phrases import LEFT, LIMIT, STUB, stub_marks, text_marks
 from holdfast.session.trace import STEPS_MAX, Step, first_that_counts, note
@@ -61,7 +61,9 @@ def traced(facts: list[tuple[int, Fact]]) -> list[Step]:
         ("sed -i s/a/b/ f.py", MUTATES),
         ("echo x > f", MUTATES),
         ("ls 2>/dev/null", 0),
-        ("git commit -m x", MUTATES),
+        ("git commit -m x", MUTATES | KEEPS),
+        ("sed -i s/a/b/ f.py && git commit -am x", MUTATES),
+        ("git checkout f.py", MUTATES),
         ("git status", 0),
         ("cat waiting.txt", 0),
     ],
@@ -105,6 +107,14 @@ def test_the_same_thing_in_other_words_is_about_the_same() -> None:
     one, other = about("bash", bash("grep -rn needle src/")), about("bash", bash("rg needle ./src"))
     assert alike(one, other)
     assert not alike(one, about("bash", bash("grep -rn thread lib/")))
+
+
+def test_an_edit_is_about_its_file_and_the_text_it_replaces() -> None:
+    one = about("edit", {"file_path": "src/a.py", "old_string": "old_name(x)", "new_string": "new_name(x)"})
+    other = about("edit", {"file_path": "lib/b.py", "old_string": "old_name(x)", "new_string": "else"})
+    assert one[0] != other[0]
+    assert one[1:] == other[1:]
+    assert about("write", {"file_path": "a.py", "content": "a b"})[0] == one[0]
 
 
 def test_phrases() -> None:

@@ -10,9 +10,10 @@ from statistics import median, quantiles
 
 import msgspec
 
-from holdfast.session.digests import CHECKS, MUTATES, PROSE, READS
+from holdfast.session.digests import CHECKS, KEEPS, MUTATES, PROSE, READS, WRITERS, alike
 from holdfast.session.novelty import CHANGE, Turn
 from holdfast.session.phrases import BRIEF, LEFT, LIMIT, SKIP, STOP, STUB
+from holdfast.session.trace import OK, CallNote
 
 ANXIOUS_FROM = 0.4
 """Below this part of the context line there is no anxiety: the reports place it near a believed limit."""
@@ -23,17 +24,24 @@ RECENT = 5
 BASE_MIN = 6
 """Fewer earlier turns say nothing about what is usual."""
 
-POINTS, POINTS_STRONG, POINTS_AT_END = 5, 4, 3
-"""So many points are a sign, when at least two kinds of evidence gave them; fewer when some is strong, or it stops."""
+POINTS, POINTS_BACKED = 4, 3
+"""So many points are a sign; from two kinds of evidence fewer, when one of them is what it says or leaves unchecked,
+and from three kinds: shorter turns and a placeholder here and there are ordinary, also together."""
 
-STRONG = 3
-"""A finding of so many points is strong; so are two of two points, and three kinds with one of two."""
+NEAR = 6
+"""A change is compared with so many before it, to tell one edit made in many files."""
+
+LOWEST = 3
+"""Points for turns that are all shorter than nearly every earlier one."""
 
 SPOKEN = 8
 """Turns whose words are looked at: phrases are rarer than turns."""
 
 HABIT = 5.0
 """A phrase counts when it is so many times as frequent as it was; else it is a habit."""
+
+_WORDS = LIMIT | LEFT | STOP | BRIEF | SKIP
+_UNCHECKED = 64
 
 _WORTH = {LIMIT: 3, LEFT: 3, STOP: 1, BRIEF: 1, SKIP: 1, STUB: 1}
 _SAID = {
@@ -47,8 +55,11 @@ _SAID = {
 
 
 class _Finding(msgspec.Struct, frozen=True):
+    """One kind of evidence. `flag` is that of the phrases, or `_UNCHECKED`."""
+
     points: int
     what: str
+    flag: int = 0
 
 
 def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None:
@@ -66,21 +77,26 @@ def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None
         findings += _shorter(working, base) + _fewer_calls(working, base) + _unchecked(every, base)
     if stops and len(base) >= BASE_MIN:
         findings += _stops(every, base)
-    if not _enough(sorted((finding.points for finding in findings), reverse=True), stops):
+    if not _enough(findings, stops):
         return None
     said = ", ".join(finding.what for finding in findings)
     return f"the agent {said}{' and stops' if stops else ''}", tuple(turn.step.seq for turn in recent)
 
 
-def _enough(points: list[int], stops: bool) -> bool:
-    """Whether findings of these points, the largest first, are a sign together."""
-    total = sum(points)
-    if len(points) < 2:
-        return total >= POINTS_STRONG
-    if stops:
-        return total >= POINTS_AT_END
-    strong = points[0] >= STRONG or points[1] >= 2 or (len(points) >= 3 and points[0] >= 2)
-    return total >= (POINTS_STRONG if strong else POINTS)
+def _enough(findings: list[_Finding], stops: bool) -> bool:
+    """Whether these findings are a sign together."""
+    flags = [finding.flag for finding in findings]
+    total = sum(finding.points for finding in findings)
+    spoken = sum(bool(flag & _WORDS) for flag in flags)
+    unchecked = _UNCHECKED in flags
+    if stops and any(flag & (LIMIT | LEFT) for flag in flags):
+        return True
+    if len(findings) < 2:
+        return total >= POINTS
+    if spoken >= 2 or (spoken and unchecked):
+        return True
+    backed = spoken or unchecked or len(findings) >= 3 or (stops and STUB in flags)
+    return total >= (POINTS_BACKED if backed else POINTS)
 
 
 def _phrases(latest: list[Turn], before: list[Turn]) -> list[_Finding]:
@@ -94,7 +110,7 @@ def _phrases(latest: list[Turn], before: list[Turn]) -> list[_Finding]:
             points = worth + said - 1
             if flag == STUB and said >= 3:
                 points += 1  # placeholders are deeds, not words
-            out.append(_Finding(points, _SAID[flag]))
+            out.append(_Finding(points, _SAID[flag], flag))
     return out
 
 
@@ -110,7 +126,7 @@ def _shorter(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
     lower, lowest = quantiles(usual, n=4)[0], quantiles(usual, n=10)[0]
     points = 1 + (sorted(now)[-2] < lower and share < 0.45)
     if len(base) >= 2 * BASE_MIN and len(now) == RECENT and max(now) < lowest and share < 0.45:
-        points = STRONG
+        points = LOWEST
     return [_Finding(points, f"writes {share:.0%} of what it wrote a turn")]
 
 
@@ -139,34 +155,47 @@ def _stops(every: list[Turn], base: list[Turn]) -> list[_Finding]:
 
 def _unchecked(every: list[Turn], base: list[Turn]) -> list[_Finding]:
     """Changes of code with no command run after them, when it used to check its changes."""
-    longest, run = 0, 0
-    for turn in base:
-        run = 0 if _verifies(turn) else run + _changes(turn)
-        longest = max(longest, run)
     now = _since_check(every)
-    checks = sum(turn.step.has(CHECKS) for turn in base)
-    if checks < 3 or now < 4 or now <= 1.5 * longest:
+    if now < 4 or sum(turn.step.has(CHECKS) for turn in base) < 3:
+        return []
+    longest = 0
+    run: list[CallNote] = []
+    for turn in base:
+        if _verifies(turn):
+            run = []
+        _add_change(run, turn)
+        longest = max(longest, len(run))
+    if now <= 1.5 * longest:
         return []
     points = 1 + (now >= 5 and now > 2 * longest) + (now >= 6 and now > 2.5 * longest)
-    return [_Finding(points, f"made {now} changes without a check, where it made {longest} at most")]
+    what = f"made {now} changes without a check, where it made {longest} at most"
+    return [_Finding(points, what, _UNCHECKED)]
 
 
 def _since_check(every: list[Turn]) -> int:
-    now = 0
-    for turn in reversed(every):
-        if _verifies(turn):
-            break
-        now += _changes(turn)
-    return now
+    since = next((index for index in range(len(every), 0, -1) if _verifies(every[index - 1])), 0)
+    run: list[CallNote] = []
+    for turn in every[since:]:
+        _add_change(run, turn)
+    return len(run)
 
 
 def _verifies(turn: Turn) -> bool:
     """Any command may be how this work is verified; only those that alter things by themselves are not."""
-    return any(call.name not in _WRITERS and not call.kind & (READS | MUTATES) for call in turn.step.calls)
+    return any(call.name not in WRITERS and not call.kind & (READS | MUTATES) for call in turn.step.calls)
 
 
-def _changes(turn: Turn) -> bool:
-    return turn.brought == CHANGE and not turn.step.has(PROSE)
+def _add_change(run: list[CallNote], turn: Turn) -> None:
+    """Add a turn's change of code, when it is another than those before it: one edit in many files is one change."""
+    if turn.brought != CHANGE or turn.step.has(PROSE) or _verifies(turn):
+        return
+    for call in turn.step.calls:
+        alters = (call.name in WRITERS or call.kind & MUTATES) and not call.kind & KEEPS and call.outcome == OK
+        if alters and not any(_same_edit(call, each) for each in run[-NEAR:]):
+            run.append(call)
+            return
 
 
-_WRITERS = frozenset({"write", "edit"})
+def _same_edit(call: CallNote, other: CallNote) -> bool:
+    one, two = call.words[1:], other.words[1:]  # without the file
+    return call.name == other.name == "edit" and bool(one) and alike(one, two, 0.33)

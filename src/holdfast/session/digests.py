@@ -15,8 +15,12 @@ import msgspec
 
 from holdfast.session.tools import TOOLS
 
-READS, WAITS, MUTATES, CHECKS, PROSE = 1, 2, 4, 8, 16
-"""Flags of a call: it changes nothing; waits for something; alters things; verifies work; writes a text for people."""
+READS, WAITS, MUTATES, CHECKS, PROSE, KEEPS = 1, 2, 4, 8, 16, 32
+"""Flags of a call: it changes nothing; waits for something; alters things; verifies work; writes a text for people;
+keeps work as it is (a commit), which alters nothing that could be verified."""
+
+WRITERS = frozenset({"write", "edit"})
+"""The tools that change a file."""
 
 WAIT_S = 5.0
 """A shorter sleep is no waiting: it is how a loop looks busy."""
@@ -52,6 +56,7 @@ _MUTATING = re.compile(
     r"|\b(?:pip|pip3|uv|npm|yarn|pnpm|cargo|go|apt|apt-get|gem|brew|poetry)\s+(?:\w+\s+)?(?:install|add|remove|uninstall|sync|update|upgrade|get)\b"
     r"|\bcurl\b.*\s-X\s*(?:POST|PUT|PATCH|DELETE)|\b(?:kubectl|terraform)\s+(?:apply|delete)\b|\bcodemod\b|--fix\b|--write\b"
 )
+_KEEPING = re.compile(r"\bgit\s+(?:commit|add|push|tag)\b")
 _CHECKING = re.compile(
     r"\b(?:pytest|unittest|tox|nox|mypy|pyright|ruff|flake8|pylint|eslint|tsc|vitest|jest|mocha|rspec|phpunit|ctest|gotestsum)\b"
     r"|\b(?:make|just|npm|yarn|pnpm|cargo|go|mvn|gradle|gradlew|mix|bazel|dotnet|swift|rake|zig|npx)\s+(?:-\w+\s+|run\s+)*"
@@ -80,10 +85,14 @@ def call_digest(name: str, value: dict[str, Any], malformed: str = "") -> int:
 
 
 def about(name: str, value: dict[str, Any]) -> tuple[int, ...]:
-    """What a call is about: digests of its names and patterns, without the verbs and options that only say how."""
+    """What a call is about: digests of its names and patterns, without the verbs and options that only say how.
+
+    Of a `write` or `edit` the first is the name of its file. An edit is about the text that it replaces.
+    """
     words: set[int] = set()
+    place: tuple[int, ...] = ()
     for key, item in value.items():
-        if key in ("timeout_ms", "view_range", "replace_all"):
+        if key in ("timeout_ms", "view_range", "replace_all") or (key == "new_string" and value.get("old_string")):
             continue
         text = item if isinstance(item, str) else str(item)
         for token in text[:_ABOUT_MAX].translate(_APART).split()[:_TOKENS_MAX]:
@@ -92,7 +101,10 @@ def about(name: str, value: dict[str, Any]) -> tuple[int, ...]:
             word = token if token.startswith("s/") else token.strip("./*").rpartition("/")[2].lower()
             if word and word not in _HOW and not word.isdigit():
                 words.add(crc32(word.encode(errors="replace")))
-    return tuple(word & 0xFFFF for word in sorted(words)[:_WORDS_MAX])
+        if key == "file_path" and name in WRITERS:
+            place, words = tuple(words)[:1], set()
+    words.difference_update(place)
+    return tuple(word & 0xFFFF for word in (*place, *sorted(words)[: _WORDS_MAX - len(place)]))
 
 
 def alike(one: tuple[int, ...], other: tuple[int, ...], at_least: float = 0.5) -> bool:
@@ -110,7 +122,7 @@ def flags_of(name: str, value: dict[str, Any]) -> int:
     tool = TOOLS.get(name)
     if tool is not None and tool.read_only:
         return READS
-    if name in ("write", "edit"):
+    if name in WRITERS:
         path = value.get("file_path")
         return PROSE if isinstance(path, str) and path.lower().endswith(_PROSE) else 0
     if name != "bash":
@@ -125,6 +137,8 @@ def flags_of(name: str, value: dict[str, Any]) -> int:
         flags |= WAITS
     if (">" in command or not words.isdisjoint(_MUTATE_WORDS)) and _MUTATING.search(command):
         flags |= MUTATES
+        if "git" in words and not _MUTATING.search(_KEEPING.sub(" ", command)):
+            flags |= KEEPS
     if not words.isdisjoint(_CHECK_WORDS) and _CHECKING.search(command):
         flags |= CHECKS
     return flags

@@ -7,10 +7,12 @@ latest `WINDOW` turns and allow harmless calls in between.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
-from holdfast.session.digests import CHECKS, READS, alike
+from holdfast.session.digests import CHECKS, MUTATES, READS, WRITERS, alike
 from holdfast.session.novelty import CHANGE, INFORMATION, NOTHING, Turn
 from holdfast.session.trace import ERROR, NOT_RUN, OPEN, UNKNOWN, CallNote
 
@@ -21,8 +23,11 @@ SAME, SAME_WITHIN = 4, 8
 """So often among the latest turns the same call with the same result."""
 
 SAME_ANYWHERE = 5
-"""So often in the whole window. Always so often for tests (is the failure a steady one?) and for reading, which costs
-little."""
+"""So often in the whole window. For tests those since the latest thing tried count: is the failure a steady one?"""
+
+READ, READ_ON, READ_ON_WITHIN = 5, 6, 8
+"""So often the same thing is read with nothing new in between; so often, among so many turns, where something new came:
+a look back while reading on is cheap."""
 
 GROWN, REWORDED = 4, 4
 """So often the same call with a result that only grows; so often the same in other words."""
@@ -39,7 +44,8 @@ ROUNDS = 3
 PERIOD_MAX = 4
 
 AGAIN, AGAIN_WITHIN, AGAIN_CALLS = 5, 9, 4
-"""So many turns of the latest that only repeat earlier ones, between them so many different calls at most."""
+"""So many turns of the latest that only repeat earlier ones, between them so many different calls at most, each of
+which came back at least twice: what is looked up once more is no round."""
 
 ERRORS, ERRORS_AGAIN = 7, 5
 """So many turns that failed, and so many of them in a way seen before in the same stretch."""
@@ -75,11 +81,11 @@ def _unbroken(recent: list[Turn]) -> list[Turn]:
 
 def _repeated(turns: list[Turn]) -> Found | None:
     for call in turns[-1].step.calls:
-        same = _occurrences(turns, lambda other, call=call: other.call == call.call and other.value == call.value)
+        same = _occurrences(turns, partial(_same_value, call))
         same = [turn for turn in same if turn is same[0] or turn.brought == NOTHING]
         if _often(turns, same, call) and _dull(turns, same):
             return f"{call.name} was called {len(same)} times with the same input and the same result", _seqs(same)
-        shaped = _occurrences(turns, lambda other, call=call: other.call == call.call and other.shape == call.shape)
+        shaped = _occurrences(turns, partial(_same_shape, call))
         if not _dull(turns, shaped):
             continue
         lengths = [_length(turn, call) for turn in shaped]
@@ -88,17 +94,44 @@ def _repeated(turns: list[Turn]) -> Found | None:
                 f"{call.name} was called {len(shaped)} times with the same input, and its output only grew by more of"
             )
             return f"{what} the same", _seqs(shaped)
-        if len(shaped) >= SAME_SHAPE:
+        if len(shaped) >= SAME_SHAPE and _often(turns, shaped, call):
             what = f"{call.name} was called {len(shaped)} times with the same input, and only numbers changed in the"
             return f"{what} result", _seqs(shaped)
     return None
 
 
 def _often(turns: list[Turn], same: list[Turn], call: CallNote) -> bool:
-    if len(same) >= SAME_ANYWHERE:
-        return True
-    latest = {turn.step.seq for turn in turns[-SAME_WITHIN:]}
-    return not call.kind & (CHECKS | READS) and sum(turn.step.seq in latest for turn in same) >= SAME
+    if call.kind & READS:
+        return _among(_since_news(turns, same), same) >= READ or _among(turns[-READ_ON_WITHIN:], same) >= READ_ON
+    if call.kind & CHECKS:
+        return _among(_since_tried(turns), same) >= SAME_ANYWHERE
+    return len(same) >= SAME_ANYWHERE or _among(turns[-SAME_WITHIN:], same) >= SAME
+
+
+def _among(turns: list[Turn], same: list[Turn]) -> int:
+    positions = {turn.step.seq for turn in turns}
+    return sum(turn.step.seq in positions for turn in same)
+
+
+def _since_news(turns: list[Turn], same: list[Turn]) -> list[Turn]:
+    """The turns after the latest that showed something new, `same` apart."""
+    positions = {turn.step.seq for turn in same}
+    for index in range(len(turns) - 1, -1, -1):
+        if turns[index].brought == INFORMATION and turns[index].step.seq not in positions:
+            return turns[index + 1 :]
+    return turns
+
+
+def _since_tried(turns: list[Turn]) -> list[Turn]:
+    """The turns after the latest that tried a change it had not tried before, even where that failed."""
+    tried: set[int] = set()
+    latest = 0
+    for index, turn in enumerate(turns):
+        for call in turn.step.calls:
+            if (call.name in WRITERS or call.kind & MUTATES) and call.call not in tried:
+                tried.add(call.call)
+                latest = index + 1
+    return turns[latest:]
 
 
 def _cycle(turns: list[Turn]) -> Found | None:
@@ -120,18 +153,19 @@ def _again(window: list[Turn], turns: list[Turn]) -> Found | None:
     """A cycle with other things in between, or in changing order. What is repeated may lie before `turns`."""
     seen: set[tuple[int, int, int]] = set()
     again: list[Turn] = []
-    calls: set[int] = set()
+    calls: Counter[int] = Counter()
     from_seq = turns[-AGAIN_WITHIN:][0].step.seq
     for turn in window:
         marks = {(call.call, call.outcome, call.shape) for call in turn.step.calls}
         if marks and marks <= seen and turn.step.seq >= from_seq:
             again.append(turn)
-            calls.update(call.call for call in turn.step.calls)
+            calls.update({call.call for call in turn.step.calls})
         seen |= marks
     if (
         len(again) < AGAIN
         or again[-1] is not turns[-1]
         or not 2 <= len(calls) <= AGAIN_CALLS
+        or min(calls.values()) < 2
         or not _dull(turns, again)
     ):
         return None
@@ -140,10 +174,10 @@ def _again(window: list[Turn], turns: list[Turn]) -> Found | None:
 
 def _reworded(turns: list[Turn]) -> Found | None:
     for call in turns[-1].step.calls:
-        same = _occurrences(turns, lambda other, call=call: _about_same(call, other) and other.value == call.value)
+        same = _occurrences(turns, partial(_same_answer, call))
         if len(same) >= REWORDED and _dull(turns, same) and _different(call, same):
             return f"the same thing was asked {len(same)} times in other words, with the same result", _seqs(same)
-        like = _occurrences(turns, lambda other, call=call: _about_same(call, other) and _like_result(call, other))
+        like = _occurrences(turns, partial(_like_answer, call))
         if len(like) >= LIKE and _dull(turns, like) and _different(call, like):
             return f"the same thing was asked {len(like)} times in other words, and showed much the same", _seqs(like)
     return None
@@ -172,7 +206,25 @@ def _errors(turns: list[Turn]) -> Found | None:
 
 
 def _occurrences(turns: list[Turn], fits: Callable[[CallNote], bool]) -> list[Turn]:
-    return [turn for turn in turns if any(call.outcome != OPEN and fits(call) for call in turn.step.calls)]
+    """The turns with such a call. A later one counts when nothing else in it may have shown something new."""
+    found = [turn for turn in turns if any(call.outcome != OPEN and fits(call) for call in turn.step.calls)]
+    return [turn for turn in found if turn is found[0] or turn.brought == NOTHING or len(turn.step.calls) == 1]
+
+
+def _same_value(call: CallNote, other: CallNote) -> bool:
+    return other.call == call.call and other.value == call.value
+
+
+def _same_shape(call: CallNote, other: CallNote) -> bool:
+    return other.call == call.call and other.shape == call.shape
+
+
+def _same_answer(call: CallNote, other: CallNote) -> bool:
+    return _about_same(call, other) and other.value == call.value
+
+
+def _like_answer(call: CallNote, other: CallNote) -> bool:
+    return _about_same(call, other) and _like_result(call, other)
 
 
 def _dull(turns: list[Turn], same: list[Turn]) -> bool:
