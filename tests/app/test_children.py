@@ -112,7 +112,7 @@ MOMENTS = {
 """What is being done when the process is killed → the events after one of which that happens."""
 
 
-def one_death(folder: Path, home: Path, source: random.Random, moment: str) -> str:
+def one_death(folder: Path, source: random.Random, moment: str) -> str:
     """Run the tree, kill the process around such an event, wake it. Returns when it was killed."""
     folder.mkdir()
     words = ("--agent", lead(folder), "--model", pair(folder), "--session-id", "k", "--budget", "1", "--json")
@@ -131,15 +131,13 @@ def one_death(folder: Path, home: Path, source: random.Random, moment: str) -> s
     return f"{moment} {seen}, {delay_s * 1000:.1f} ms later: {process.returncode}"
 
 
-def deaths(
-    base: Path, home: Path, monkeypatch: pytest.MonkeyPatch, moment: str, times: int, seed: int
-) -> tuple[int, list[str]]:
+def deaths(base: Path, monkeypatch: pytest.MonkeyPatch, moment: str, times: int, seed: int) -> tuple[int, list[str]]:
     """How many were killed in the middle, and every promise that was broken."""
     source, broken, killed = random.Random(seed), [], 0
     for number in range(times):
         there = base / f"home-{number}"
         monkeypatch.setenv("HOLDFAST_HOME", str(there))
-        when = one_death(base / f"work-{number}", there, source, moment)
+        when = one_death(base / f"work-{number}", source, moment)
         middle = stands(there) != {"done": 3}
         killed += middle
         woken = typed("wake", "k")
@@ -150,11 +148,22 @@ def deaths(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.faults)])
-def test_killed_while_children_begin_and_end(
-    tmp_path: Path, holdfast_home: Path, monkeypatch: pytest.MonkeyPatch, moment: str, times: int
+def test_killed_while_children_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    none_broken(tmp_path, monkeypatch, moment, times=3, seed=0)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_killed_a_hundred_times_while_children_begin_and_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, seed: int
 ) -> None:
-    killed, broken = deaths(tmp_path, holdfast_home, monkeypatch, moment, times, seed=times)
+    none_broken(tmp_path, monkeypatch, moment, times=10, seed=seed)
+
+
+def none_broken(base: Path, monkeypatch: pytest.MonkeyPatch, moment: str, times: int, seed: int) -> None:
+    """Die so often; every promise must hold, and most deaths must have been in the middle."""
+    killed, broken = deaths(base, monkeypatch, moment, times, seed)
     print(f"{moment}: {times} runs, {killed} of them killed in the middle, {len(broken)} promises broken")
     assert broken == []
     assert killed >= times // 2
@@ -196,11 +205,13 @@ def share_a_cap(folder: Path, home: Path, seed: int) -> tuple[int, list[str]]:
     return spent, problems
 
 
-@pytest.mark.parametrize("runs", [2, pytest.param(20, marks=pytest.mark.faults)])
-def test_sixteen_children_on_one_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "last"), [(0, 2), *(pytest.param(at, at + 5, marks=pytest.mark.faults) for at in range(100, 120, 5))]
+)
+def test_sixteen_children_on_one_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, last: int) -> None:
     cap, broken = CAP_CENTS * CENT_PICO, []
     print(f"\n{'run':>4}{'spent of the cap':>18}")
-    for number in range(runs):
+    for number in range(first, last):
         home = tmp_path / f"home-{number}"
         monkeypatch.setenv("HOLDFAST_HOME", str(home))
         spent, problems = share_a_cap(tmp_path / f"work-{number}", home, number)
