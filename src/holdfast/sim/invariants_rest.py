@@ -246,12 +246,14 @@ def _begins(fact: object, name: str, seq: int) -> bool:
 def no_shift_for_nothing(history: History) -> Iterator[str]:
     """S2, S27: a session that parked or ended is not taken up again before something is new or due."""
     ended: ShiftEnded | None = None
+    since_us = 0
     for event in history.events:
         match event.fact:
             case ShiftEnded(status=status) as fact:
-                ended = fact if status != "released" else None
+                ended, since_us = fact if status != "released" else None, event.at_us
             case ShiftStarted() | LeaseStolen():
-                if ended is not None and (ended.due_us is None or event.at_us < ended.due_us):
+                back = event.at_us < since_us  # nobody knows how much of the wait is over
+                if ended is not None and (ended.due_us is None or event.at_us < ended.due_us) and not back:
                     yield f"a shift began at {event.seq} and there was nothing to do"
                 ended = None
             case _:

@@ -21,6 +21,9 @@ OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASK
 """Where the tasks that code of this context starts are listed: a simulated process owns its tasks."""
 
 
+TICK_S = 1e-9
+"""Waiting takes at least this long: a wait that a float cannot tell from none would never be over."""
+
 STEPS_TO_END = 10_000
 """Rounds that tasks left over are given to end."""
 
@@ -98,7 +101,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps += 1
         if self._steps > self._steps_max:
             raise Stuck(f"no end after {self._steps_max} rounds, at {self._now_s:.3f} s")
-        self._now_s += timeout
+        self._now_s += max(timeout, TICK_S) if timeout else 0.0
 
     def _process_events(self, event_list: Any) -> None:
         """There are none."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
+from holdfast.sim.crowd import Crowd
 from holdfast.sim.invariants import Violation, judge
 from holdfast.sim.loop import Stuck, run
 from holdfast.sim.storm import Storm
@@ -16,7 +17,11 @@ TRACE_LINES = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed came to. `trace` is empty when nothing is wrong."""
+    """What one seed came to. `trace` is empty when nothing is wrong.
+
+    Of a family under one cap: whether the weather was `calm`, the part of the cap that was `used`, and how far
+    it was ever exceeded.
+    """
 
     seed: int
     events: int
@@ -26,11 +31,15 @@ class Outcome:
     effects: int
     violations: tuple[Violation, ...]
     trace: tuple[str, ...] = ()
+    family: bool = False
+    calm: bool = False
+    used: float = 0.0
+    over_pico: int = 0
 
     @property
     def replay(self) -> str:
         """The command that runs this seed again."""
-        return f"holdfast sim --first {self.seed} --seeds 1"
+        return f"holdfast sim {'--family ' if self.family else ''}--first {self.seed} --seeds 1"
 
     def report(self) -> str:
         """A failing seed, in words: what does not hold, the last steps, how to see it again."""
@@ -43,14 +52,35 @@ class Outcome:
 def run_seed(seed: int) -> Outcome:
     """Live through the world of a seed and judge it."""
     world = World(seed)
+    return _outcome(world, _lived(world, Storm(world)))
+
+
+def run_family(seed: int) -> Outcome:
+    """Live through the world of sixteen children under one cap, and judge it."""
+    world = World(seed, family=False)
+    crowd = Crowd(world)
+    violations = _lived(world, crowd)
+    outcome = _outcome(world, violations)
+    if any(each.invariant == "comes_to_rest" for each in violations):
+        return replace(outcome, family=True, calm=crowd.calm_weather)
+    lacks = [Violation("cap_is_usable", each) for each in crowd.lacks()]
+    return replace(
+        _outcome(world, [*violations, *lacks]),
+        family=True,
+        calm=crowd.calm_weather,
+        used=crowd.used(),
+        over_pico=crowd.worst_over_pico(),
+    )
+
+
+def _lived(world: World, storm: Storm) -> list[Violation]:
     try:
-        run(world.loop, Storm(world).run())
-        violations = judge(world)
+        run(world.loop, storm.run())
+        return judge(world)
     except Stuck as stuck:
-        violations = [Violation("comes_to_rest", str(stuck))]
+        return [Violation("comes_to_rest", str(stuck))]
     except Exception as error:  # people and the look at the end meet what brains meet
-        violations = [Violation("nothing_unexplained", f"the world fell apart: {error!r}")]
-    return _outcome(world, violations)
+        return [Violation("nothing_unexplained", f"the world fell apart: {error!r}")]
 
 
 def _outcome(world: World, violations: list[Violation]) -> Outcome:
@@ -70,7 +100,7 @@ def _outcome(world: World, violations: list[Violation]) -> Outcome:
 
 @dataclass
 class Totals:
-    """What many seeds came to."""
+    """What many seeds came to. The used parts of caps, and how far one was exceeded, are of families."""
 
     seeds: int = 0
     events: int = 0
@@ -80,6 +110,9 @@ class Totals:
     effects: int = 0
     violations: int = 0
     failing: Outcome | None = None
+    calm_used: list[float] = field(default_factory=list)
+    storm_used: list[float] = field(default_factory=list)
+    over_pico: int = 0
 
     def add(self, outcome: Outcome) -> None:
         """Count one more seed. The first failing one is kept."""
@@ -90,6 +123,9 @@ class Totals:
         self.posts += outcome.posts
         self.effects += outcome.effects
         self.violations += len(outcome.violations)
+        if outcome.family:
+            (self.calm_used if outcome.calm else self.storm_used).append(outcome.used)
+            self.over_pico = max(self.over_pico, outcome.over_pico)
         if outcome.violations and self.failing is None:
             self.failing = outcome
 
@@ -102,14 +138,17 @@ class Totals:
         self.posts += other.posts
         self.effects += other.effects
         self.violations += other.violations
+        self.calm_used += other.calm_used
+        self.storm_used += other.storm_used
+        self.over_pico = max(self.over_pico, other.over_pico)
         self.failing = self.failing or other.failing
 
 
-def run_seeds(seeds: Iterable[int]) -> Totals:
+def run_seeds(seeds: Iterable[int], one: Callable[[int], Outcome] = run_seed) -> Totals:
     """Run seeds one after another, up to the first that fails."""
     totals = Totals()
     for seed in seeds:
-        totals.add(run_seed(seed))
+        totals.add(one(seed))
         if totals.failing is not None:
             break
     return totals

@@ -104,9 +104,17 @@ class Storm:
             await self.people.act()
         elif draw < 0.60:
             await asyncio.sleep(chance.choice((0.01, 1.0, 5.0, 60.0)))
-        elif draw < 0.68 and self.world.weather.kill:
+        else:
+            await self.trouble()
+
+    async def trouble(self) -> None:
+        """One thing that goes wrong."""
+        chance = self.world.chance
+        moving = [each for each in self.processes if each.alive and not each.frozen]
+        draw = chance.uniform(0.60, 1.0)
+        if draw < 0.68 and moving and self.world.weather.kill:
             chance.choice(moving).kill()
-        elif draw < 0.74 and self.world.weather.freeze:
+        elif draw < 0.74 and moving and self.world.weather.freeze:
             chance.choice(moving).freeze(chance.choice((5.0, 60.0, 400.0)))
         elif draw < 0.78:
             self.thief()
@@ -196,8 +204,7 @@ class Storm:
 
 
 async def _serve_due(process: Process) -> None:
-    limit = process.world.chance.choice((1, 1, 4)) if process.world.family else 1
-    dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process), limit=limit)
+    dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process), limit=process.world.width)
 
     async def ring(session_id: str) -> None:
         await wake(session_id, doors_of(process, session_id))

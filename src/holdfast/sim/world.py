@@ -155,7 +155,7 @@ class WatchedStore(MemoryStore):
 class World:
     """What all simulated processes of a seed share."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, family: bool | None = None) -> None:
         self.seed = seed
         self.chance = Random(f"holdfast world {seed}")
         self.weather = draw_weather(self.chance)
@@ -177,7 +177,9 @@ class World:
         self.worn: set[str] = set()
         self.stuck_until: dict[str, float] = {}
         self.eager = self.chance.random() < 0.1
-        self.family = self.chance.random() < FAMILIES
+        drawn = self.chance.random() < FAMILIES
+        self.family = drawn if family is None else family
+        self.width = self.chance.choice((1, 1, 4)) if self.family else 1
         self.live: set[str] = set()
         self.boots = 1
         self._lasts_s = 0.0

@@ -109,6 +109,10 @@ class Script:
                 self._turns[key] = _note(Random(f"{self.seed} {purpose} {responses}"), self, responses, purpose)
         return self._turns[key]
 
+    def say(self, responses: int, turn: Turn) -> None:
+        """Say this, instead of what would be drawn."""
+        self._turns["turn", responses] = turn
+
     def child(self, call_id: str, number: int) -> Script:
         """The script of the child that a call of this session opens, its `number`th from 0."""
         chance = Random(f"{self.seed} child {call_id}")
@@ -116,7 +120,7 @@ class Script:
         return Script(
             self.name + "abcdefghijklmnopqrstuvwxyz"[number],
             seed=chance.getrandbits(40),
-            length=12 if self.wants else chance.randint(1, 3),
+            length=8 if self.wants else chance.randint(1, 3),
             trouble=self.trouble if self.wants else chance.choice((0.0, 0.0, 0.15, 0.4)),
             priced=self.priced,
             powers=() if self.wants or down > 2 or chance.random() < 0.7 else self.powers,
