@@ -67,9 +67,6 @@ async def _then(call: Call, runtime: Runtime, point: Point) -> None:
     row, state = point.row, point.state
     lines = {**_lines(row, state, running=False), "files": files_as_of(point)}
     await _glance(call, runtime, row, state, lines)
-    if point.kept:
-        fork = call.typed("fork", row.session_id, "--at", str(call.args.at))
-        call.say(f"\nTo go on another way from here: `{fork}`")
 
 
 async def _glance(call: Call, runtime: Runtime, row: SessionRow, state: State, lines: dict[str, str]) -> None:
