@@ -26,7 +26,7 @@ USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("wkae", "kept"), ("no verb 'wkae'", "did you mean 'wake'?", "holdfast wake 7f3k")),
     (("--frob",), ("--frob", "holdfast --help")),
     (("run", "x", "--frob"), ("holdfast run: ", "--frob", "holdfast run ")),
-    (("ps", "--al"), ("holdfast ps: ", "--al", "holdfast ps --all")),
+    (("ps", "--al"), ("holdfast ps: ", "--al", "holdfast ps --tree")),
     (("ps", "x"), ("holdfast ps: ", "x")),
     (("run",), ("the goal is empty", 'holdfast run "fix the failing test"')),
     (("run", " \t"), ("the goal is empty",)),

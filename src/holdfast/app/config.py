@@ -262,13 +262,21 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
 
 
+THINKING = ("off", "low", "medium", "high")
+"""How much a model may reason before it answers."""
+
+
 def load_agent(path: str, model: str) -> Agent:
-    """The agent of an `--agent` file: name, model, system or system_file, tools. `model` overrides."""
+    """The agent of an `--agent` file. `model` overrides.
+
+    Its keys are name, model, fallbacks, thinking, system or system_file, and tools.
+    """
     if not path:
         return Agent(model=model, tools=DEFAULT_TOOLS)
     file = Path(path)
     data = read_toml(file, "the agent file")
-    known = {"name": str, "model": str, "system": str, "system_file": str, "tools": list}
+    texts = dict.fromkeys(("name", "model", "system", "system_file", "thinking"), str)
+    known: dict[str, type] = {**texts, "tools": list, "fallbacks": list}
     for name, value in data.items():
         known_key(name, known, str(file))
         if not isinstance(value, known[name]):
@@ -280,7 +288,20 @@ def load_agent(path: str, model: str) -> Agent:
     system = data.get("system", "")
     if "system_file" in data:
         system = _read_text(file.parent / data["system_file"], f"the system prompt of {file},")
-    return Agent(model=model or data.get("model", ""), name=data.get("name", file.stem), system=system, tools=tools)
+    thinking = data.get("thinking", "")
+    if thinking not in ("", *THINKING):
+        raise UsageError(f"thinking in {file} is {thinking!r}; it is one of {', '.join(THINKING)}, or left out")
+    fallbacks = data.get("fallbacks", [])
+    if not all(isinstance(each, str) and each for each in fallbacks):
+        raise UsageError(f'fallbacks in {file} are names of models, such as fallbacks = ["anthropic:NAME"]')
+    return Agent(
+        model=model or data.get("model", ""),
+        name=data.get("name", file.stem),
+        system=system,
+        tools=tools,
+        fallbacks=tuple(fallbacks),
+        thinking=thinking,
+    )
 
 
 def _read_text(path: Path, what: str) -> str:

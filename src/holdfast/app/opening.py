@@ -66,9 +66,12 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
         max_output_tokens=settings.max_output_tokens,
         context=policies.context(settings),
         breakers=policies.breakers(settings),
+        unpriced=args.unpriced,
     )
     people = policies.people(settings)
-    check_model(call, agent.model, limits.budget_pico)
+    accounts = tuple(check_account(name) for name in dict.fromkeys(args.account))
+    for name in (agent.model, *agent.fallbacks):
+        check_model(call, name, None if limits.unpriced else limits.budget_pico)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(call, runtime, session_id)
     load_prompts(settings.prompts, workspace.path)
@@ -81,7 +84,7 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
             limits=limits,
             rules=pinned_rules(Path(workspace.path)),
             key=args.session_id or "",
-            accounts=(session_id,),
+            accounts=(session_id, *accounts),
             program=PROGRAM,
             people=people,
         )
@@ -108,7 +111,8 @@ async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> Non
     )
     changed, asked = change != SessionUpdated(), bool(args.goal.strip()) and args.goal != created.goal
     if changed or asked or not is_idle(state, SystemClock().now_us()):
-        check_model(call, created.agent.model, cap)
+        for name in (created.agent.model, *created.agent.fallbacks):
+            check_model(call, name, None if created.limits.unpriced else cap)
     if change.budget_pico is not None:
         await runtime.intake.check_cap(row, change.budget_pico)
     if changed:
@@ -124,6 +128,12 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
         raise _kept(row, "--workspace", f"works in {row.workspace}")
     if args.model and settled_model(args.model, args.base_url) != agent.model:
         raise _kept(row, "--model", f"runs with {agent.model}")
+    if args.fallback and _agent(call).fallbacks != agent.fallbacks:
+        raise _kept(row, "--fallback", f"falls back on {', '.join(agent.fallbacks) or 'no other model'}")
+    if args.account and tuple(args.account) != created.accounts[1:]:
+        raise _kept(row, "--account", f"spends from {', '.join(created.accounts[1:]) or 'no shared account'}")
+    if args.unpriced and not created.limits.unpriced:
+        raise _kept(row, "--unpriced", "counts only what has a price")
     if args.agent:
         named = msgspec.structs.replace(_agent(call), model=agent.model, rules=agent.rules)
         if named != agent:
@@ -146,7 +156,17 @@ def _agent(call: Call) -> Agent:
     args = call.args
     agent = load_agent(args.agent, call.settings.model)
     rules = load_rules(args.rules, args.rule_flags)
-    return msgspec.structs.replace(agent, model=settled_model(agent.model, args.base_url), rules=rules)
+    fallbacks = tuple(settled_model(name, "") for name in (args.fallback or agent.fallbacks))
+    model = settled_model(agent.model, args.base_url)
+    return msgspec.structs.replace(agent, model=model, rules=rules, fallbacks=fallbacks)
+
+
+def check_account(name: str) -> str:
+    """A shared account that a person named. Raises `UsageError`."""
+    kind, colon, rest = name.partition(":")
+    if not (kind and colon and rest) or not name.isprintable() or len(name) > KEY_LENGTH:
+        raise UsageError(f"--account {name!r} is no shared account: it is a kind and a name, such as project:web")
+    return name
 
 
 def check_model(call: Call, name: str, cap_pico: int | None) -> None:
@@ -157,8 +177,8 @@ def check_model(call: Call, name: str, cap_pico: int | None) -> None:
         if name.startswith("scripted:"):
             example = '"price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0} in its file'
         raise UsageError(
-            f"{name} has no price, so a money budget cannot be kept; leave --budget out, "
-            f"or give the model a price, for example {example}"
+            f"{name} has no price, so a money budget cannot be kept; leave --budget out, say --unpriced to leave its cost "
+            f"out of the count, or give the model a price, for example {example}"
         )
 
 

@@ -16,7 +16,7 @@ from holdfast.facts.context import (
     RuleBreached,
     RuleChecked,
 )
-from holdfast.session.fold_requests import failed
+from holdfast.session.fold_requests import TOO_LONG, failed
 from holdfast.session.notes import note_of
 from holdfast.session.state import HandoffItem, Item, ResponseItem, State, SummaryItem
 from holdfast.session.tokens import estimate, estimate_pinned
@@ -101,7 +101,7 @@ def _renewed(state: State) -> None:
     state.context.failures = state.context.handoff_failures = 0
     for purpose in ("compaction", "handoff"):
         state.attempts.pop(purpose, None)
-    if state.failure is not None and state.failure.purpose != "turn":
+    if state.failure is not None and (state.failure.purpose != "turn" or state.failure.kind == TOO_LONG):
         state.failure = None
 
 

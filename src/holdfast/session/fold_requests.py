@@ -27,6 +27,10 @@ OUTAGES = frozenset({"rate_limited", "overloaded", "unavailable"})
 """Failures that say nothing about the request: they are waited for, whatever it was for."""
 
 
+TOO_LONG = "context_too_long"
+"""The kind of failure that says a model takes less than it was given: the context is renewed at a lower line."""
+
+
 def failed(state: State, purpose: Purpose) -> None:
     """A compaction or a handoff did not succeed (S16)."""
     if purpose == "compaction":
@@ -74,6 +78,8 @@ def _ended(state: State, fact: ModelRequestEnd, event: Event) -> None:
         state.attempts[purpose] = attempt
         if purpose != "turn" and fact.error_kind not in OUTAGES:
             failed(state, purpose)
+        if fact.error_kind == TOO_LONG and request is not None and purpose == "turn":
+            state.context.learned_tokens = request.estimate * 4 // 5
         kind, message, after_s = fact.error_kind, fact.message, fact.retry_after_s
         state.failure = Failure(event.at_us, attempt, kind, message, after_s, model, purpose, event.seq)
 

@@ -45,8 +45,9 @@ def window_tokens(state: State) -> int:
 
 
 def line_tokens(state: State) -> int:
-    """Where the context is renewed: the line of its policy, or that at which the session parks when it is lower."""
-    return min(state.limits.context.line_tokens, state.limits.context_tokens)
+    """Where the context is renewed: the line of its policy, that at which the session parks, or what a model took."""
+    line = min(state.limits.context.line_tokens, state.limits.context_tokens)
+    return min(line, state.context.learned_tokens) if state.context.learned_tokens else line
 
 
 def _real(state: State, estimated: int) -> int:

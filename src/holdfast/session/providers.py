@@ -9,7 +9,7 @@ from holdfast.facts.model import Purpose
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, WaitUntil
 from holdfast.session.children import due, is_over
-from holdfast.session.fold_requests import PROVIDER
+from holdfast.session.fold_requests import PROVIDER, TOO_LONG
 from holdfast.session.people import close_all
 from holdfast.session.retry import PARK_BEYOND_S, RETRYABLE, delay_s
 from holdfast.session.state import Failure, Provider, State
@@ -31,18 +31,20 @@ def chain(state: State) -> tuple[str, ...]:
 
 def choose(state: State, now_us: int, purpose: Purpose = "turn") -> Choice | Action:
     """Whom to ask now; otherwise what to do instead: rest a model, wait, park, or give up."""
-    found = _choose(state, now_us)
+    found = _choose(state, now_us, purpose)
     if not isinstance(found, Choice):
         return found
     return Choice(found.model, state.attempts.get(purpose, 0) + 1)
 
 
-def _choose(state: State, now_us: int) -> Choice | Action:
+def _choose(state: State, now_us: int, purpose: Purpose) -> Choice | Action:
     models = chain(state)
     healed = _healed(state, now_us)
     if healed is not None:
         return healed
     failure = state.failure
+    if failure is not None and failure.kind == TOO_LONG and purpose != "turn":
+        failure = None  # this very request makes the next turn shorter
     if failure is not None and failure.purpose != "turn" and failure.kind not in RETRYABLE:
         failure = None  # a summary that cannot be had ends no session: the lifecycle counts it and does without
     if failure is None:
@@ -63,6 +65,8 @@ def _same_again(state: State, failure: Failure, now_us: int) -> Choice | Action:
     if failure.kind not in RETRYABLE:
         if state.pending:  # somebody said something new: that deserves a try
             return Choice(failure.model, failure.attempt + 1)
+        if failure.kind == TOO_LONG:
+            return End(ShiftEnded(status="parked", reason="context", detail=failure.message))
         why = f"the model request failed ({failure.kind}): {failure.message}"
         return End(ShiftEnded(status="failed", detail=why), close_all(state, "the session failed"))
     due_us = failure.at_us + int(delay_s(failure, max(1, state.tries)) * 1_000_000)

@@ -211,7 +211,8 @@ class ContextState(msgspec.Struct):
     `did_seq` is the latest call that went well and was no mere look; `idle_resets` counts resets in a row before
     which there was none.
     `checked_seq` and `checked_turns` are where rules were last held against what was done. `tool_tokens` is
-    the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are.
+    the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are,
+    `learned_tokens` a line that a model's own refusal taught, 0 for none.
     """
 
     through_seq: int = 0
@@ -234,6 +235,7 @@ class ContextState(msgspec.Struct):
     checked_turns: int = 0
     tool_tokens: int = 0
     scale_milli: int = 1000
+    learned_tokens: int = 0
 
 
 class State(msgspec.Struct):

@@ -17,7 +17,6 @@ from holdfast.session.notes import FORKED_CALL, note_of
 from holdfast.session.render import action_text
 from holdfast.session.state import HandoffItem, Item, ResponseItem, SummaryItem
 
-
 SHORTEST = 200
 """No entry is cut to fewer characters than this."""
 

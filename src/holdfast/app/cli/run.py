@@ -28,9 +28,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in; a fresh one when left out")
     parser.add_argument("--model", metavar="M", help="provider:name, such as anthropic:NAME or scripted:FILE")
     parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
+    parser.add_argument(
+        "--fallback", metavar="M", action="append", default=[], help="a model to ask when the one before cannot answer"
+    )
     parser.add_argument("--agent", metavar="FILE", default="", help="an agent as TOML: name, model, system, tools")
     parser.add_argument("--session-id", metavar="KEY", help="a key of your own; a second run continues it")
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars")
+    parser.add_argument("--unpriced", action="store_true", help="under a cap, count only models that have a price")
+    parser.add_argument(
+        "--account", metavar="NAME", action="append", default=[], help="a shared account, such as project:web"
+    )
     parser.add_argument("--max-turns", metavar="N", type=positive, help="cap on model responses")
     parser.add_argument("--rules", metavar="FILE", default="", help="permission rules as TOML")
     for decision in ("allow", "ask", "deny"):
