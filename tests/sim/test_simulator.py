@@ -211,7 +211,7 @@ def test_scopes_are_cancelled_in_an_order_that_memory_does_not_decide() -> None:
 async def _opened(world: World) -> tuple[Storm, str]:
     world.weather = CALM
     storm = Storm(world)
-    await storm.open()
+    await storm.people.open()
     return storm, next(iter(world.sessions))
 
 
@@ -224,7 +224,7 @@ def test_a_killed_process_changes_nothing_more() -> None:
 
         async def job(process: Process) -> None:
             try:
-                await wake(session_id, doors_of(process))
+                await wake(session_id, doors_of(process, session_id))
             finally:
                 try:
                     await StoreDoor(process).append(session_id, 1, [_draft()])
@@ -254,7 +254,7 @@ def test_a_zombie_is_refused_by_the_log_and_by_the_hands() -> None:
         ready = asyncio.Event()
 
         async def zombie(process: Process) -> None:
-            doors = doors_of(process)
+            doors = doors_of(process, session_id)
             lease = await doors.leases.acquire(session_id, _started(process))
             spec = HandsSpec(session_id, "hnd_1", world.sessions[session_id].created.workspace)
             hands = await doors.hands.provision(spec, lease.epoch)
@@ -274,7 +274,7 @@ def test_a_zombie_is_refused_by_the_log_and_by_the_hands() -> None:
         await ready.wait()
 
         async def successor(process: Process) -> None:
-            doors = doors_of(process)
+            doors = doors_of(process, session_id)
             lease = await doors.leases.acquire(session_id, _started(process), steal=True)
             hands = await doors.hands.attach(world.provisioned["hnd_1"])
             await hands.fence(lease.epoch)

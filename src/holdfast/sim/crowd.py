@@ -95,7 +95,9 @@ class Crowd(Storm):
     def lacks(self) -> list[str]:
         """What should have come of it and did not."""
         out = []
-        opened = sum(isinstance(event.fact, ChildOpened) for event in self.world.events[next(iter(self.world.sessions))])
+        opened = sum(
+            isinstance(event.fact, ChildOpened) for event in self.world.events[next(iter(self.world.sessions))]
+        )
         wanting = [row for row in self.world.beside.rows.values() if row.reason == "budget"]
         if self.calm_weather and opened != CHILDREN:
             out.append(f"{opened} children were opened, not {CHILDREN}")

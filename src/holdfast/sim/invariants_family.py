@@ -11,6 +11,7 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserCancel
 from holdfast.sim.invariants_history import History
+from holdfast.sim.invariants_rest import working_children
 from holdfast.sim.world import World
 from holdfast.sim.world_record import Commit
 
@@ -95,6 +96,12 @@ def children_end_with_their_parent(history: History) -> Iterator[str]:
             told = [each for each in child if each.transaction == commits[event.seq].transaction]
             if not told:
                 yield f"what was said to a child at {event.seq} did not reach it"
+    cancelled = {event.fact.child_id: event.seq for event in history.events if isinstance(event.fact, ChildCancelled)}
+    for event in history.events:
+        if isinstance(event.fact, ShiftEnded) and event.fact.status == "cancelled":
+            for child_id in working_children(history, event.seq):
+                if child_id not in cancelled:
+                    yield f"the session is cancelled at {event.seq}, and its child {child_id} works on"
     if world.beside.rows[history.session.session_id].status != "cancelled":
         return
     for _, child_id in history.session.children:
