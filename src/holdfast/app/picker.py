@@ -14,9 +14,9 @@ from typing import TextIO
 import anyio
 
 from holdfast.app.call import Call
-from holdfast.app.cli.inbox import look
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import see_to
+from holdfast.app.looking import look
 from holdfast.app.pages import Chosen, Pages
 from holdfast.app.painter import Painter
 from holdfast.brain.alongside import alongside

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import unicodedata
@@ -11,8 +10,10 @@ import unicodedata
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import terminal_wishes
-from holdfast.app.inbox import Entry, Shown, build, details, folded, lines, public, public_item
+from holdfast.app.inbox import details, folded, lines, public, public_item
 from holdfast.app.live import can_draw
+from holdfast.app.looking import look, shown_of
+from holdfast.app.picker import pick
 from holdfast.app.progress import terminal_width
 from holdfast.clock import SystemClock
 from holdfast.fleet.posting import person
@@ -33,8 +34,7 @@ async def run(call: Call) -> int:
             return await _one(call, runtime, await runtime.store.item(call.args.item))
         terminal, color = terminal_wishes()
         if not call.json and not call.args.plain and can_draw(terminal) and os.isatty(0) and os.isatty(1):
-            picker = importlib.import_module("holdfast.app.picker")
-            return int(await picker.pick(call, runtime, sys.stdout, color=color))
+            return await pick(call, runtime, sys.stdout, color=color)
         return await _list(call, runtime)
 
 
@@ -84,15 +84,3 @@ async def _list(call: Call, runtime: Runtime) -> int:
         call.say(f"`{call.typed('inbox', first)}` shows all of it, `{call.typed('approve', first)}` allows it,")
         call.say(f"`{call.typed('deny', first, '--note', 'your words')}` refuses it")
     return 0
-
-
-async def look(runtime: Runtime) -> list[Entry]:
-    """The inbox as it stands."""
-    store = runtime.store
-    items = [await shown_of(runtime, item) for item in await store.items()]
-    return build(await store.sessions(), items, await store.holders(), SystemClock().now_us())
-
-
-async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
-    """An item with its question and who may answer it."""
-    return Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))
