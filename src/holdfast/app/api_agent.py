@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from fnmatch import fnmatchcase
 from os import PathLike, fspath
@@ -71,7 +71,7 @@ class Agent:
     def from_file(
         cls, path: str | PathLike[str], *, model: str = "", tools: Sequence[Callable[..., Any]] = ()
     ) -> Agent:
-        """The agent of an `--agent` file (TOML: name, model, system or system_file, tools).
+        """The agent of an `--agent` file (TOML: name, model, fallbacks, thinking, system or system_file, tools).
 
         `model` stands in for the file's; `tools` are functions of yours, beside the tools that the file names. Raises
         `UsageError` for a file that cannot be read, or says what there is not.
@@ -139,7 +139,7 @@ def declared(agent: Agent, default_model: str) -> facts.Agent:
         name=agent.name,
         system=agent.system,
         tools=tuple(each for each in agent.tools if isinstance(each, str)),
-        rules=tuple(rule for rule in agent.rules if isinstance(rule, Rule)),
+        rules=() if isinstance(agent.rules, str | PathLike) else tuple(agent.rules),
         custom=tuple(each.spec for each in functions_of(agent)),
         fallbacks=tuple(settled_model(each) for each in agent.fallbacks),
         thinking=agent.thinking,
@@ -162,7 +162,7 @@ def runners(tools: Sequence[Callable[..., Any]]) -> dict[str, Runner]:
 # --- a function today and the tool that a session was told of -------------------------------------
 
 
-def check_functions(name: str, logged: Sequence[CustomTool], given: dict[str, Runner]) -> None:
+def check_functions(name: str, logged: Sequence[CustomTool], given: Mapping[str, Runner]) -> None:
     """Raise `UsageError` unless every function that a session may call is here, in a form that fits what it was told.
 
     The session's own declaration goes on to count: its description, price and time are not changed by the program.

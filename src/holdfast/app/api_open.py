@@ -60,7 +60,8 @@ class Order:
         for name in ("max_turns", "max_output_tokens", "context_tokens"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name))
-        if isinstance(self.criteria, str) or not all(isinstance(each, str) and each.strip() for each in self.criteria):
+        criteria: Sequence[object] = self.criteria
+        if isinstance(criteria, str) or not all(isinstance(each, str) and each.strip() for each in criteria):
             raise UsageError(f'criteria={self.criteria!r} has to be a list of sentences, such as ["all tests pass"]')
         object.__setattr__(self, "content", blocks(self.attachments))
 

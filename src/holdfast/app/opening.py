@@ -177,8 +177,8 @@ def check_model(call: Call, name: str, cap_pico: int | None) -> None:
         if name.startswith("scripted:"):
             example = '"price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0} in its file'
         raise UsageError(
-            f"{name} has no price, so a money budget cannot be kept; leave --budget out, say --unpriced to leave its cost "
-            f"out of the count, or give the model a price, for example {example}"
+            f"{name} has no price, so a money budget cannot be kept; leave --budget out, say --unpriced to leave its "
+            f"cost out of the count, or give the model a price, for example {example}"
         )
 
 
