@@ -169,6 +169,12 @@ class BudgetRefused(Refused):
         self.retry_us = retry_us
 
 
+class NeedsProgram(HoldfastError):
+    """The session calls functions of the program that opened it; only that program can run it. It is left as it is."""
+
+    exit_code = 5
+
+
 class EmergencyStop(Refused):
     """A person stopped everything: nothing is started or opened until `holdfast stop --release`."""
 

@@ -90,7 +90,7 @@ def test_a_disk_that_fills_between_commands(note: str, holdfast_home: Path) -> N
         assert "is full" in line
         assert "free some space" in line
     assert len(said[4][1].splitlines()) == 2, "no second session"
-    assert said[5][1].startswith("posted as event 14 of k")
+    assert said[5][1].startswith("posted as event 16 of k")
     assert said[7][1].startswith("1 session, ")
 
 

@@ -7,9 +7,9 @@ import anyio.lowlevel
 import pytest
 
 from holdfast.brain.wake import wake
-from holdfast.errors import HandsError, LeaseHeld, LogUnavailable
+from holdfast.errors import HandsError, LeaseHeld, LogUnavailable, NeedsProgram
 from holdfast.facts.session import Agent, SessionCreated, Workspace
-from holdfast.fleet.crew import FIRST_REST_S, LONGEST_REST_S, Leave
+from holdfast.fleet.crew import FIRST_REST_S, LONGEST_REST_S
 from holdfast.fleet.serve import Service
 from holdfast.log.memory import MemoryStore
 from tests.brain.stage import Stage, turn
@@ -102,7 +102,7 @@ async def test_a_session_that_is_not_for_this_process_is_told_of_once_and_left()
     (session_id,) = await more(stage, 1)
 
     async def handle(session_id: str) -> None:
-        raise Leave("it needs functions of another program")
+        raise NeedsProgram("it needs functions of another program")
 
     async with served(stage, clock, handler=handle) as seen:
         await clock.pass_(1_000)

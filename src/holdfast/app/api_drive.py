@@ -24,9 +24,8 @@ from holdfast.brain.doors import NoObserver, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.errors import HoldfastError, NeedsProgram, UsageError
 from holdfast.facts.codec import Event
-from holdfast.fleet.crew import Leave
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Service
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallStart
@@ -79,7 +78,7 @@ async def serve_all(
         try:
             check_functions(session_id, state.created.agent.custom, given)
         except UsageError as error:
-            raise Leave(str(error)) from error
+            raise NeedsProgram(str(error)) from error
         await wake(session_id, replace(runtime.doors(state.created.workspace), tools=given))
 
     def failed(session_id: str, error: HoldfastError, again_s: float | None) -> None:

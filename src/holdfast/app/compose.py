@@ -19,9 +19,8 @@ from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.session import SessionCreated, Workspace
-from holdfast.fleet.crew import Leave
 from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
 from holdfast.hands.bubblewrap import BubblewrapProvider
@@ -94,17 +93,17 @@ class Runtime:
         )
 
     async def doors_for(self, session_id: str, *, observer: Observer | None = None) -> Doors:
-        """The doors of any session of this home. Raises `Leave` for one whose functions this program does not have."""
+        """The doors of any session of this home. Raises `NeedsProgram` for one whose functions are not here."""
         if session_id not in self._opened:
             state, _ = await recall(session_id, self.store, self.store)
             if state.created is None:
-                raise Leave(f"it has no beginning; `holdfast verify {session_id}` says more")
+                raise UnknownSession(f"session {session_id} has no beginning; `holdfast verify {session_id}` says more")
             self._opened[session_id] = state.created
         created = self._opened[session_id]
         doors = self.doors(created.workspace, observer=observer)
         missing = [tool.name for tool in created.agent.custom if tool.name not in doors.tools]
         if missing:
-            raise Leave(
+            raise NeedsProgram(
                 f"it needs functions of the program that opened it ({', '.join(missing)}) and waits for that program"
             )
         return doors

@@ -83,6 +83,11 @@ def outlets(settings: Settings, clock: Clock, entropy: Entropy) -> tuple[Outlet,
     return make_outlets(targets, environment(), clock, lambda: reply_key(Path(settings.home), entropy))
 
 
+def poll_every_s() -> float:
+    """How often a reply channel is looked at, in seconds."""
+    return float(importlib.import_module(KINDS["ntfy"].module).POLL_EVERY_S)
+
+
 def read_targets(tables: Mapping[str, Any]) -> tuple[TargetSettings, ...]:
     """The targets of the `notify` table, checked; no secret is read. Raises `UsageError`."""
     return tuple(_checked(name, table) for name, table in tables.items())

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from holdfast.brain.alongside import alongside
 from holdfast.clock import Clock
-from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld
+from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, NeedsProgram
 
 Handler = Callable[[str], Awaitable[None]]
 """Wakes the session of that id."""
@@ -27,10 +27,6 @@ LONGEST_REST_S = 300.0
 
 HELD_REST_S = 1.0
 """A session that another process turned out to hold is not looked at again for so long."""
-
-
-class Leave(HoldfastError):
-    """This process cannot run the session, and trying again changes nothing: it is left to others."""
 
 
 class _Rest(msgspec.Struct):
@@ -137,7 +133,7 @@ class Crew:
         """How long a session rests after an error, None for ever."""
         before = self._rests.get(session_id)
         failures = (before.failures if before else 0) + 1
-        if isinstance(error, Leave | EmergencyStop) or (self._tries is not None and failures >= self._tries):
+        if isinstance(error, NeedsProgram | EmergencyStop) or (self._tries is not None and failures >= self._tries):
             self._left.add(session_id)
             return None
         pause_s = min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** (failures - 1))

@@ -46,7 +46,7 @@ async def run(call: Call) -> int:
     for name, row in zip(names, chosen, strict=True):
         running = row.session_id in holders
         due, age = due_in(row, now_us, running=running), _age((now_us - row.created_us) / 1_000_000)
-        cost, goal = usd(known_cost(row)), one_line(row.goal, 60)
+        cost, goal = usd(known_cost(row)), one_line(row.goal, 50)
         call.say(
             f"{name:<{width}} {standing(row, running=running):<19} {due:>7} {age:>5} {row.turns:>5} {cost:>9}  {goal}"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.family import wake_or_say
 from holdfast.app.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
+from holdfast.app.targets import poll_every_s
 from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import NoObserver, Observer
 from holdfast.clock import SystemClock, rfc3339
@@ -75,8 +75,7 @@ async def run(call: Call) -> int:
 async def _listen(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Work) -> None:
     if not channels:
         return
-    every_s: float = importlib.import_module("holdfast.notify.ntfy").POLL_EVERY_S
-    listener = Listener(channels, runtime.store, runtime.intake, SystemClock(), every_s=every_s, tell=work.say)
+    listener = Listener(channels, runtime.store, runtime.intake, SystemClock(), every_s=poll_every_s(), tell=work.say)
     await listener.run()
 
 
