@@ -124,10 +124,10 @@ def test_a_ruined_file(type: Type, ruined: Path) -> None:
 
 def test_tables_of_a_newer_version(type: Type, database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("update meta set value = '2' where name = 'schema'")
+        connection.execute("update meta set value = '9' where name = 'schema'")
     before = fingerprint(database)
     for words in EVERY:
-        type(*words).refused(6, "version 2", "this Holdfast knows 1", "upgrade Holdfast")
+        type(*words).refused(6, "version 9", "this Holdfast knows 2", "upgrade Holdfast")
         assert fingerprint(database) == before
 
 

@@ -112,7 +112,7 @@ def test_a_terminal_gets_lines_that_fit_and_nothing_that_moves(tmp_path: Path) -
     inner, outer = pty.openpty()
     fcntl.ioctl(outer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with os.fdopen(inner, "rb", buffering=0) as screen:
-        process = spawn("run", "x", "--model", model, stderr=outer)
+        process = spawn("run", "x", "--model", model, "--plain", stderr=outer)
         os.close(outer)
         assert process.stdout is not None
         assert process.stdout.read() == "word " * 40 + "\n"

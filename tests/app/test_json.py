@@ -70,7 +70,7 @@ def test_a_session_that_waits_for_a_person(type: Type) -> None:
     type("run", "x", "--model", model, "--session-id", "k", "--max-turns", "1").went(4)
     type("send", "k", "go on", "--no-wake")
     type("interrupt", "k")
-    result = contract(type("wake", "k", "--json").went(3), first=13)
+    result = contract(type("wake", "k", "--json").went(3), first=15)
     assert (result["status"], result["stop_reason"], result["cost_usd"]) == ("parked", "person", None)
     type("cancel", "k", "--json").went()
     assert contract(type("wake", "k", "--json").went(1))["status"] == "cancelled"

@@ -77,7 +77,14 @@ class Agent:
         `UsageError` for a file that cannot be read, or says what there is not.
         """
         found = load_agent(fspath(path) or ".", model)
-        return cls(found.model, system=found.system, name=found.name, tools=(*found.tools, *tools))
+        return cls(
+            found.model,
+            system=found.system,
+            name=found.name,
+            tools=(*found.tools, *tools),
+            fallbacks=found.fallbacks,
+            thinking=found.thinking,
+        )
 
 
 def _sequence(field: str, value: Any) -> tuple[Any, ...]:
@@ -98,7 +105,7 @@ def _tool(given: Any) -> str | Tool[..., Any]:
 
 def _rules(agent: Agent, names: Sequence[str]) -> tuple[Rule, ...]:
     given = agent.rules
-    rules: list[Rule] = []
+    rules: list[Any] = []
     if isinstance(given, str | PathLike):
         rules += load_rules(fspath(given), (), names=(*TOOLS, *names)) if fspath(given) else ()
     else:
