@@ -28,9 +28,9 @@ from holdfast.hands.box.journal import Testimony
 from holdfast.hands.box.kernel import is_locked
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
+from holdfast.session.accounts import AccountRow
 from holdfast.session.conversation import Message, ToolResultPart
 from holdfast.session.fold import empty, fold
-from holdfast.session.accounts import AccountRow
 from holdfast.session.rows import SessionRow
 from holdfast.session.window import build
 from tests.faults.story import ARTIFACT, EFFECTS, Session, Story
@@ -255,7 +255,7 @@ def _not_told(record: Record) -> list[str]:
     prompt, _ = load_prompt("worker")
     waiting: list[ToolOutcomeUnknown] = []
     for event in record.events:
-        if isinstance(event.fact, ModelRequestStart):
+        if isinstance(event.fact, ModelRequestStart) and event.fact.purpose == "turn":
             context = build(state, bodies, prompt)
             if context.digest != event.fact.window_digest:
                 out.append(f"request {event.seq}: its context is not the one that its log makes")

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -15,16 +16,22 @@ import anyio
 import pytest
 
 from holdfast.app.cli import main
+from holdfast.brain.acts import attempt
+from holdfast.brain.acts import people as people_act
+from holdfast.brain.shift import Shift
 from holdfast.brain.wake import wake
-from holdfast.errors import Fenced
+from holdfast.errors import BudgetRefused, Fenced
 from holdfast.facts.codec import Draft
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.base import ExecRequest, HandsSpec
+from holdfast.log.ledger import Ledger
+from holdfast.session.actions import End
+from holdfast.sim.crowd import USABLE
 from holdfast.sim.doors import StoreDoor, doors_of
 from holdfast.sim.invariants import OF_SESSION, OF_WORLD
 from holdfast.sim.loop import Stuck, VirtualLoop, run
-from holdfast.sim.run import Totals, run_seed, run_seeds
+from holdfast.sim.run import Totals, run_family, run_seed, run_seeds
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import CALM, World
 from holdfast.sim.world_process import Killed, Process
@@ -68,6 +75,58 @@ def test_every_invariant_is_documented() -> None:
         page.partition("| invariant |")[2].partition("## ")[0].split("|---|---|\n")[1].split("\n\n")[0].splitlines()
         == rows
     )
+
+
+FAMILIES = 4
+FAMILIES_LONG = 200
+
+
+def _under_one_cap(seeds: range) -> None:
+    """Sixteen children on one cap: never beyond it, and in calm weather nine tenths of it can be used."""
+    totals = run_seeds(seeds, run_family)
+    _clean(totals)
+    assert totals.over_pico == 0
+    assert len(totals.calm_used) == len(totals.storm_used) == len(seeds) / 2
+    assert min(totals.calm_used) >= USABLE
+
+
+def test_sixteen_children_under_one_cap() -> None:
+    _under_one_cap(range(FAMILIES))
+
+
+@pytest.mark.faults
+def test_sixteen_children_under_one_cap_in_many_worlds() -> None:
+    _under_one_cap(range(FAMILIES_LONG))
+
+
+def _no_waiting(patch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the money held by others takes it for spent."""
+
+    async def ends(shift: Shift, refused: BudgetRefused) -> End:
+        return await people_act.out_of_money(shift, refused)
+
+    patch.setattr(attempt, "does_not_fit", ends)
+
+
+def _no_cap(patch: pytest.MonkeyPatch) -> None:
+    """A cap counts only what is spent."""
+    patch.setattr(Ledger, "_misses", lambda self, account, amount: [])
+
+
+@pytest.mark.parametrize("planted", [_no_waiting, _no_cap])
+def test_a_cap_that_is_not_kept_or_not_usable_is_noticed(
+    planted: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch)
+    found = [each.invariant for seed in (0, 2, 4) for each in run_family(seed).violations]
+    assert "cap_is_usable" in found
+
+
+def test_families_print_what_they_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--family", "--seeds", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "calm   used of the cap: 9" in said
+    assert "worst overspend: 0 pico-dollars" in said
 
 
 @pytest.mark.faults

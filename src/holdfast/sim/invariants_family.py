@@ -9,7 +9,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserCancel
+from holdfast.facts.user import UserCancel, UserMessage
 from holdfast.sim.invariants_history import History
 from holdfast.sim.invariants_rest import working_children
 from holdfast.sim.world import World
@@ -81,33 +81,36 @@ def _is_told(world: World, event: Event) -> bool:
 
 
 def children_end_with_their_parent(history: History) -> Iterator[str]:
-    """S4: children of a cancelled session end; whoever is cancelled by its parent is told so in one transaction."""
+    """S4: children of a cancelled session end; what a session says to a child reaches it in the same transaction."""
     world = history.world
-    commits = {event.seq: commit for commit in history.commits for event in commit.events}
+    cancelled: set[str] = set()
     for event in history.events:
-        if isinstance(event.fact, ChildCancelled):
-            child = [each for each in world.record.commits if each.session_id == event.fact.child_id]
-            told = [each for each in child if each.transaction == commits[event.seq].transaction]
-            before = [each for each in child if each.tick < commits[event.seq].tick]
-            if not any(_cancels(each) for each in (*told, *before)):
-                yield f"the child cancelled at {event.seq} was not told"
-        if isinstance(event.fact, ChildMessaged):
-            child = [each for each in world.record.commits if each.session_id == event.fact.child_id]
-            told = [each for each in child if each.transaction == commits[event.seq].transaction]
-            if not told:
-                yield f"what was said to a child at {event.seq} did not reach it"
-    cancelled = {event.fact.child_id: event.seq for event in history.events if isinstance(event.fact, ChildCancelled)}
-    for event in history.events:
-        if isinstance(event.fact, ShiftEnded) and event.fact.status == "cancelled":
-            for child_id in working_children(history, event.seq):
-                if child_id not in cancelled:
+        match event.fact:
+            case ChildCancelled(child_id=child_id):
+                cancelled.add(child_id)
+                if not any(_cancels(each) for each in _told(history, event.seq, child_id)):
+                    yield f"the child cancelled at {event.seq} was not told"
+            case ChildMessaged(child_id=child_id):
+                if not any(_speaks(each) for each in _told(history, event.seq, child_id)):
+                    yield f"what was said to a child at {event.seq} did not reach it"
+            case ShiftEnded(status="cancelled"):
+                for child_id in set(working_children(history, event.seq)) - cancelled:
                     yield f"the session is cancelled at {event.seq}, and its child {child_id} works on"
-    if world.beside.rows[history.session.session_id].status != "cancelled":
-        return
-    for _, child_id in history.session.children:
-        status = world.beside.rows[child_id].status
-        if status not in FOR_GOOD:
-            yield f"the session is cancelled, and its child {child_id} is {status}"
+    if world.beside.rows[history.session.session_id].status == "cancelled":
+        for _, child_id in history.session.children:
+            if world.beside.rows[child_id].status not in FOR_GOOD:
+                yield f"the session is cancelled, and its child {child_id} is not over"
+
+
+def _told(history: History, seq: int, child_id: str) -> list[Commit]:
+    """What the transaction of that event wrote into a child, and what of the same kind was there before."""
+    mine = next(each for each in history.commits if any(event.seq == seq for event in each.events))
+    commits = [each for each in history.world.record.commits if each.session_id == child_id]
+    return [each for each in commits if each.transaction == mine.transaction or (each.tick < mine.tick)]
+
+
+def _speaks(commit: Commit) -> bool:
+    return any(isinstance(event.fact, UserMessage) for event in commit.events)
 
 
 def _cancels(commit: Commit) -> bool:

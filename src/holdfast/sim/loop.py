@@ -74,6 +74,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, chance: Random, *, steps_max: int = 100_000) -> None:
         super().__init__()
         self._now_s = 0.0
+        self._clock_resolution = 0.0  # a timer that went off early would find its time not yet come, for ever
         self._steps = 0
         self._steps_max = steps_max
         self._tasks = 0

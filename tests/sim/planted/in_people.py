@@ -12,13 +12,12 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import ItemClosed
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.people import ApprovalExpired, ApprovalRequested, ApprovalSuperseded
+from holdfast.facts.people import ApprovalExpired, ApprovalRequested, ApprovalSuperseded, Verdict
 from holdfast.facts.user import UserMessage
 from holdfast.fleet import answers
-from holdfast.log import transaction
 from holdfast.log.base import Post, PostReceipt
 from holdfast.log.transaction import Transaction
-from holdfast.session import calls, decide, fold, fold_calls, items, people
+from holdfast.session import calls, decide, fold, fold_calls, home, items, people
 from holdfast.session.actions import Action, EndCalls, Expire
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
@@ -112,7 +111,7 @@ def what_nobody_saw_expires(patch: pytest.MonkeyPatch) -> None:
 @BED.plant("S21", "nothing_unseen_expires")
 def an_item_expires_the_other_way(patch: pytest.MonkeyPatch) -> None:
     async def expire(shift: Shift, action: Expire) -> None:
-        verdict = "deny" if action.verdict == "approve" else "approve"
+        verdict: Verdict = "deny" if action.verdict == "approve" else "approve"
         await shift.post(f"item:{action.item_id}", ApprovalExpired(item_id=action.item_id, verdict=verdict))
 
     patch.setattr(people_act, "expire", expire)
@@ -130,7 +129,7 @@ def the_inbox_keeps_what_counts_no_more(patch: pytest.MonkeyPatch) -> None:
     def next_item(item: ItemRow | None, event: Event) -> ItemRow | None:
         return item if isinstance(event.fact, ApprovalSuperseded) else whole(item, event)
 
-    patch.setattr(transaction, "next_item", next_item)
+    patch.setattr("holdfast.log.transaction.next_item", next_item)
 
 
 @BED.plant("S14", "pauses_are_kept")
@@ -153,7 +152,7 @@ def shifts_begin_in_spite_of_a_stop(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S14", "stops_hold")
 def a_stop_counts_for_nobody_but_its_first_reader(patch: pytest.MonkeyPatch) -> None:
-    whole = transaction.stop_in
+    whole = home.stop_in
     read: set[int] = set()
 
     def stop_in(detail: str) -> Stop | None:
@@ -163,4 +162,4 @@ def a_stop_counts_for_nobody_but_its_first_reader(patch: pytest.MonkeyPatch) -> 
         read.add(stop.at_us)
         return stop
 
-    patch.setattr(transaction, "stop_in", stop_in)
+    patch.setattr("holdfast.log.transaction.stop_in", stop_in)

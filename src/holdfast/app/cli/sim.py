@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 
 import anyio.to_thread
 
 from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
-from holdfast.sim.run import Totals, run_seeds
+from holdfast.sim.run import Totals, run_family, run_seed, run_seeds
 
 STRIDE = 50
 """Seeds between two lines of progress."""
@@ -19,6 +20,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("--seeds", metavar="N", type=int, default=200, help="how many seeds (200 unless given)")
     parser.add_argument("--first", metavar="S", type=int, default=0, help="the first seed (0 unless given)")
+    parser.add_argument(
+        "--family", action="store_true", help="in each seed, sixteen children at work on the money of their parent"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
@@ -30,10 +34,11 @@ async def run(call: Call) -> int:
     clock = SystemClock()
     began_s = clock.monotonic_s()
     totals = Totals()
-    for start in range(first, first + seeds, STRIDE):
-        part = range(start, min(start + STRIDE, first + seeds))
+    one, stride = (run_family, STRIDE // 10) if call.args.family else (run_seed, STRIDE)
+    for start in range(first, first + seeds, stride):
+        part = range(start, min(start + stride, first + seeds))
         # The simulator has an event loop of its own, and a thread has room for one.
-        totals.join(await anyio.to_thread.run_sync(run_seeds, part))
+        totals.join(await anyio.to_thread.run_sync(run_seeds, part, one))
         call.note(_line(totals, clock.monotonic_s() - began_s))
         if totals.failing is not None:
             break
@@ -64,6 +69,8 @@ def _tell(call: Call, totals: Totals, seconds: float) -> None:
                 "wall_s": round(seconds, 3),
                 "failing_seed": None if failing is None else failing.seed,
                 "replay": None if failing is None else failing.replay,
+                "used": _used(totals),
+                "worst_over_pico": totals.over_pico,
                 "found": [] if failing is None else [[each.invariant, each.message] for each in failing.violations],
             }
         )
@@ -71,3 +78,13 @@ def _tell(call: Call, totals: Totals, seconds: float) -> None:
         call.say(failing.report())
     elif not call.json:
         call.say(_line(totals, seconds))
+    if call.args.family and not call.json:
+        for weather, (least, median, most) in _used(totals).items():
+            call.say(f"{weather:<6} used of the cap: {least:.1%} at least, {median:.1%} median, {most:.1%} at most")
+        call.say(f"worst overspend: {totals.over_pico} pico-dollars")
+
+
+def _used(totals: Totals) -> dict[str, tuple[float, float, float]]:
+    """Weather → the least, the median and the largest part of a cap that was used."""
+    both = {"calm": totals.calm_used, "storm": totals.storm_used}
+    return {name: (min(used), statistics.median(used), max(used)) for name, used in both.items() if used}
