@@ -89,6 +89,19 @@ def test_every_type_is_there() -> None:
     assert {line.type for path in FILES for line in lines(path)} == set(FACT_TYPES)
 
 
+def test_every_field_is_set_somewhere() -> None:
+    """A field that no golden event has could change its meaning unseen."""
+    there: dict[str, set[str]] = {name: set() for name in FACT_TYPES}
+    for path in OF_TODAY:
+        for event in events(path):
+            if not isinstance(event.fact, Erased):
+                empty = {field.name: field.default for field in msgspec.structs.fields(event.fact)}
+                values = {name: getattr(event.fact, name) for name in empty}
+                there[event.type] |= {name for name, value in values.items() if value != empty[name] and value != {}}
+    missing = {name: set(cls.__struct_fields__) - there[name] for name, cls in FACT_TYPES.items()}
+    assert {name: fields for name, fields in missing.items() if fields} == {}
+
+
 def test_a_tombstone_is_there() -> None:
     found = [event for path in FILES for event in events(path) if isinstance(event.fact, Erased)]
     versions = {path.parent for path in FILES}

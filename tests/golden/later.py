@@ -39,7 +39,7 @@ from holdfast.facts.session import (
     Workspace,
 )
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.facts.user import UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
@@ -116,7 +116,15 @@ def full(odd: str) -> list[AnyFact]:
             call_id="12.0", attempt=1, hands_id="", action_digest="cd" * 32, on_unknown="ask", timeout_s=1.5,
             place="process", approval_id="itm_full", reserved_pico=7,
         ),
-        ToolResult(call_id="12.0", outcome="ok", content="paid", dispatch_seq=22, cost_pico=7),
+        ToolDispatched(
+            call_id="12.0", attempt=2, hands_id="", action_digest="cd" * 32, on_unknown="ask", timeout_s=1.5,
+            place="process", reserved_pico=7, settles_seq=22, settled_pico=6,
+        ),
+        ToolResult(
+            call_id="12.0", outcome="ok", content="paid", exit_code=1, signal=9, timed_out=True, truncated=True,
+            bytes_total=10**12, output_path="output/12.0", duration_ms=0.1, files=(FileSeen("a.py", "ef" * 32),),
+            reconciled=True, dispatch_seq=23, cost_pico=7,
+        ),
         ToolOutcomeUnknown(call_id="12.1", reason="r", content="c", dispatch_seq=1, cost_pico=7),
         ChildOpened(child_id="ses_c", call_id="12.2", goal=odd, name="helper", budget_pico=3),
         ChildMessaged(child_id="ses_c", call_id="12.3", text=odd),
