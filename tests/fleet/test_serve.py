@@ -140,6 +140,7 @@ async def test_an_emergency_stop_lets_nothing_start_and_the_service_stays() -> N
         assert (await stage.store.find(asleep)).status == "runnable"
         assert seen.errors == []
         looked = len(seen.looked_at)
+        assert looked <= 1, "nothing is tried while the stop holds"
         await stage.intake.release()
         await settle()
         assert len(seen.looked_at) > looked
