@@ -182,7 +182,7 @@ def broken(record: oracle.Record, kept: Kept, acknowledged: Sequence[tuple[int, 
     out += [f"a context begins with {each}, not with what is pinned" for each in heads if each != wanted]
     if RULES not in wanted[0] or any(text not in wanted[1] for text in (created.goal, *CRITERIA)):
         out.append("what is pinned is not whole")
-    notes = (*record.facts(ContextCompacted), *record.facts(ContextReset))
+    notes: list[ContextCompacted | ContextReset] = [*record.facts(ContextCompacted), *record.facts(ContextReset)]
     through = Counter((type(fact).__name__, fact.through_seq) for fact in notes)
     out += [f"{count} {name} through {seq}" for (name, seq), count in through.items() if count > 1]
     asked = Counter(fact.call_id for fact in record.facts(ApprovalRequested))

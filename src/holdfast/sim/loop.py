@@ -102,7 +102,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps += 1
         if self._steps > self._steps_max:
             raise Stuck(f"no end after {self._steps_max} rounds, at {self._now_s:.3f} s")
-        self._now_s += max(timeout, TICK_S) if timeout else 0.0
+        if not self._ready:
+            self._now_s += max(timeout, TICK_S)
 
     def _process_events(self, event_list: Any) -> None:
         """There are none."""
