@@ -49,11 +49,17 @@ def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
     return PlainProgress(SystemClock(), call.note, row, terminal_width())
 
 
+NO_GIT = "there is no git on this machine, so workspaces are not kept as they were at each step"
+
+
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
     """Wake the session and stay with it until it stops; attach while another process runs it.
 
     Whatever ends this, the last line says how the session stands.
     """
+
+    if runtime.shelf is None:
+        call.note(NO_GIT)
 
     async def work() -> None:
         await _to_its_stop(call, runtime, session_id, doors, steal)

@@ -12,6 +12,7 @@ from holdfast.app.call import Call
 from holdfast.app.cli.run import positive
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import database_path
+from holdfast.app.drive import NO_GIT
 from holdfast.app.exits import name_of
 from holdfast.app.family import wake_or_say
 from holdfast.app.progress import JsonProgress, counted, one_line
@@ -62,7 +63,7 @@ async def run(call: Call) -> int:
                 "nothing"
             )
             if runtime.shelf is None:
-                work.say("there is no git on this machine, so workspaces are not kept as they were at each step")
+                work.say(NO_GIT)
             service = Service(runtime.store, SystemClock(), limit=limit, on_error=work.failed)
             try:
                 await alongside(lambda: service.run(work.session), lambda: _listen(runtime, channels, work))
