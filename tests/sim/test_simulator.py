@@ -99,13 +99,14 @@ def test_sixteen_children_under_one_cap_in_many_worlds() -> None:
     _under_one_cap(range(FAMILIES_LONG))
 
 
-def _no_waiting(patch: pytest.MonkeyPatch) -> None:
-    """Whoever finds the money held by others takes it for spent."""
+def _no_patience(patch: pytest.MonkeyPatch) -> None:
+    """Whoever finds the money held by others takes it for spent, and asks for no less."""
 
     async def ends(shift: Shift, refused: BudgetRefused) -> End:
         return await people_act.out_of_money(shift, refused)
 
     patch.setattr(attempt, "does_not_fit", ends)
+    patch.setattr(attempt, "OUTPUT_FLOOR_TOKENS", 4096)
 
 
 def _no_cap(patch: pytest.MonkeyPatch) -> None:
@@ -113,12 +114,12 @@ def _no_cap(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "_misses", lambda self, account, amount: [])
 
 
-@pytest.mark.parametrize("planted", [_no_waiting, _no_cap])
+@pytest.mark.parametrize("planted", [_no_patience, _no_cap])
 def test_a_cap_that_is_not_kept_or_not_usable_is_noticed(
     planted: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted(monkeypatch)
-    found = [each.invariant for seed in (0, 2, 4) for each in run_family(seed).violations]
+    found = [each.invariant for seed in (0, 2) for each in run_family(seed).violations]
     assert "cap_is_usable" in found
 
 
@@ -217,7 +218,7 @@ def test_time_jumps_and_the_seed_draws_the_order() -> None:
 
         return said, run(loop, all_of_them())
 
-    assert all(time == 3600 for _, time in map(order, range(5)))
+    assert all(time == pytest.approx(3600) for _, time in map(order, range(5)))
     assert len({tuple(said) for said, _ in map(order, range(12))}) > 3
     assert order(5) == order(5)
 
@@ -237,6 +238,23 @@ def test_what_never_ends_is_an_error() -> None:
 
     with pytest.raises(Stuck, match="no end after 50 rounds"):
         run(VirtualLoop(Random(1), steps_max=50), spin())
+
+
+def test_a_wait_too_short_for_a_float_is_over() -> None:
+    loop = VirtualLoop(Random(1), steps_max=500)
+
+    async def half_and_half() -> None:
+        end_s = loop.time() + 1e5
+        while loop.time() < end_s:  # noqa: ASYNC110
+            await anyio.sleep((end_s - loop.time()) / 2)
+
+    async def several() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(half_and_half)
+
+    run(loop, several())
+    assert loop.time() == pytest.approx(1e5)
 
 
 def test_scopes_are_cancelled_in_an_order_that_memory_does_not_decide() -> None:

@@ -66,11 +66,9 @@ class _Window:
         if event.seq in self._posted and not self._is_unwanted(event):
             self.pending.append(event)
         match event.fact:
-            case ModelRequestStart(purpose="turn", inputs_through=through):
-                for each in self.pending:
-                    if each.seq <= through:
-                        self.entries.append(_Entry("said", each.seq, [_words(each)]))
-                self.pending = [each for each in self.pending if each.seq > through]
+            case ModelRequestStart(purpose="turn"):
+                self.entries += [_Entry("said", each.seq, [_words(each)]) for each in self.pending]
+                self.pending = []
             case AgentThinking() | AgentMessage() | AgentToolUse():
                 self._response(event.fact.request_seq)
                 if isinstance(event.fact, AgentToolUse):
