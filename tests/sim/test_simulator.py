@@ -39,7 +39,7 @@ from tests.sim.planted import PLANTS
 from tests.sim.planted.kit import Plant, hunt
 
 CLEAN = 250
-WITHIN = 600
+WITHIN = 1_200
 """Seeds that each planted bug is given here. The long form gives 2,000 and lets 5 % go."""
 
 

@@ -43,7 +43,7 @@ def hunt(plant: Plant, seeds: Iterable[int]) -> Outcome | None:
     with pytest.MonkeyPatch.context() as patch:
         plant.planting(patch)
         for seed in seeds:
-            outcome = run_seed(seed)
+            outcome = run_seed(seed, plant.invariant)
             if any(each.invariant == plant.invariant for each in outcome.violations):
                 return outcome
     return None
