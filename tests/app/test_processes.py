@@ -223,7 +223,7 @@ def test_what_cannot_go_on_is_not_detached(type: Type, tmp_path: Path, holdfast_
 
 
 def test_readers_that_leave(type: Type, long: str, tmp_path: Path, holdfast_home: Path) -> None:
-    model = script(tmp_path / "m.json", *[bash("true") for _ in range(20)], turn(text="ok"))
+    model = script(tmp_path / "m.json", *[bash(f"echo {n}") for n in range(20)], turn(text="ok"))
     type("run", "x", "--model", model, "--session-id", "done").went()
     for words in (("logs", "done"), ("export", "done"), ("logs", "done", "--json")):
         assert _with_reader_gone(*words) == Said(0, "", "")

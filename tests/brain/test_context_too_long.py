@@ -57,6 +57,8 @@ async def test_the_work_goes_on_at_a_lower_line() -> None:
     assert "context_too_long" in kinds
     assert set(kinds) == {"context_too_long"}
     assert len(kinds) <= 3, "it learns from being told"
+    row = await stage.store.find(stage.session_id)
+    assert row.turns == outcome.state.responses == 13, "a note of the harness is no turn"
     assert await stage.facts(ContextCompacted) or await stage.facts(ContextReset)
 
 

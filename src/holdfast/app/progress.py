@@ -10,6 +10,14 @@ from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetSet
 from holdfast.facts.codec import Event, export_line
+from holdfast.facts.context import (
+    ContextCompacted,
+    ContextFailed,
+    ContextReset,
+    ContextSign,
+    PhaseEnded,
+    RuleBreached,
+)
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
@@ -149,6 +157,24 @@ def _about_people(event: Event) -> str:
         case NoticeSent(held=False, ok=ok, target=target, item_id=item_id, detail=detail):
             return f"{target} was told of {item_id}" if ok else f"{target} could not be told: {one_line(detail)}"
         case _:
+            return _about_the_context(event)
+
+
+def _about_the_context(event: Event) -> str:
+    match event.fact:
+        case ContextCompacted(through_seq=through):
+            return f"the turns through event {through} are summarised"
+        case ContextReset(cause=cause, detail=detail):
+            return f"a fresh context ({cause.replace('_', ' ')}){': ' + one_line(detail) if detail else ''}"
+        case ContextFailed(purpose=purpose, reason=reason):
+            return f"a {purpose} failed: {one_line(reason)}"
+        case ContextSign(kind=kind, detail=detail):
+            return f"a sign of {kind.replace('_', ' ')}: {one_line(detail)}"
+        case PhaseEnded(name=name, next=following):
+            return f"phase {one_line(name)} is over{'; next: ' + one_line(following) if following else ''}"
+        case RuleBreached(rule=rule, detail=detail):
+            return f"a rule was not kept: {one_line(rule)} ({one_line(detail)})"
+        case _:
             return _about_bounds(event)
 
 
@@ -228,6 +254,7 @@ class PlainProgress:
         self._cost_pico: int | None = known_cost(row) if row else 0
         self._responses = row.turns if row else 0
         self._turn = self._responses
+        self._is_turn = True
 
     def on_events(self, events: list[Event]) -> None:
         """Print them. How a shift ended is left to whoever reports on the whole."""
@@ -250,10 +277,11 @@ class PlainProgress:
 
     def _count(self, event: Event) -> None:
         match event.fact:
-            case ModelRequestStart():
-                self._turn = self._responses + 1
+            case ModelRequestStart(purpose=purpose):
+                self._is_turn = purpose == "turn"
+                self._turn = self._responses + self._is_turn
             case ModelRequestEnd(usage=usage, cost_pico=cost, outcome=outcome):
-                self._responses += outcome == "ok"
+                self._responses += outcome == "ok" and self._is_turn
                 used = usage or Usage()
                 self._tokens += used.input_tokens + used.cache_read_tokens + used.output_tokens
                 known = self._cost_pico is not None and cost is not None

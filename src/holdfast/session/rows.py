@@ -14,6 +14,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.budget import BudgetSet
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
+from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
@@ -166,6 +167,8 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
                 "input_tokens": row.input_tokens + (usage.input_tokens if usage else 0),
                 "output_tokens": row.output_tokens + (usage.output_tokens if usage else 0),
             }
+        case ContextCompacted() | ContextFailed() | ContextReset() as renewed if renewed.request_seq:
+            return {"turns": row.turns - 1}  # the response that it came from is no turn of the agent
         case ApprovalSeen(expires_us=int() as expires_us) if row.status == "parked":
             return {"due_us": expires_us if row.due_us is None else min(row.due_us, expires_us)}
         case _:
