@@ -47,7 +47,12 @@ def _entries(item: Item, facts: Mapping[int, Fact]) -> list[tuple[str, str]]:
     if not isinstance(item, ResponseItem):
         return [_entry(item.seq, facts.get(item.seq))]
     out = [_entry(seq, facts.get(seq)) for seq in item.parts]
-    return out + [_entry(seq, facts.get(seq)) for seq in item.results if seq]
+    return out + [_end(seq, facts.get(seq)) for seq in item.results if seq]
+
+
+def _end(seq: int, fact: Fact | None) -> tuple[str, str]:
+    """The end of a call, which a fork may have found open (S22)."""
+    return (f"[{seq}] the harness said:", FORKED_CALL) if isinstance(fact, SessionForked) else _entry(seq, fact)
 
 
 def _entry(seq: int, fact: Fact | None) -> tuple[str, str]:
@@ -64,8 +69,6 @@ def _entry(seq: int, fact: Fact | None) -> tuple[str, str]:
             return f"[{seq}] call {call_id} ended ({outcome}):", content
         case ToolOutcomeUnknown(call_id=call_id, content=content):
             return f"[{seq}] call {call_id}: nobody knows what became of it:", content
-        case SessionForked():
-            return f"[{seq}] the harness said:", FORKED_CALL
         case None:
             return f"[{seq}]", "(this was erased)"
         case _:
