@@ -136,9 +136,8 @@ def rows_follow(history: History) -> Iterator[str]:
     if (row.head, row.head_hash, row.epoch) != (last.seq, last.hash, last.epoch):
         yield f"the row says head {row.head}, epoch {row.epoch}; the log ends at {last.seq}, epoch {last.epoch}"
     ends = [end for request in history.requests for _, end in request.ends]
-    if row.turns != sum(request.brought for request in history.requests) or row.cost_pico != sum(
-        end.cost_pico or 0 for end in ends
-    ):
+    turns = sum(request.brought for request in history.requests if request.fact.purpose == "turn")
+    if row.turns != turns or row.cost_pico != sum(end.cost_pico or 0 for end in ends):
         yield f"the row says {row.turns} turns and {row.cost_pico} pico-dollars; the log says otherwise"
 
 

@@ -20,6 +20,7 @@ from holdfast.ids import new_session_id
 from holdfast.log.base import Post
 from holdfast.session.money import path_of, pico_from_usd
 from holdfast.session.notes import child_report
+from holdfast.session.people import deadline_us
 from holdfast.session.state import Call, ResponseItem
 
 SUMMARY_CHARACTERS = 8_000
@@ -211,7 +212,8 @@ async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
     parent = state.created.parent if state.created else None
     if parent is None or ended.status == "released":
         return []
-    if ended.status == "parked" and (ended.reason not in NO_ONE_ELSE or ended.due_us is not None):
+    moves = ended.due_us is not None and ended.due_us != deadline_us(state)  # a cap that frees itself, not a reminder
+    if ended.status == "parked" and (ended.reason not in NO_ONE_ELSE or moves):
         return []
     fact = ChildFinished(
         child_id=state.session_id,
