@@ -141,7 +141,9 @@ def test_a_session_that_needs_functions_of_a_program_is_left_to_it(type: Type, h
         assert "theirs: it needs functions of the program that opened it (weigh)" in line
         assert line.endswith("(left to others)\n")
     assert json.loads(type("ps", "--json").out)["state"] == "runnable"
-    assert rows(holdfast_home / "holdfast.db", "select head from sessions where key = 'theirs'") == [(1,)]
+    type("wake", "theirs").refused(5, "needs functions of the program that opened it (weigh)")
+    assert "goes on in the program that has its functions (weigh)" in type("send", "theirs", "hi").went().err
+    assert rows(holdfast_home / "holdfast.db", "select head from sessions where key = 'theirs'") == [(2,)]
 
 
 def test_an_emergency_stop_rests_the_sessions_and_the_worker_stays(

@@ -72,6 +72,10 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"{name} has nothing to do now"
     if is_served(runtime.home, database_path(call.settings)):
         return f"a worker serves this home, and goes on with {name}"
+    functions = state.created.agent.custom if state.created else ()
+    if functions:
+        named = ", ".join(tool.name for tool in functions)
+        return f"{name} goes on in the program that has its functions ({named})"
     if not start:
         return f"nobody runs it now; go on with `{call.typed('wake', name)}`"
     try:

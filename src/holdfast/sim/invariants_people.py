@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildOpened
@@ -99,10 +100,17 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
                 yield f"{item_id} expired at {event.seq} and nobody had seen it"
                 continue
             until_us = [item.fact.expires_us, getattr(seen[0].fact, "expires_us", None)]
-            if any(at is not None and at > event.at_us for at in until_us):
+            back_us = _set_back_us(history, item.event.seq, event.seq)  # a clock set back makes no wait longer
+            if any(at is not None and at > event.at_us + back_us for at in until_us):
                 yield f"{item_id} expired at {event.seq}, before its time"
             if fact.verdict != item.fact.default:
                 yield f"{item_id} expired at {event.seq} as {fact.verdict}, its default is {item.fact.default}"
+
+
+def _set_back_us(history: History, first: int, last: int) -> int:
+    """How far the clock was set back between two events, as far as the log shows it."""
+    times = [event.at_us for event in history.events if first <= event.seq <= last]
+    return sum(max(0, before - after) for before, after in pairwise(times))
 
 
 def items_close_with_their_session(history: History) -> Iterator[str]:

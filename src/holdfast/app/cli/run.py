@@ -13,7 +13,6 @@ from holdfast.app.drive import drive, observer_for, result_line
 from holdfast.app.exits import name_of
 from holdfast.app.opening import continue_session, existing, open_session
 from holdfast.app.serving import is_served
-from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
@@ -84,14 +83,9 @@ async def run(call: Call) -> int:
         call.note(f"workspace {row.workspace}")
         if call.args.detach:
             return await _detach(call, runtime, row)
-        doors = doors_of(call, runtime, await workspace_of(runtime, row), row)
+        doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         doors.observer.on_events(await runtime.store.read(row.session_id, after=before))
         return await drive(call, runtime, row.session_id, doors)
-
-
-def doors_of(call: Call, runtime: Runtime, workspace: Workspace, row: SessionRow | None = None) -> Doors:
-    """Doors for a session, watched by this command."""
-    return runtime.doors(workspace, observer=observer_for(call, row))
 
 
 async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:

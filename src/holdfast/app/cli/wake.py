@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app.call import Call
-from holdfast.app.cli.run import doors_of, workspace_of
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.drive import drive
+from holdfast.app.drive import drive, observer_for
 from holdfast.brain.recall import recall
 from holdfast.session.fold_fork import RESTING
 from holdfast.session.rows import SessionRow
@@ -29,7 +28,7 @@ async def run(call: Call) -> int:
         row = await runtime.store.find(call.args.session)
         if not call.args.keep_pause and await _paused(runtime, row):
             await runtime.intake.resume(row, "woken")
-        doors = doors_of(call, runtime, await workspace_of(runtime, row), row)
+        doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)
 
 

@@ -58,16 +58,19 @@ class Attempt:
         if self._on_part is not None:
             self._on_part(part)
 
-    def estimated_usage(self) -> Usage:
-        """What an unfinished attempt may have cost, by what was sent and what came."""
-        if self.first_token_ms is None:
+    def estimated_usage(self, error: ModelError | None = None) -> Usage:
+        """What an unfinished attempt may have cost, by what was sent and what came.
+
+        A provider that was given time and said nothing may have worked all the same, and bill what it read.
+        """
+        if self.first_token_ms is None and (error is None or error.kind != "timeout"):
             return Usage()
         return Usage(self.request.input_tokens_estimate, self.response.characters() // BYTES_PER_TOKEN)
 
     def end(self, outcome: str, error: ModelError | None = None) -> ModelRequestEnd:
         """How it ended, and what it cost."""
         finish = self.response.finish
-        usage = finish.usage if finish else self.estimated_usage()
+        usage = finish.usage if finish else self.estimated_usage(error)
         cost = self.model.cost_pico(usage)
         if finish is None and cost is not None and self.reserved_pico is not None:
             cost = min(cost, self.reserved_pico)  # an estimate never charges more than was held (S15)
