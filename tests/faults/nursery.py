@@ -20,10 +20,9 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.app.call import Call
-from holdfast.app.cli.run import doors_of, workspace_of
 from holdfast.app.cli.start import start
 from holdfast.app.compose import open_runtime
-from holdfast.app.drive import drive
+from holdfast.app.drive import drive, observer_for
 from tests.faults.seams import Seam, Striker, StruckModel, StruckStore
 
 
@@ -57,7 +56,7 @@ def brain(order: Order) -> int:
     async def run(call: Call) -> int:
         async with open_runtime(call.settings) as runtime:
             row = await runtime.store.find(order.session)
-            doors = doors_of(call, runtime, await workspace_of(runtime, row))
+            doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
             store = StruckStore(runtime.store, striker)
             find = doors.model
             doors = replace(doors, log=store, leases=store, model=lambda name: StruckModel(find(name), striker))

@@ -243,6 +243,8 @@ async def _wait_until(shift: Shift, at_us: int) -> None:
 async def _end(shift: Shift, end: End) -> None:
     """Give the hands back first and look again; then end under the folded head (S2)."""
     await snapshot_act.last(shift)
+    if shift.state.seq != shift.decided_at:
+        return  # the snapshot is an event: decide again
     if shift.state.hands is not None or shift.provisioned is not None:
         await hands_act.give_back(shift)
         return

@@ -56,6 +56,8 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         return None
     if not all(shift.state.call(call_id).read_only for call_id in action.call_ids):
         await snapshot_act.settle(shift)
+        if shift.state.seq != shift.decided_at:
+            return None  # the snapshot is an event: decide again
     hands = await hands_act.current(shift)
     await shift.decision(*(_intent(shift, use, 1, hands, action.approval_id) for use in uses))
     try:
