@@ -151,7 +151,7 @@ async def test_a_process_without_the_function_leaves_the_session_alone(tmp_path:
             await hf.resume("k")
         assert (await hf.show("k")).events == before
     said = typed("wake", "k", "--home", tmp_path / "home")
-    assert said.code == 2, said
+    assert said.code == 5, said
     assert "charge" in said.err
     assert "Traceback" not in said.err
     async with holdfast.open(tmp_path / "home") as hf:
