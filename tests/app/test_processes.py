@@ -274,8 +274,9 @@ def test_ctrl_c_at_any_moment_of_a_look(type: Type, tmp_path: Path) -> None:
             process.stdout.readline()
         process.send_signal(signal.SIGINT)
         said = ended(process)
-        assert said.code in (0, 130, -signal.SIGINT)
-        assert not lines or "Traceback" not in said.err, "before that, Python itself was still starting"
+        starting = not lines  # then Python itself may be hit, which says so in its own way (1, and a traceback)
+        assert said.code in (0, 130, -signal.SIGINT) or (starting and said.code == 1), said
+        assert starting or "Traceback" not in said.err
 
 
 def _count(home: Path, kind: str = "%") -> int:
