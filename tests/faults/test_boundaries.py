@@ -26,7 +26,7 @@ def all_killed_at(base: Path, brains: Nursery, golden: Golden, boundaries: list[
 
 def test_a_golden_run_has_about_sixty_events(tmp_path: Path, brains: Nursery) -> None:
     golden = golden_run(tmp_path / "golden", brains, sandbox=True)
-    assert 60 <= len(golden.record.events) <= 80
+    assert 62 <= len(golden.record.events) <= 76
     assert len(golden.record.facts(ToolDispatched)) == len(golden.record.facts(ToolResult)) == 12
 
 
