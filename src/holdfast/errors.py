@@ -83,6 +83,14 @@ class SandboxUnavailable(CannotRunSafely):
     """This machine cannot isolate tool calls. `holdfast doctor` prints each cause with its fix."""
 
 
+class EgressUnavailable(CannotRunSafely):
+    """There is no safe way outside for hands: they have no network, and nothing was let through."""
+
+
+class SecretUnavailable(CannotRunSafely):
+    """A secret that is referred to is not there, expired, or readable by others. The message has no value in it."""
+
+
 class StorageFull(CannotRunSafely):
     """The disk took no more bytes. What was acknowledged is kept; free some space, then `wake`."""
 
@@ -191,6 +199,10 @@ class HandsLost(HandsError):
 
 class SnapshotFailed(HoldfastError):
     """The workspace could not be kept, or a snapshot not be read or restored. Earlier snapshots are safe."""
+
+
+class EnvironmentFailed(HoldfastError):
+    """The set-up before the work did not succeed. Nothing of it is kept; the message has the end of what it said."""
 
 
 class NotifyError(HoldfastError):

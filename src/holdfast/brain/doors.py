@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from holdfast.brain.custom import ToolRunner
 from holdfast.clock import Clock
+from holdfast.egress.base import Egress
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Provider
@@ -65,7 +66,7 @@ class Doors:
     `provisioning` says when hands are made: at the first streamed tool name, or before the model is
     asked. `tools` are those of the embedding program, by name. `targets` are where messages to people go.
     `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
-    new session, near that of the session that opens it.
+    new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none.
     """
 
     log: Log
@@ -84,4 +85,5 @@ class Doors:
     tools: Mapping[str, ToolRunner] = field(default_factory=dict)
     targets: Mapping[str, Outlet] = field(default_factory=dict)
     shelf: Shelf | None = None
+    egress: Egress | None = None
     workspace: Callable[[str, Workspace], Workspace] = same_workspace

@@ -9,7 +9,8 @@ class HandsProvisioned(Fact, frozen=True, tag="hands.provisioned"):
     """Hands were made. Only this incarnation can answer for a call dispatched to it.
 
     `address` is how its supervisor is reached. `root` is the workspace's path inside. `isolation`
-    says per kind (files, network, processes, system calls, memory …) how hard the wall is.
+    says per kind (files, network, processes, system calls, memory …) how hard the wall is. `weak`, when not empty, says what it lacks of a sandbox.
+    `environment` is the digest of the layer that it stands on.
     """
 
     hands_id: str
@@ -21,6 +22,8 @@ class HandsProvisioned(Fact, frozen=True, tag="hands.provisioned"):
     root: str
     uid: int
     isolation: dict[str, Isolation] = {}
+    weak: str = ""
+    environment: str = ""
 
 
 class HandsLost(Fact, frozen=True, tag="hands.lost"):
@@ -28,6 +31,19 @@ class HandsLost(Fact, frozen=True, tag="hands.lost"):
 
     hands_id: str
     reason: str
+
+
+class HandsRestored(Fact, frozen=True, tag="hands.restored"):
+    """New hands began with the workspace as it was kept at `through_seq`; what was done after that is gone.
+
+    `unkept` are calls after that which may have changed it. `content` is what the model is told.
+    """
+
+    hands_id: str
+    snapshot: str
+    through_seq: int
+    content: str
+    unkept: tuple[str, ...] = ()
 
 
 class HandsReleased(Fact, frozen=True, tag="hands.released"):

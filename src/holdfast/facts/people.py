@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.facts.base import Fact
 
-ItemKind = Literal["tool", "question", "escalation", "budget", "unknown"]
+ItemKind = Literal["tool", "question", "escalation", "budget", "unknown", "egress"]
 """Why a person is asked: a tool call under an `ask` rule, the agent's own question, work that does not get
-on, a money line, an effect whose outcome nobody knows."""
+on, a money line, an effect whose outcome nobody knows, the use of a secret after untrusted reading."""
 
 Verdict = Literal["approve", "deny"]
 

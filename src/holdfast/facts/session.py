@@ -134,6 +134,124 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     breakers: Breakers = Breakers()
 
 
+class HandsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What hands a session gets, and how they are held in.
+
+    `provider` is empty for this machine's default, else one of the providers' names. `memory_bytes`, `processes`,
+    `cpus` (of one processor each) and `disk_bytes` (what the workspace may grow by, with its scratch) hold for all of
+    the hands together; None for no limit. `require_hard` names the kinds of isolation that have to be hard, or the
+    hands are refused; `accept_weak` lets a provider be used that isolates less than a sandbox. `warm` hands are kept
+    ready, at most `idle_s` without a use.
+    """
+
+    provider: str = ""
+    memory_bytes: int | None = 8 << 30
+    processes: int | None = 512
+    cpus: float | None = None
+    disk_bytes: int | None = 20 << 30
+    require_hard: tuple[str, ...] = ()
+    accept_weak: bool = False
+    warm: int = 0
+    idle_s: float = 120.0
+
+
+class Destination(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A place outside that hands may talk to: an exact host name and its ports.
+
+    `methods` and `paths` (globs), when not empty, bound requests that can be read: plain ones, and those of hosts that
+    have a secret. With `plain` port 80 without TLS is allowed too. `private` lets the name lead to an address of a
+    private network; never to this machine, nor to link-local or metadata addresses.
+    """
+
+    host: str
+    ports: tuple[int, ...] = (443,)
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    plain: bool = False
+    private: bool = False
+
+
+class SecretUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where a secret may be put in, by name: its value is in no event.
+
+    Hands see a placeholder in the environment variable `variable`. In requests to `hosts` the placeholder in the
+    header `header` becomes the value; `basic` says that it is the password of Basic authentication, for git. `methods`
+    and `paths` (globs) bound its use, when not empty; `push` are the refs (globs) that git may push with it.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    variable: str = ""
+    header: str = "authorization"
+    basic: bool = False
+    methods: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    push: tuple[str, ...] = ()
+
+
+class EgressPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What hands may talk to: nothing, unless it is listed.
+
+    `registries` stands for the package registries that this machine's own tools use. `ask` says when a person is
+    asked before a secret is used: `tainted` once the session has read what strangers wrote. `bytes_max` and
+    `requests_max` bound what the session may send and ask for altogether.
+    """
+
+    allow: tuple[Destination, ...] = ()
+    registries: bool = False
+    secrets: tuple[SecretUse, ...] = ()
+    ask: Literal["tainted", "always", "never"] = "tainted"
+    bytes_max: int = 10 << 30
+    requests_max: int = 100_000
+
+
+class Service(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A server that runs beside the work: its command, and the one that says that it is ready."""
+
+    name: str
+    command: str
+    health: str = ""
+    ready_s: float = 60.0
+
+
+class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stands ready before work begins (made once, kept by digest).
+
+    `auto` reads what to do from lock files and `init.sh`; `setup` are commands, run in order, with a network that
+    reaches `registries` and `hosts` only. `packages` are Debian packages that are unpacked beside the system's own,
+    `toolchains` folders of this host that are shown read-only. `recipes` are named ones, such as `browser`.
+    `dotenv` maps variables of a `.env` file to names of secrets, whose placeholders it gets.
+    """
+
+    auto: bool = False
+    setup: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    toolchains: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
+    recipes: tuple[str, ...] = ()
+    hosts: tuple[Destination, ...] = ()
+    dotenv: dict[str, str] = {}
+    submodules: bool = False
+    lfs: bool = False
+    timeout_s: float = 1_800.0
+
+
+class Searcher(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A search provider of the user's own: where it is asked, and where its answer has the results.
+
+    `url` holds `{query}`. `results` is the dotted path of the list in the JSON answer; `title`, `link` and `snippet`
+    are names within one result. `secret` names the secret that goes into its header.
+    """
+
+    name: str
+    url: str
+    results: str = "results"
+    title: str = "title"
+    link: str = "url"
+    snippet: str = "content"
+    secret: str = ""
+
+
 class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the work is: a folder of this host. `disposable` when Holdfast made it itself.
 
@@ -182,6 +300,10 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     criteria: tuple[str, ...] = ()
     parent: Parent | None = None
     people: People = People()
+    hands: HandsPolicy = HandsPolicy()
+    egress: EgressPolicy = EgressPolicy()
+    environment: Environment = Environment()
+    searchers: tuple[Searcher, ...] = ()
 
 
 class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):
@@ -217,6 +339,7 @@ class SessionUpdated(Fact, frozen=True, tag="session.updated"):
     max_turns: int | None = None
     context_tokens: int | None = None
     owner: str | None = None
+    egress: EgressPolicy | None = None
 
 
 class SessionError(Fact, frozen=True, tag="session.error"):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from holdfast.facts.base import Fact
 
-ParkReason = Literal["person", "budget", "cap", "timer", "provider", "child", "context"]
+ParkReason = Literal["person", "budget", "cap", "timer", "provider", "child", "context", "job"]
 """Why a parked session waits. `cap` is a count (turns), `context` the token line."""
 
 ShiftStatus = Literal["parked", "done", "failed", "cancelled", "released"]

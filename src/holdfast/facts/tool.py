@@ -47,7 +47,7 @@ class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
     `content` is what the model reads. `bytes_total` is the size of all output, `output_path` the
     file inside the hands with the whole of it when `truncated`. `reconciled` marks a result that was
     taken from the hands' journal by a later shift. `dispatch_seq` and `cost_pico` settle the price of a
-    priced tool.
+    priced tool. `untrusted` marks content that strangers may have written.
     """
 
     call_id: str
@@ -64,6 +64,7 @@ class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
     reconciled: bool = False
     dispatch_seq: int = 0
     cost_pico: int | None = None
+    untrusted: bool = False
 
 
 class ToolOutcomeUnknown(Fact, frozen=True, tag="tool.outcome_unknown"):

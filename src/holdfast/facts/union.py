@@ -16,8 +16,11 @@ from holdfast.facts.context import (
     RuleBreached,
     RuleChecked,
 )
-from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
+from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased, HandsRestored
 from holdfast.facts.home import EmergencyReleased, EmergencyStopped
+from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import (
     ApprovalDecided,
@@ -81,6 +84,16 @@ AnyFact = (
     | EmergencyStopped
     | EmergencyReleased
     | WorkspaceSnapshotted
+    | HandsRestored
+    | JobStarted
+    | JobLine
+    | JobEnded
+    | ServiceStarted
+    | ServiceEnded
+    | EgressRecorded
+    | EgressFailed
+    | SessionTainted
+    | EnvironmentRecorded
 )
 """Every fact that can be stored."""
 

@@ -1,0 +1,1 @@
+"""What stands ready before work begins: how it is made, kept by digest, and laid under hands."""

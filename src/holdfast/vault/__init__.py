@@ -1,0 +1,1 @@
+"""Secrets by reference: where their values are, never the values themselves."""
