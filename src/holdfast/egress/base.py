@@ -37,15 +37,15 @@ class Notes(msgspec.Struct, frozen=True):
 class Egress(Protocol):
     """Opens ways outside, changes and closes them. Every verb may be repeated."""
 
-    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: bool) -> Gateway:
+    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
         """Have a proxy for the session under this policy; finds the one that lives, starts one otherwise.
 
-        Only processes of `uid`, and of our own user, may connect. While `held`, requests that would use a secret are
-        refused and noted as held. Raises `EgressUnavailable`.
+        Only processes of `uid`, and of our own user, may connect. Requests that would use a secret named in `held` are
+        refused and noted as held: a person has to say yes first. Raises `EgressUnavailable`.
         """
         ...
 
-    async def change(self, session_id: str, policy: EgressPolicy, *, held: bool) -> None:
+    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
         """Put the policy in force in the living proxy, for requests that begin from now on; nothing without one."""
         ...
 

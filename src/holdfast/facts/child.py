@@ -37,7 +37,7 @@ class ChildFinished(Fact, frozen=True, tag="child.finished"):
     """A child came to rest. Posted by the transaction that ended the child's shift, once per shift.
 
     `status` is `parked` only for a child that nothing but its parent or a person can move (a cap, its
-    context); `summary` is its last message, as data.
+    context); `summary` is its last message, as data. `untrusted` says that it had read what strangers may have written.
     """
 
     child_id: str
@@ -47,3 +47,4 @@ class ChildFinished(Fact, frozen=True, tag="child.finished"):
     detail: str = ""
     cost_pico: int | None = None
     turns: int = 0
+    untrusted: bool = False

@@ -13,7 +13,8 @@ class EgressSeen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     """Requests of one kind: to which host and port, and what became of them.
 
     `held` ones would have used the secret `secret` and wait for a person. `reason` says why it was refused. `method`
-    and `path` are known of requests that can be read; a path has no query. Sizes are in bytes.
+    and `path` are known of requests that can be read; a path has no query. `registry` says that the host is allowed as
+    one of the package registries. Sizes are in bytes.
     """
 
     verdict: Literal["allowed", "refused", "held"]
@@ -24,6 +25,7 @@ class EgressSeen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     method: str = ""
     path: str = ""
     secret: str = ""
+    registry: bool = False
     sent: int = 0
     received: int = 0
 

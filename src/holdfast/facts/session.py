@@ -272,13 +272,15 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The session that opened this one, by which call, and how many generations are above.
 
-    `root` is the session at the top of the tree; empty means the parent itself.
+    `root` is the session at the top of the tree; empty means the parent itself. `tainted` says that it had read what
+    strangers may have written when it opened this one.
     """
 
     session_id: str
     call_id: str
     depth: int
     root: str = ""
+    tainted: bool = False
 
 
 class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):
