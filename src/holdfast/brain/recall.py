@@ -13,8 +13,9 @@ from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
+from holdfast.facts.egress import EgressFailed
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
-from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
@@ -38,6 +39,10 @@ _SHOWN = (
     RuleBreached,
     SessionForked,
     ApprovalRequested,
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalSuperseded,
+    EgressFailed,
 )
 
 _FOLD_SOURCES = (

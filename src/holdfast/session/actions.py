@@ -100,6 +100,12 @@ class AskPerson(msgspec.Struct, frozen=True):
     call_id: str
 
 
+class AskUse(msgspec.Struct, frozen=True):
+    """Open an item for the use of a secret that the proxy held (S21)."""
+
+    secret: str
+
+
 class Escalate(msgspec.Struct, frozen=True):
     """Open a breaker and ask a person how to go on."""
 
@@ -156,6 +162,7 @@ Action = (
     | RunHarness
     | EndCalls
     | AskPerson
+    | AskUse
     | Escalate
     | Expire
     | Notify

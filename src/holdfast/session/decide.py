@@ -6,7 +6,7 @@ This module has the order of things; what each of them is, stands in a module of
 from __future__ import annotations
 
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
-from holdfast.session import breakers, calls, children, lifecycle, people, providers
+from holdfast.session import breakers, calls, children, lifecycle, people, providers, taint
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
 from holdfast.session.state import ResponseItem, State
 
@@ -32,6 +32,9 @@ def decide(state: State, now_us: int) -> Action:
     if action is not None:
         return action
     opened = state.open_calls()
+    action = taint.step(state, now_us) if not any(call.attempt for call in opened) else None
+    if action is not None:
+        return action
     if opened:
         return calls.next_call(state, opened, now_us)
     if state.cancelled:

@@ -18,7 +18,16 @@ from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.session import fold_calls, fold_children, fold_context, fold_fork, fold_people, fold_requests
+from holdfast.session import (
+    fold_calls,
+    fold_children,
+    fold_context,
+    fold_egress,
+    fold_fork,
+    fold_jobs,
+    fold_people,
+    fold_requests,
+)
 from holdfast.session.state import SetBack, State
 from holdfast.session.tokens import estimate_content, estimate_pinned
 from holdfast.session.trace import first_that_counts, note
@@ -82,6 +91,7 @@ def _created(state: State, fact: SessionCreated, event: Event) -> None:
     state.created, state.limits, state.created_us = fact, fact.limits, event.at_us
     state.owner = fact.people.owner
     state.window_tokens = estimate_pinned(fact)
+    fold_egress.began(state, fact, event)
 
 
 def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
@@ -92,6 +102,8 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     }
     state.limits = msgspec.structs.replace(state.limits, **changed)
     state.owner = state.owner if fact.owner is None else fact.owner
+    if fact.egress is not None:
+        fold_egress.changed(state, fact.egress, event)
     state.ended = None
 
 
@@ -134,12 +146,15 @@ def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
     if fact.status == "released":
         state.ended = None
     else:
-        state.ended, state.hands_known = fact, {}
+        state.ended = fact
+        busy = state.hands_at_work() | ({state.hands.hands_id} if state.hands is not None else set())
+        state.hands_known = {each: known for each, known in state.hands_known.items() if each in busy}
 
 
 def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
     state.hands = fact
     state.hands_known[fact.hands_id] = fact
+    fold_egress.provisioned(state)
 
 
 def _hands_gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
@@ -173,7 +188,9 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_calls.APPLY,
     **fold_people.APPLY,
     **fold_children.APPLY,
+    **fold_jobs.APPLY,
     **fold_context.APPLY,
+    **fold_egress.APPLY,
     **fold_fork.APPLY,
 }
 """What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""

@@ -9,7 +9,10 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.session import fold_egress
 from holdfast.session.fold_money import spend
+from holdfast.session.job_tools import JOB_STOP, JOB_WAIT
+from holdfast.session.notes import result_text
 from holdfast.session.policy import evaluate
 from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.tokens import estimate, estimate_content, estimate_input
@@ -64,6 +67,8 @@ def _call(state: State, fact: AgentToolUse, event: Event) -> Call:
     call.price_pico = tool.custom.price_pico if tool.custom else 0
     if tool.where == "harness" and not call.problem:
         _timing(state, call, fact.input)
+    if call.name == JOB_STOP and not call.problem:
+        call.waits_for = (str(fact.input["job_id"]),)
     return call
 
 
@@ -75,6 +80,8 @@ def _timing(state: State, call: Call, value: dict[str, Any]) -> None:
     if call.name == "wait_for_children":
         named = value.get("child_ids") or [child.child_id for child in state.live_children()]
         call.waits_for = tuple(named)
+    elif call.name == JOB_WAIT:
+        call.waits_for = tuple(value.get("job_ids") or [job.job_id for job in state.live_jobs()])
 
 
 def _dispatched(state: State, fact: ToolDispatched, event: Event) -> None:
@@ -132,6 +139,8 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     if call.end == "ok" and not call.read_only and call.where != "harness":
         state.context.did_seq = event.seq
     if isinstance(fact, ToolResult):
+        if fact.untrusted:
+            fold_egress.read(state, event.seq, f"the result of {call.name} is from outside")
         for file in fact.files:
             state.seen[file.path] = file.digest
         if call.attempt or call.where == "harness":
@@ -139,7 +148,7 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     item = state.window[-1]
     assert isinstance(item, ResponseItem)
     item.results[state.calls.index(call)] = event.seq
-    tokens = estimate(fact.content)
+    tokens = estimate(result_text(fact))
     item.tokens += tokens
     item.tool_tokens += tokens
     state.window_tokens += tokens
@@ -149,6 +158,8 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
         del state.asks[item_id]
     if call.waits_for:
         reported = {state.children[name].finished_seq for name in call.waits_for if name in state.children}
+        for job in (state.jobs[name] for name in call.waits_for if name in state.jobs):
+            reported |= {job.line_seq, job.late_seq, job.ended_seq}
         state.pending = [posted for posted in state.pending if posted.seq not in reported]
 
 

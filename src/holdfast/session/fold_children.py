@@ -8,6 +8,7 @@ from typing import Any
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
+from holdfast.session import fold_egress
 from holdfast.session.state import Child, State
 from holdfast.session.tokens import estimate
 
@@ -34,6 +35,8 @@ def _finished(state: State, fact: ChildFinished, event: Event) -> None:
     if child is None:
         return
     child.status, child.finished_seq = fact.status, event.seq
+    if fact.untrusted:
+        fold_egress.read(state, event.seq, "a child reported that had read what strangers may have written")
     if not child.cancelled:  # whoever cancelled it need not be told
         state.posted(event.seq, estimate(fact.summary) + estimate(fact.detail))
 

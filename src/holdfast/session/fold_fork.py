@@ -11,6 +11,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.session import SessionForked
 from holdfast.facts.shift import ShiftEnded
+from holdfast.session import fold_egress
 from holdfast.session.notes import FORKED_CALL, note_of
 from holdfast.session.state import ResponseItem, State
 from holdfast.session.tokens import estimate
@@ -19,7 +20,7 @@ RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests 
 """How a fork stands before anybody does anything with it: nothing makes it run by itself."""
 
 MADE_ANEW = frozenset(
-    "session_id seq at_us hash epoch created limits owner ended parked_us snapshot_seq snapshot_error".split()
+    "session_id seq at_us hash epoch created limits owner ended parked_us snapshot_seq snapshot_error outside".split()
 )
 """What a fork has of its own from its first event on."""
 
@@ -31,7 +32,7 @@ CARRIED = frozenset(
 
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
-    "unpriced spend asks grants notices children failed_calls breaker".split()
+    "unpriced spend asks grants notices children jobs services failed_calls breaker".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 
@@ -51,6 +52,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     state.ended, state.parked_us = RESTING, event.at_us
     state.snapshot_seq, state.snapshot_error = event.seq, ""
     state.clear_signs()
+    fold_egress.forked(state)
     state.posted(event.seq, estimate(note_of(fact)))
 
 

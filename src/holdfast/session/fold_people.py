@@ -18,6 +18,7 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
+from holdfast.session import fold_egress
 from holdfast.session.state import Ask, GrantHeld, Notice, State, notice_key
 
 
@@ -36,12 +37,17 @@ def _requested(state: State, fact: ApprovalRequested, event: Event) -> None:
         fact.escalate_us,
         fact.account_id,
     )
+    if fact.kind == "egress":
+        fold_egress.asked(state, fact)
 
 
 def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
     state.stirred()
     ask = state.asks.get(fact.item_id)
     if ask is None:
+        return
+    if ask.kind == "egress":
+        fold_egress.answered(state, ask, fact, event)
         return
     ask.verdict, ask.decided_seq, ask.note = fact.verdict, event.seq, fact.note
     if fact.grant is not None and fact.verdict == "approve":
@@ -68,12 +74,16 @@ def _own_account(state: State, event: Event) -> str:
 def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
     state.stirred()
     ask = state.asks.get(fact.item_id)
-    if ask is not None and ask.verdict is None:
+    if ask is not None and ask.kind == "egress":
+        fold_egress.answered(state, ask, fact, event)
+    elif ask is not None and ask.verdict is None:
         ask.verdict, ask.decided_seq, ask.expired = fact.verdict, event.seq, True
 
 
 def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
     ask = state.asks.pop(fact.item_id, None)
+    if ask is not None and ask.kind == "egress":
+        fold_egress.superseded(state, ask, fact, event)
     for call in state.calls:
         if ask is not None and call.call_id == ask.call_id:
             call.replaces = fact.item_id

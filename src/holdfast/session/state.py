@@ -17,6 +17,8 @@ from holdfast.facts.model import Purpose, StopReason
 from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
+from holdfast.session.state_outside import Outside
+from holdfast.session.state_jobs import Job, ServiceRun
 from holdfast.session.tools import Where
 from holdfast.session.trace import Step
 
@@ -75,7 +77,7 @@ class Call(msgspec.Struct):
     `problem` says why it cannot run at all (a malformed or invalid input), empty when it can.
     `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
     `argument` is the main one (the command, the path), for rules. It was asked for at `at_us`; `until_us` is
-    when a `sleep` or a wait is over, `waits_for` the children that it waits for. `replaces` is an item about it
+    when a `sleep` or a wait is over, `waits_for` the children or jobs that it waits for. `replaces` is an item about it
     that counts no more; `approval_seq` is where the item stands that a person allowed it by, 0 for none.
     `end` is how it ended, None while it has not (S7).
     """
@@ -257,7 +259,7 @@ class State(msgspec.Struct):
     `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
     `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
     `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
-    was last kept, `snapshot_error` why it could not be since.
+    was last kept, `snapshot_error` why it could not be since. `outside` is the way outside and what came in by it.
     """
 
     session_id: str
@@ -302,6 +304,8 @@ class State(msgspec.Struct):
     rule_uses: dict[int, int] = {}
     notices: dict[str, Notice] = {}
     children: dict[str, Child] = {}
+    jobs: dict[str, Job] = {}
+    services: dict[str, ServiceRun] = {}
     providers: dict[str, Provider] = {}
     context: ContextState = msgspec.field(default_factory=ContextState)
     failed_calls: int = 0
@@ -310,6 +314,7 @@ class State(msgspec.Struct):
     mutated_seq: int = 0
     snapshot_seq: int = 0
     snapshot_error: str = ""
+    outside: Outside = msgspec.field(default_factory=Outside)
 
     def open_calls(self) -> list[Call]:
         """Calls of the latest response that have not ended, in order."""
@@ -350,3 +355,11 @@ class State(msgspec.Struct):
     def live_children(self) -> list[Child]:
         """Children that have not come to rest, oldest first."""
         return [child for child in self.children.values() if child.status is None]
+
+    def live_jobs(self) -> list[Job]:
+        """Jobs that have not ended, oldest first."""
+        return [job for job in self.jobs.values() if job.outcome is None]
+
+    def hands_at_work(self) -> set[str]:
+        """The incarnations in which something of this session goes on without a brain."""
+        return {each.hands_id for each in (*self.live_jobs(), *self.services.values())}

@@ -13,7 +13,7 @@ from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session.notes import FORKED_CALL, note_of
+from holdfast.session.notes import FORKED_CALL, note_of, result_text
 from holdfast.session.render import action_text
 from holdfast.session.state import HandoffItem, Item, ResponseItem, SummaryItem
 
@@ -65,8 +65,9 @@ def _entry(seq: int, fact: Fact | None) -> tuple[str, str]:
             return f"[{seq}] the agent said:", text_of(content)
         case AgentToolUse(name=name, input=value, call_id=call_id, malformed=malformed):
             return f"[{seq}] the agent asked for call {call_id}:", action_text(name, value) + malformed
-        case ToolResult(call_id=call_id, outcome=outcome, content=content):
-            return f"[{seq}] call {call_id} ended ({outcome}):", content
+        case ToolResult(call_id=call_id, outcome=outcome, untrusted=untrusted):
+            stranger = ", from outside, maybe by strangers" if untrusted else ""
+            return f"[{seq}] call {call_id} ended ({outcome}{stranger}):", result_text(fact)
         case ToolOutcomeUnknown(call_id=call_id, content=content):
             return f"[{seq}] call {call_id}: nobody knows what became of it:", content
         case None:

@@ -26,7 +26,7 @@ from holdfast.session.conversation import (
     ToolCallPart,
     ToolResultPart,
 )
-from holdfast.session.notes import FORKED_CALL, left_out, note_of
+from holdfast.session.notes import FORKED_CALL, left_out, note_of, result_text
 from holdfast.session.state import Item, ResponseItem, State, SummaryItem
 
 CUT_SHORT = "Your last response was cut at the output limit. Go on from there, in smaller steps."
@@ -138,7 +138,7 @@ def _response(messages: list[Message], facts: Mapping[int, Fact], item: Response
 def _result(call: AgentToolUse, fact: Fact | None) -> ToolResultPart:
     match fact:
         case ToolResult():
-            return ToolResultPart(call.call_id, call.name, fact.content, fact.outcome != "ok", call.provider_id)
+            return ToolResultPart(call.call_id, call.name, result_text(fact), fact.outcome != "ok", call.provider_id)
         case ToolOutcomeUnknown():
             return ToolResultPart(call.call_id, call.name, fact.content, True, call.provider_id)
         case SessionForked():
