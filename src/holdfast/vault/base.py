@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NoReturn, Protocol
+
+_HIDDEN = "Secret(…)"
 
 
 class Secret:
-    """A value that does not show itself: not in `repr`, not in a format string, not pickled.
+    """A value that does not show itself: not in `repr`, not in a format string, not copied, pickled or encoded.
 
     `reveal` is the only way to it; call it where the value is used and keep no name for it.
     """
@@ -21,12 +24,21 @@ class Secret:
         return self._value
 
     def __repr__(self) -> str:
-        return "Secret(…)"
+        return _HIDDEN
 
     __str__ = __repr__
 
-    def __reduce__(self) -> str:
-        raise TypeError("a secret is not pickled")
+    def __format__(self, spec: str) -> str:
+        return _HIDDEN
+
+    def __bytes__(self) -> NoReturn:
+        raise TypeError("a secret is not turned into bytes; reveal it where it is used")
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a secret has no state to copy")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled or copied")
 
 
 class Vault(Protocol):
@@ -38,4 +50,13 @@ class Vault(Protocol):
 
     def resolve(self, name: str) -> Secret:
         """The value now. Raises `SecretUnavailable`, whose message never has a value in it. May block."""
+        ...
+
+    def handover(self, names: Iterable[str]) -> bytes:
+        """What another process of ours needs to resolve these itself: `holdfast.vault.kept.take_over` reads it.
+
+        It holds references, and of the environment those variables alone that they need. So it may hold values: give
+        it through a pipe, never as an argument, in the environment or in a file. Raises `SecretUnavailable` for a
+        name that is not known.
+        """
         ...

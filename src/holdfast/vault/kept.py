@@ -1,0 +1,133 @@
+"""The vault of references: each value is found anew where its reference says that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from holdfast.clock import Clock, rfc3339
+from holdfast.errors import SecretUnavailable
+from holdfast.vault.base import Secret
+from holdfast.vault.commands import VARIABLES, run
+from holdfast.vault.files import read_file
+from holdfast.vault.keyrings import read_keyring
+from holdfast.vault.sources import Source
+from holdfast.vault.values import BYTES_MAX, checked
+
+KEPT_S = 60.0
+"""How long the answer of a keyring or a command counts, in seconds: they are slow, and may ask a person."""
+
+
+class _Handover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sources: tuple[Source, ...]
+    variables: dict[str, str]
+
+
+class ReferenceVault:
+    """Secrets by reference. `variables` is the environment, of which only what is named is read.
+
+    Files and variables are read at each use; what keyrings and commands gave counts for `KEPT_S`. Not for threads.
+    """
+
+    def __init__(self, sources: Sequence[Source], variables: Mapping[str, str], clock: Clock) -> None:
+        self._sources = {source.name: source for source in sources}
+        self._variables = variables
+        self._clock = clock
+        self._kept: dict[str, tuple[float, Secret]] = {}
+
+    def names(self) -> tuple[str, ...]:
+        """The secrets that are known, in order."""
+        return tuple(self._sources)
+
+    def source(self, name: str) -> Source:
+        """Where it is. Raises `SecretUnavailable` for a name that is not known."""
+        if name not in self._sources:
+            known = ", ".join(self._sources) or "none at all"
+            raise SecretUnavailable(
+                f"there is no secret {name!r}; there are {known}. "
+                f"Add a table [secrets.{name}] to your own holdfast.toml"
+            )
+        return self._sources[name]
+
+    def resolve(self, name: str) -> Secret:
+        """The value now. Raises `SecretUnavailable`. May block for as long as a command may take."""
+        source = self.source(name)
+        now_us = self._clock.now_us()
+        if source.expires_us is not None and now_us >= source.expires_us:
+            raise SecretUnavailable(
+                f"the secret {name!r} expired at {rfc3339(source.expires_us)} and was not used; put a new one where "
+                f"{source.described()} says, then change expires in [secrets.{name}]"
+            )
+        found = self._look(source)
+        if isinstance(found, str):
+            # Raised here, where no name stands for anything that was read.
+            raise SecretUnavailable(f"the secret {name!r} is not available: {found}")
+        return found
+
+    def handover(self, names: Iterable[str]) -> bytes:
+        """The references, and those variables that they need, for `take_over` in another process: through a pipe."""
+        sources = tuple(self.source(name) for name in names)
+        needed: set[str] = set()
+        for source in sources:
+            needed.update(_needs(source))
+        variables = {name: self._variables[name] for name in sorted(needed) if name in self._variables}
+        return msgspec.json.encode(_Handover(sources, variables))
+
+    def _look(self, source: Source) -> Secret | str:
+        match source.kind:
+            case "env":
+                return self._of_environment(source.place[0])
+            case "file":
+                return read_file(source.place[0], self._variables.get("HOME", ""))
+            case "given":
+                return checked(source.place[0].encode())
+        now_s = self._clock.monotonic_s()
+        at_s, kept = self._kept.get(source.name, (0.0, None))
+        if kept is not None and 0 <= now_s - at_s < KEPT_S:
+            return kept
+        self._kept.pop(source.name, None)
+        found = self._ask(source)
+        if isinstance(found, Secret):
+            self._kept[source.name] = (now_s, found)
+        return found
+
+    def _of_environment(self, variable: str) -> Secret | str:
+        if not self._variables.get(variable):
+            return f"the environment variable {variable} is not set; set it where Holdfast starts, or name a file"
+        found = checked(self._variables[variable].encode("utf-8", "replace"))
+        return f"the environment variable {variable} cannot be used: {found}" if isinstance(found, str) else found
+
+    def _ask(self, source: Source) -> Secret | str:
+        names = _needs(source)
+        variables = {name: self._variables[name] for name in names if name in self._variables}
+        if source.kind == "keyring":
+            return read_keyring(source.name, source.place, variables, self._clock)
+        printed = run(source.place, variables, self._clock, most=BYTES_MAX + 2)
+        problem = printed.problem or checked(printed.data)
+        if isinstance(problem, str):
+            return f"its command {source.place[0]} gave none: {problem}. Run it yourself to see why"
+        return problem
+
+
+def _needs(source: Source) -> tuple[str, ...]:
+    """The variables of the environment that a reference needs to be resolved."""
+    if source.kind == "env":
+        return (source.place[0],)
+    if source.kind == "file":
+        return ("HOME",) if source.place[0].startswith("~/") else ()
+    if source.kind == "given":
+        return ()
+    return (*VARIABLES, *source.variables)
+
+
+def take_over(data: bytes, clock: Clock) -> ReferenceVault:
+    """The vault of what another process handed over. Raises `SecretUnavailable` for what is not such a thing."""
+    found: _Handover | None
+    try:
+        found = msgspec.json.decode(data, type=_Handover)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        found = None
+    if found is None:
+        raise SecretUnavailable("what was handed over is no list of secrets; nothing of it was used, start anew")
+    return ReferenceVault(found.sources, found.variables, clock)
