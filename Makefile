@@ -3,6 +3,7 @@
 .PHONY: help setup demo test cover check bench faults live docs lock clean
 
 BIN := .venv/bin
+SIDE_BY_SIDE := -n 3 --dist loadfile
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -13,8 +14,8 @@ setup: ## .venv with holdfast in it, and the system packages it needs
 demo: setup ## an agent rebuilds a real library, is killed, wakes and finishes
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: setup ## the tests
-	@$(BIN)/python -m pytest $(ARGS)
+test: setup ## the tests, three files at a time
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
 
 cover: setup ## the tests again, with the lines and branches that none of them reaches
 	@$(BIN)/coverage run -m pytest -q $(ARGS) && $(BIN)/coverage combine -q && $(BIN)/coverage report

@@ -3,6 +3,7 @@
 - `HOLDFAST_HOME` is a folder of the test; no other `HOLDFAST_*` is set.
 - `tmp_path` lies under a folder that other uids may pass through (0711), since hands started as
   root drop to another uid. Make what they should write or read theirs.
+- Tests run side by side (`-n`): each worker has a folder of its own below the run's.
 - Async tests need no mark. They run on asyncio.
 - Processes that a test leaves behind are ended after the run, and named.
 """
@@ -76,8 +77,11 @@ def _left_behind(base: Path) -> dict[int, str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _open_base(tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path_factory.getbasetemp().chmod(0o711)
+def _open_base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    base = tmp_path_factory.getbasetemp()
+    base.chmod(0o711)
+    if hasattr(request.config, "workerinput"):
+        base.parent.chmod(0o711)  # the run's own folder, above that of this worker
 
 
 @pytest.fixture(autouse=True)
