@@ -11,7 +11,7 @@ class JobStarted(Fact, frozen=True, tag="job.started"):
     """A command was started that goes on without a brain. `call_id` asked for it, `hands_id` run it.
 
     `line`, when not empty, is a regular expression: the first line of its output that it matches wakes the session.
-    `deadline_us` is when the session is woken if nothing else does.
+    `deadline_us` is when the session is woken if nothing else does, `until_us` when the job ends at the latest.
     """
 
     job_id: str
@@ -21,13 +21,15 @@ class JobStarted(Fact, frozen=True, tag="job.started"):
     command: str = ""
     line: str = ""
     deadline_us: int | None = None
+    until_us: int | None = None
 
 
 class JobLine(Fact, frozen=True, tag="job.line"):
-    """The line that was waited for came. `content` is what the model is told."""
+    """The line that was waited for came, or the job's `deadline` did. `content` is what the model is told."""
 
     job_id: str
     content: str
+    deadline: bool = False
 
 
 class JobEnded(Fact, frozen=True, tag="job.ended"):
@@ -51,8 +53,12 @@ class ServiceStarted(Fact, frozen=True, tag="service.started"):
 
 
 class ServiceEnded(Fact, frozen=True, tag="service.ended"):
-    """A server is gone: stopped, ended by itself, or lost with its hands."""
+    """A server is gone: stopped, ended by itself, or lost with its hands.
+
+    `content` is what the model is told; empty when it asked for it, or nobody is left to be told.
+    """
 
     name: str
     hands_id: str
     reason: str
+    content: str = ""

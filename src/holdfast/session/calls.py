@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.facts.people import ApprovalSuperseded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session import children, people
+from holdfast.session import children, jobs, people
 from holdfast.session.actions import Action, AskPerson, Dispatch, EndCalls, Provision, Reconcile, Record, RunHarness
 from holdfast.session.fold_calls import GRANT
 from holdfast.session.policy import Ruling, evaluate, grants
@@ -44,7 +44,7 @@ def next_call(state: State, opened: list[Call], now_us: int) -> Action:
     if call.where == "harness":
         return _harness(state, call, now_us)
     if call.where == "" and state.hands is None:
-        return Provision()
+        return RunHarness(call.call_id) if jobs.is_about_nothing(state, call) else Provision()
     return Dispatch((call.call_id,) if approval_id else _runnable_together(state, opened, now_us), approval_id)
 
 
@@ -120,6 +120,8 @@ def _harness(state: State, call: Call, now_us: int) -> Action:
             return children.sleep(state, call, now_us)
         case "wait_for_children":
             return children.wait_for(state, call, now_us)
+        case jobs.JOB_WAIT:
+            return jobs.wait_for(state, call, now_us)
         case "ask_person":
             return _question(state, call, now_us)
         case _:

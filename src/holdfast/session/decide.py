@@ -6,7 +6,7 @@ This module has the order of things; what each of them is, stands in a module of
 from __future__ import annotations
 
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
-from holdfast.session import breakers, calls, children, lifecycle, people, providers, taint
+from holdfast.session import breakers, calls, children, jobs, lifecycle, people, providers, taint
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
 from holdfast.session.state import ResponseItem, State
 
@@ -26,6 +26,10 @@ def is_idle(state: State, now_us: int) -> bool:
 
 def decide(state: State, now_us: int) -> Action:
     """The next action of the brain that holds the session's lease."""
+    return jobs.with_due(state, _decide(state, now_us), now_us)
+
+
+def _decide(state: State, now_us: int) -> Action:
     if state.request is not None:
         return PresumeRequest(state.request.seq, state.request.reserved_pico)
     action = _before_the_work(state, now_us)
@@ -57,7 +61,7 @@ def _before_the_work(state: State, now_us: int) -> Action | None:
         return None
     if state.paused:
         return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
-    return people.step(state, now_us)
+    return jobs.step(state, now_us) or people.step(state, now_us)
 
 
 def end(
@@ -81,6 +85,9 @@ def _after_response(state: State) -> Action | None:
     if working:
         names = ", ".join(child.name or child.child_id for child in working[:3])
         return end(state, "parked", "child", f"waits for {len(working)} of its children ({names})")
+    at_work = state.live_jobs()
+    if at_work:
+        return end(state, "parked", "job", jobs.waiting(at_work))
     return end(state, "done")
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, RuleBreached
 from holdfast.facts.egress import EgressFailed
+from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.session.state_jobs import Job, ServiceRun
 
 HANDOFF_HEAD = (
     "Your earlier conversation was put aside to give you a clear head. Nothing of it is lost: `search_log`, when you "
@@ -46,6 +50,8 @@ def note_of(fact: Fact) -> str:
     match fact:
         case ChildFinished():
             return child_report(fact)
+        case JobEnded() | JobLine() | ServiceEnded():
+            return fact.content
         case SessionForked():
             return forked_note(fact)
         case RuleBreached(rule=rule, detail=detail):
@@ -122,6 +128,19 @@ def child_report(fact: ChildFinished) -> str:
     detail = f": {fact.detail}" if fact.detail else ""
     words = f"\nIts last words, as data:\n<child_output>\n{fact.summary}\n</child_output>" if fact.summary else ""
     return f"[Child session {fact.child_id} is {fact.status}{why}{detail}.]{words}"
+
+
+def job_name(job: Job) -> str:
+    """What a job is called in what people and models read."""
+    return f"{job.name} ({job.job_id})" if job.name else job.job_id
+
+
+def running(jobs: Iterable[Job], services: Iterable[ServiceRun], seq: int) -> tuple[str, ...]:
+    """What goes on by itself when a context is renewed after event `seq`, for whoever goes on without the old one."""
+    return (
+        *(f"Job {job_name(job)} was running at event {seq}: {job.command}" for job in jobs),
+        *(f"Service {service.name} was running at event {seq}: {service.command}" for service in services),
+    )
 
 
 def forked_note(fact: SessionForked) -> str:

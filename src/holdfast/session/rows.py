@@ -15,6 +15,7 @@ from holdfast.facts.budget import BudgetSet
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
+from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
@@ -142,7 +143,7 @@ def next_row(row: SessionRow, event: Event) -> SessionRow:
 _REOPEN = frozenset((UserMessage, UserInterrupt, UserCancel, SessionUpdated))
 """What a person says wakes even a session that is done or has failed."""
 
-_WAKE = _REOPEN | {UserPause, UserResume, ApprovalDecided, ApprovalExpired, ChildFinished, BudgetSet}
+_WAKE = _REOPEN | {UserPause, UserResume, ApprovalDecided, ApprovalExpired, ChildFinished, BudgetSet, JobEnded, JobLine}
 """What is posted and concerns a session: it is due at once. What comes after its end is only recorded."""
 
 

@@ -17,8 +17,8 @@ from holdfast.facts.model import Purpose, StopReason
 from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
-from holdfast.session.state_outside import Outside
 from holdfast.session.state_jobs import Job, ServiceRun
+from holdfast.session.state_outside import Outside
 from holdfast.session.tools import Where
 from holdfast.session.trace import Step
 
@@ -362,4 +362,4 @@ class State(msgspec.Struct):
 
     def hands_at_work(self) -> set[str]:
         """The incarnations in which something of this session goes on without a brain."""
-        return {each.hands_id for each in (*self.live_jobs(), *self.services.values())}
+        return {job.hands_id for job in self.live_jobs()} | {each.hands_id for each in self.services.values()}

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool
+from holdfast.session.job_tools import DECLARED, JOB_START, job_input_problem
 
 Where = Literal["", "process", "harness"]
 """Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
@@ -272,6 +273,7 @@ TOOLS: dict[str, Tool] = {
             main="child_id",
             where="harness",
         ),
+        *(Tool(*each) for each in DECLARED),
     )
 }
 
@@ -318,7 +320,7 @@ def check_input(tool: Tool, value: dict[str, Any]) -> str:
         return f"the input of {tool.name} is not valid: {error}"
     if tool.name == "bash" and not value.get("restart") and not value.get("command"):
         return "bash needs a `command`"
-    return ""
+    return job_input_problem(tool.name, value)
 
 
 def main_argument(tool: Tool, value: dict[str, Any]) -> str:
@@ -330,6 +332,8 @@ def main_argument(tool: Tool, value: dict[str, Any]) -> str:
 
 def timeout_s(tool: Tool, value: dict[str, Any]) -> float:
     """How long a call of this tool with this input may take, in seconds."""
+    if tool.name == JOB_START:
+        return float(value["timeout_s"])
     asked = value.get("timeout_ms") if tool.name == "bash" else None
     return min(asked / 1000, BASH_TIMEOUT_MAX_S) if asked else tool.timeout_s
 
