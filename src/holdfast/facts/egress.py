@@ -9,7 +9,7 @@ import msgspec
 from holdfast.facts.base import Fact
 
 
-class EgressSeen(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+class EgressSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Requests of one kind: to which host and port, and what became of them.
 
     `held` ones would have used the secret `secret` and wait for a person. `reason` says why it was refused. `method`

@@ -9,8 +9,10 @@ class HandsProvisioned(Fact, frozen=True, tag="hands.provisioned"):
     """Hands were made. Only this incarnation can answer for a call dispatched to it.
 
     `address` is how its supervisor is reached. `root` is the workspace's path inside. `isolation`
-    says per kind (files, network, processes, system calls, memory …) how hard the wall is. `weak`, when not empty, says what it lacks of a sandbox.
-    `environment` is the digest of the layer that it stands on.
+    says per kind (files, network, processes, system calls, memory …) how hard the wall is. `weak`, when not
+    empty, says what it lacks of a sandbox.
+    `environment` is the digest of the layer that it stands on. `holds_workspace` says that the work is where the hands
+    are, and the folder here is a copy that is brought up to date at each snapshot.
     """
 
     hands_id: str
@@ -24,6 +26,7 @@ class HandsProvisioned(Fact, frozen=True, tag="hands.provisioned"):
     isolation: dict[str, Isolation] = {}
     weak: str = ""
     environment: str = ""
+    holds_workspace: bool = False
 
 
 class HandsLost(Fact, frozen=True, tag="hands.lost"):

@@ -155,7 +155,7 @@ class HandsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     idle_s: float = 120.0
 
 
-class Destination(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Destination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A place outside that hands may talk to: an exact host name and its ports.
 
     `methods` and `paths` (globs), when not empty, bound requests that can be read: plain ones, and those of hosts that
@@ -171,7 +171,7 @@ class Destination(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     private: bool = False
 
 
-class SecretUse(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a secret may be put in, by name: its value is in no event.
 
     Hands see a placeholder in the environment variable `variable`. In requests to `hosts` the placeholder in the
@@ -205,7 +205,7 @@ class EgressPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests_max: int = 100_000
 
 
-class Service(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A server that runs beside the work: its command, and the one that says that it is ready."""
 
     name: str
@@ -236,7 +236,7 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: float = 1_800.0
 
 
-class Searcher(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class Searcher(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A search provider of the user's own: where it is asked, and where its answer has the results.
 
     `url` holds `{query}`. `results` is the dotted path of the list in the JSON answer; `title`, `link` and `snippet`
