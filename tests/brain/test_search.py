@@ -79,7 +79,7 @@ async def test_long_entries_are_shown_around_the_word() -> None:
 async def test_erased_bodies_are_passed_over() -> None:
     stage = Stage([turn("the secret needle", ("bash", {"command": "ls"})), turn("another needle")])
     await stage.run()
-    secret = next(event.seq for event in await stage.events() if "secret" in str(event.fact))
+    secret = next(event.seq for event in await stage.events() if "the secret needle" in str(event.fact))
     stage.store.rewrite(stage.session_id, secret, None)
     found = await search(stage.store, stage.session_id, "needle", before=99, limit=5)
     assert "another needle" in found

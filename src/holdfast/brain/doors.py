@@ -57,6 +57,11 @@ def same_workspace(session_id: str, near: Workspace) -> Workspace:
     return near
 
 
+def no_user(workspace: Workspace) -> int:
+    """The user of hands where nobody asks: none that could connect to anything."""
+    return -1
+
+
 @dataclass(frozen=True)
 class Doors:
     """Everything outside a brain. `model` finds a model by the name in the agent.
@@ -66,7 +71,8 @@ class Doors:
     `provisioning` says when hands are made: at the first streamed tool name, or before the model is
     asked. `tools` are those of the embedding program, by name. `targets` are where messages to people go.
     `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
-    new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none.
+    new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none. `uid`
+    says as which user the hands of a workspace run.
     """
 
     log: Log
@@ -86,4 +92,5 @@ class Doors:
     targets: Mapping[str, Outlet] = field(default_factory=dict)
     shelf: Shelf | None = None
     egress: Egress | None = None
+    uid: Callable[[Workspace], int] = no_user
     workspace: Callable[[str, Workspace], Workspace] = same_workspace

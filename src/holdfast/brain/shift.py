@@ -30,6 +30,7 @@ class Shift:
     append of this shift. `provisioned` is there while hands are being made, and after that failed.
     `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action
     was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
+    `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held.
     """
 
     background: TaskGroup
@@ -46,6 +47,7 @@ class Shift:
         self.provision_error: Exception | None = None
         self.keeping: anyio.Event | None = None
         self.money_waits = 0
+        self.pushed: tuple[str, tuple[str, ...]] | None = None
         self.probes = 0
         self._bodies = bodies
         self._lock = anyio.Lock()

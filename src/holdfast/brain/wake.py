@@ -7,12 +7,14 @@ import msgspec
 
 from holdfast.brain.acts import child as child_act
 from holdfast.brain.acts import context as context_act
+from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
 from holdfast.brain.acts import people as people_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
+from holdfast.brain.acts.uses import ask_use
 from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall, remember, shown
@@ -39,6 +41,7 @@ from holdfast.session.actions import (
     Action,
     AskModel,
     AskPerson,
+    AskUse,
     CancelChildren,
     CheckRules,
     Compact,
@@ -145,6 +148,7 @@ async def _run(shift: Shift) -> None:
     """The loop. It ends when the shift does."""
     try:
         await hands_act.fence(shift)
+        await egress_act.resume(shift)
         while shift.state.in_shift:
             try:
                 shift.decided_at = shift.state.seq
@@ -207,6 +211,8 @@ async def _append(shift: Shift, action: Action) -> None:
             await context_act.check_rules(shift, action)
         case AskPerson():
             await people_act.ask_person(shift, action)
+        case AskUse():
+            await ask_use(shift, action)
         case Escalate():
             await people_act.escalate(shift, action)
         case Expire():
@@ -249,5 +255,7 @@ async def _end(shift: Shift, end: End) -> None:
         await hands_act.give_back(shift)
         return
     await hands_act.clear_lost(shift)
+    if await egress_act.finish(shift, end.fact):
+        return  # what was noted is an event: decide again
     posts = await child_act.notice_to_parent(shift, end.fact)
     await shift.decision(*end.before, end.fact, posts=posts)

@@ -172,6 +172,8 @@ async def grant_for(
     if for_s is None and uses is None:
         raise UsageError(f"a grant without an end is not given; bound it with --for or --uses: {GRANT_EXAMPLE}")
     request = await asked(poster, item)
+    if request.kind == "egress":
+        return Grant(tool="egress", match=_literally(request.action), for_s=for_s, uses=uses)
     if request.kind != "tool":
         raise UsageError(f"{item.item_id} asks for no tool call, so there are no more like it; leave the grant out")
     (event,) = await poster.log.read(item.session_id, after=request.evidence[0] - 1, limit=1)

@@ -22,6 +22,7 @@ from holdfast.session.money import path_of, pico_from_usd
 from holdfast.session.notes import child_report
 from holdfast.session.people import deadline_us
 from holdfast.session.state import Call, ResponseItem
+from holdfast.session.taint import is_tainted
 
 SUMMARY_CHARACTERS = 8_000
 """So much of a child's last words reaches its parent's context; all of them are in the child's log."""
@@ -66,8 +67,13 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
             call_id=call.call_id,
             depth=(up.depth if up else 0) + 1,
             root=(up.root if up else "") or shift.state.session_id,
+            tainted=is_tainted(shift.state),
         ),
         people=msgspec.structs.replace(created.people, owner=shift.state.owner),
+        hands=created.hands,
+        egress=shift.state.outside.policy,
+        environment=created.environment,
+        searchers=created.searchers,
     )
     opened = ChildOpened(
         child_id=child_id,
@@ -223,6 +229,7 @@ async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
         detail=ended.detail,
         cost_pico=None if state.unpriced else state.cost_pico,
         turns=state.responses,
+        untrusted=is_tainted(state),
     )
     actor = f"session:{state.session_id}"
     return [shift.post_to(parent.session_id, f"child:{state.session_id}:{shift.epoch}", fact, actor)]

@@ -6,6 +6,7 @@ import contextlib
 
 import anyio
 
+from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsLost as HandsLostFact
@@ -59,11 +60,11 @@ async def _make(shift: Shift) -> Hands:
     """New hands; others when somebody ended them while they started."""
     for _ in range(MAKES - 1):
         with contextlib.suppress(HandsLost):
-            return await shift.doors.hands.provision(_spec(shift), shift.epoch)
-    return await shift.doors.hands.provision(_spec(shift), shift.epoch)
+            return await shift.doors.hands.provision(await _spec(shift), shift.epoch)
+    return await shift.doors.hands.provision(await _spec(shift), shift.epoch)
 
 
-def _spec(shift: Shift) -> HandsSpec:
+async def _spec(shift: Shift) -> HandsSpec:
     assert shift.state.created is not None
     workspace = shift.state.created.workspace
     return HandsSpec(
@@ -72,6 +73,7 @@ def _spec(shift: Shift) -> HandsSpec:
         workspace=workspace,
         read_only=workspace.read_only,
         env=workspace.env,
+        network=await egress_act.network(shift),
     )
 
 

@@ -43,7 +43,7 @@ async def ask_person(shift: Shift, action: AskPerson) -> None:
         await shift.decision(_approval(shift, call, use, guards, why))
 
 
-def _item(shift: Shift, **more: Any) -> ApprovalRequested:
+def new_item(shift: Shift, **more: Any) -> ApprovalRequested:
     """An item with the times and people that the session's policy gives it."""
     state, now_us = shift.state, shift.doors.clock.now_us()
     assert state.created is not None
@@ -70,7 +70,7 @@ def _item(shift: Shift, **more: Any) -> ApprovalRequested:
 def _approval(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str], why: str) -> ApprovalRequested:
     assert shift.state.created is not None
     tool = find_tool(shift.state.created.agent, call.name)
-    return _item(
+    return new_item(
         shift,
         kind="tool",
         title=f"may {call.name} run?",
@@ -87,7 +87,7 @@ def _approval(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str
 
 def _question(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalRequested:
     question = str(use.input.get("question", ""))
-    return _item(
+    return new_item(
         shift,
         kind="question",
         title=" ".join(question.split())[:100],
@@ -102,7 +102,7 @@ def _question(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalRequested:
 
 
 def _unknown_outcome(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalRequested:
-    return _item(
+    return new_item(
         shift,
         kind="unknown",
         title=f"did {call.name} happen? approve to repeat it",
@@ -118,7 +118,7 @@ def _unknown_outcome(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalReq
 
 async def escalate(shift: Shift, action: Escalate) -> None:
     """Open a breaker and the item that asks how to go on."""
-    item = _item(
+    item = new_item(
         shift,
         kind="escalation",
         title=f"stopped by its breaker {action.breaker}",
@@ -161,7 +161,7 @@ def _more_money(shift: Shift, refused: BudgetRefused, detail: str) -> ApprovalRe
     more_pico = 2 * max(refused.cap_pico, refused.wanted_pico)
     assert shift.state.created is not None
     mine = refused.account_id == path_of(shift.state.created, shift.state.session_id)[0]
-    return _item(
+    return new_item(
         shift,
         kind="budget",
         title=f"the budget of {'this session' if mine else refused.account_id} is used up",

@@ -92,7 +92,8 @@ def _words(event: Event) -> tuple[str, str]:
         case AgentToolUse(name=name, input=value, malformed=malformed):
             return f"you called {name}", action_text(name, value) + malformed
         case ToolResult(call_id=call_id, content=content) | ToolOutcomeUnknown(call_id=call_id, content=content):
-            return f"result of call {call_id}", content
+            strange = isinstance(event.fact, ToolResult) and event.fact.untrusted
+            return f"result of call {call_id}{', from outside, maybe by strangers' if strange else ''}", content
         case ApprovalDecided(verdict=verdict, note=note):
             return f"a person answered ({verdict})", note
         case SessionCreated(goal=goal):

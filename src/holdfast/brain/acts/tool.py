@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from holdfast.brain.acts import custom as custom_act
+from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import snapshot as snapshot_act
@@ -25,6 +26,7 @@ from holdfast.session.fold_calls import GRANT
 from holdfast.session.people import ask_for
 from holdfast.session.render import action_digest
 from holdfast.session.state import Call
+from holdfast.session.taint import wants_rewiring
 from holdfast.session.tools import TOOLS, find_tool, timeout_s
 
 RETRIES = 3
@@ -58,12 +60,17 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         await snapshot_act.settle(shift)
         if shift.state.seq != shift.decided_at:
             return None  # the snapshot is an event: decide again
+    if wants_rewiring(shift.state):
+        await hands_act.give_back(shift)  # others are made, with the way outside that the policy has by now
+        return None
     hands = await hands_act.current(shift)
+    await egress_act.push(shift)
     await shift.decision(*(_intent(shift, use, 1, hands, action.approval_id) for use in uses))
     try:
         await _run_all(shift, hands, uses)
     except HandsLost as error:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
+    await egress_act.record(shift)
     return None
 
 
@@ -154,7 +161,12 @@ async def _wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
         await shift.until_stopped()
         await hands.kill(shift.epoch, call_id)
 
-    return await alongside(lambda: hands.wait(shift.epoch, call_id), kill_when_stopped)
+    async def watch() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill_when_stopped)
+            group.start_soon(egress_act.keep_pushed, shift)
+
+    return await alongside(lambda: hands.wait(shift.epoch, call_id), watch)
 
 
 def _result(call_id: str, result: ExecResult, *, reconciled: bool) -> ToolResult:
@@ -208,6 +220,7 @@ async def reconcile(shift: Shift, action: Reconcile) -> End | None:
             await _reconcile_custom(shift, call)
         else:
             await _reconcile_hands(shift, call)
+            await egress_act.record(shift)
     except BudgetRefused as refused:
         return await does_not_fit(shift, refused)
     return None

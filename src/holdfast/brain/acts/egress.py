@@ -1,0 +1,153 @@
+"""The way outside: opened before hands are made, kept to what holds now, its notes taken into the log."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+
+from holdfast.brain.alongside import alongside
+from holdfast.brain.shift import Shift
+from holdfast.egress.base import Egress, Notes
+from holdfast.errors import EgressUnavailable, SecretUnavailable
+from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen
+from holdfast.facts.shift import ShiftEnded
+from holdfast.hands.base import Network
+from holdfast.session.state_outside import egress_digest, opens
+from holdfast.session.taint import held_secrets, next_change_us
+
+KINDS_MAX = 64
+"""So many kinds of requests stand in one event; of more, those that nobody has to act on are only counted."""
+
+PATH_MAX = 200
+"""Characters of a path that are kept."""
+
+_ORDER = {"held": 0, "refused": 1, "allowed": 2}
+
+
+async def network(shift: Shift) -> Network | None:
+    """The way outside for hands that are about to be made; None where the policy lets nothing through.
+
+    When it cannot be opened that is recorded, and the hands go on without.
+    """
+    created, policy = shift.state.created, shift.state.outside.policy
+    assert created is not None
+    if not opens(policy) or created.workspace.isolation == "none":
+        return None
+    held = held_secrets(shift.state, shift.doors.clock.now_us())
+    try:
+        if shift.doors.egress is None:
+            raise EgressUnavailable("this program was made without one")
+        uid = shift.doors.uid(created.workspace)
+        gateway = await shift.doors.egress.open(shift.state.session_id, policy, uid=uid, held=held)
+    except (EgressUnavailable, SecretUnavailable) as error:
+        await shift.fact(EgressFailed(reason=str(error)))
+        return None
+    shift.pushed = (egress_digest(policy), held)
+    return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
+
+
+def _used(shift: Shift) -> Egress | None:
+    """The door to the outside, where this session has anything to do with it."""
+    outside = shift.state.outside
+    return shift.doors.egress if outside.wired or outside.through or opens(outside.policy) else None
+
+
+async def resume(shift: Shift) -> None:
+    """At the start of a shift: what went out meanwhile, and a proxy under what holds now for the hands that live."""
+    if _used(shift) is None:
+        return
+    await record(shift)
+    if shift.state.hands is not None and shift.state.outside.wired:
+        await network(shift)
+
+
+async def record(shift: Shift) -> None:
+    """Take what the proxy noted into the log."""
+    egress, after = _used(shift), shift.state.outside.through
+    if egress is None:
+        return
+    notes = await egress.notes(shift.state.session_id, after)
+    if notes.through > after:
+        await shift.fact(recorded(notes))
+
+
+def recorded(notes: Notes) -> EgressRecorded:
+    """The event of some notes: bounded, what was held first."""
+    kinds: dict[EgressSeen, EgressSeen] = {}
+    for seen in notes.seen:
+        short = _with(seen, path=seen.path[:PATH_MAX])
+        kind = _with(short, count=1, sent=0, received=0)
+        before = kinds.get(kind)
+        kinds[kind] = short if before is None else _sum(before, short)
+    ordered = sorted(kinds.values(), key=lambda seen: (_ORDER[seen.verdict], -seen.count))
+    over = sum(seen.count for seen in ordered[KINDS_MAX:])
+    return EgressRecorded(through=notes.through, seen=tuple(ordered[:KINDS_MAX]), dropped=notes.dropped + over)
+
+
+def _with(seen: EgressSeen, **changes: object) -> EgressSeen:
+    return msgspec.structs.replace(seen, **changes)
+
+
+def _sum(one: EgressSeen, other: EgressSeen) -> EgressSeen:
+    return _with(one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received)
+
+
+async def push(shift: Shift) -> None:
+    """Put what holds now in force in the living proxy, when that is something else than before."""
+    egress, state = _used(shift), shift.state
+    if egress is None or not state.outside.wired:
+        return
+    wanted = (egress_digest(state.outside.policy), held_secrets(state, shift.doors.clock.now_us()))
+    if wanted != shift.pushed:
+        shift.pushed = wanted
+        await egress.change(state.session_id, state.outside.policy, held=wanted[1])
+
+
+async def keep_pushed(shift: Shift) -> None:
+    """Until cancelled: what a person changes, and what runs out, holds for a call that runs too."""
+    if _used(shift) is None:
+        return
+    while True:
+        await push(shift)
+        await _something(shift, next_change_us(shift.state, shift.doors.clock.now_us()))
+        await shift.refresh()
+
+
+async def _something(shift: Shift, at_us: int | None) -> None:
+    """Wait for an event, or until then."""
+    log, seq = shift.doors.log, shift.state.seq
+    if at_us is None:
+        await log.wait(shift.state.session_id, seq)
+        return
+    scope = anyio.CancelScope()
+    seconds = max(0.0, (at_us - shift.doors.clock.now_us()) / 1_000_000)
+
+    async def sleep() -> None:
+        with scope:
+            await shift.doors.clock.sleep(seconds)
+
+    async def watch() -> None:
+        await log.wait(shift.state.session_id, seq)
+        scope.cancel()
+
+    await alongside(sleep, watch)
+
+
+async def finish(shift: Shift, ended: ShiftEnded) -> bool:
+    """At the end of a shift: the last notes, then no proxy, unless hands go on without a brain.
+
+    True when there were notes: those are events, so what to do is decided again.
+    """
+    egress, session_id = _used(shift), shift.state.session_id
+    if egress is None:
+        return False
+    head = shift.state.seq
+    if shift.state.hands is None:
+        await egress.close(session_id)
+        shift.pushed = None
+    await record(shift)
+    if shift.state.seq != head:
+        return True
+    if shift.state.hands is None and ended.status == "cancelled":
+        await egress.forget(session_id)
+    return False

@@ -1,0 +1,171 @@
+"""A way outside in memory: the same verbs and the same semantics as the real one, and nobody at its other end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import msgspec
+
+from holdfast.egress.base import Gateway, Notes
+from holdfast.errors import EgressUnavailable
+from holdfast.facts.egress import EgressSeen
+from holdfast.facts.session import Destination, EgressPolicy, SecretUse
+
+Verdict = Literal["allowed", "refused", "held"]
+
+PORT = 3128
+
+
+class _Proxy:
+    """What is known of one session: its policy while a proxy lives, and its journal."""
+
+    def __init__(self) -> None:
+        self.policy = EgressPolicy()
+        self.held: tuple[str, ...] = ()
+        self.uid = -1
+        self.alive = False
+        self.journal: list[EgressSeen] = []
+
+
+class FakeEgress:
+    """Opens ways outside in memory. `request` stands for a program inside that makes a request.
+
+    `registries` are the hosts that `EgressPolicy.registries` stands for. While `broken` is not empty nothing can be
+    opened, and that is why.
+    """
+
+    def __init__(self, registries: Sequence[str] = ("registry.test",)) -> None:
+        self.registries = tuple(registries)
+        self.broken = ""
+        self._proxies: dict[str, _Proxy] = {}
+
+    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+        """A proxy under this policy. Raises `EgressUnavailable` while this is broken."""
+        if self.broken:
+            raise EgressUnavailable(self.broken)
+        proxy = self._proxies.setdefault(session_id, _Proxy())
+        proxy.policy, proxy.held, proxy.uid, proxy.alive = policy, held, uid, True
+        env = {"https_proxy": f"http://127.0.0.1:{PORT}"}
+        env.update({use.variable: placeholder(session_id, use.name) for use in policy.secrets if use.variable})
+        return Gateway(f"/fake/{session_id}/proxy.sock", PORT, env)
+
+    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+        """Another policy for the living proxy."""
+        proxy = self._proxies.get(session_id)
+        if proxy is not None and proxy.alive:
+            proxy.policy, proxy.held = policy, held
+
+    async def notes(self, session_id: str, after: int) -> Notes:
+        """Requests of one kind together, in the order of their first."""
+        proxy = self._proxies.get(session_id, _Proxy())
+        kinds: dict[EgressSeen, EgressSeen] = {}
+        for seen in proxy.journal[after:]:
+            kind = msgspec.structs.replace(seen, sent=0, received=0)
+            before = kinds.get(kind)
+            kinds[kind] = seen if before is None else added(before, seen)
+        return Notes(max(after, len(proxy.journal)), tuple(kinds.values()))
+
+    async def close(self, session_id: str) -> None:
+        """End the proxy."""
+        if session_id in self._proxies:
+            self._proxies[session_id].alive = False
+
+    async def forget(self, session_id: str) -> None:
+        """Take its journal away too."""
+        self._proxies.pop(session_id, None)
+
+    # --- for tests ---
+
+    def alive(self) -> list[str]:
+        """Sessions that have a living proxy."""
+        return [session_id for session_id, proxy in self._proxies.items() if proxy.alive]
+
+    def held(self, session_id: str) -> tuple[str, ...]:
+        """The secrets whose use is held now."""
+        return self._proxies[session_id].held
+
+    def kill(self, session_id: str) -> None:
+        """The proxy dies; what it noted stays."""
+        self._proxies[session_id].alive = False
+
+    def request(
+        self,
+        session_id: str,
+        host: str,
+        *,
+        port: int = 443,
+        method: str = "GET",
+        path: str = "/",
+        secret: str = "",
+        sent: int = 0,
+        received: int = 100,
+    ) -> Verdict:
+        """What becomes of a request from inside, with the placeholder of `secret` in the header that it belongs in.
+
+        Raises `ConnectionError` when there is no proxy.
+        """
+        proxy = self._proxies.get(session_id)
+        if proxy is None or not proxy.alive:
+            raise ConnectionError("nobody listens there")
+        verdict, reason = self._judge(proxy, host, port, method, path, secret)
+        passed = verdict == "allowed"
+        proxy.journal.append(
+            EgressSeen(
+                verdict,
+                host,
+                port,
+                reason=reason,
+                method=method,
+                path=path,
+                secret=secret,
+                registry=passed and host in self.registries and not _named(proxy.policy, host, port),
+                sent=sent if passed else 0,
+                received=received if passed else 0,
+            )
+        )
+        return verdict
+
+    def _judge(self, proxy: _Proxy, host: str, port: int, method: str, path: str, secret: str) -> tuple[Verdict, str]:
+        policy = proxy.policy
+        use = next((each for each in policy.secrets if each.name == secret), None)
+        if secret and (use is None or not _may_use(use, host, port, method, path)):
+            return "refused", "a secret that does not belong there"
+        if use is not None:
+            return ("held", "a person has to allow it first") if secret in proxy.held else ("allowed", "")
+        known = policy.registries and host in self.registries and port == 443
+        if known or _named(policy, host, port, method, path):
+            return "allowed", ""
+        return "refused", "not in the policy"
+
+
+def placeholder(session_id: str, name: str) -> str:
+    """What stands for a secret inside the hands of a session."""
+    return f"placeholder-{session_id}-{name}"
+
+
+def added(one: EgressSeen, other: EgressSeen) -> EgressSeen:
+    """Two notes of one kind as one."""
+    return msgspec.structs.replace(
+        one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received
+    )
+
+
+def _named(policy: EgressPolicy, host: str, port: int, method: str = "", path: str = "") -> bool:
+    """Whether a host is allowed by name: in the list, or as one that has a secret."""
+    listed = any(_fits(each, host, port, method, path) for each in policy.allow)
+    return listed or (port == 443 and any(host in use.hosts for use in policy.secrets))
+
+
+def _fits(place: Destination, host: str, port: int, method: str, path: str) -> bool:
+    ports = (*place.ports, 80) if place.plain else place.ports
+    methods = not method or not place.methods or method in place.methods
+    paths = not path or not place.paths or any(fnmatchcase(path, each) for each in place.paths)
+    return host == place.host and port in ports and methods and paths
+
+
+def _may_use(use: SecretUse, host: str, port: int, method: str, path: str) -> bool:
+    methods = not use.methods or method in use.methods
+    paths = not use.paths or any(fnmatchcase(path, each) for each in use.paths)
+    return host in use.hosts and port == 443 and methods and paths
