@@ -37,7 +37,7 @@ from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
 from holdfast.session.home import HOME
-from tests.golden import later
+from tests.golden import later, outside
 
 HERE = Path(__file__).parent
 ERASED = 11
@@ -200,9 +200,12 @@ async def make() -> dict[str, list[Line]]:
     more = msgspec.structs.replace(later.created(ODD), accounts=("ses_more_full", "project:web"))
     await story(store, "ses_more_full", more, later.full(ODD), later.posts(ODD, "full"))
     await story(store, "ses_more_bare", plain, later.bare(), later.posts(ODD, "bare"))
+    out = msgspec.structs.replace(outside.created(ODD), accounts=("ses_out_full",))
+    await story(store, "ses_out_full", out, outside.full(ODD), outside.posts(ODD, "full"))
+    await story(store, "ses_out_bare", plain, outside.bare(), outside.posts(ODD, "bare"))
     await home(store)
     await fork(store)
-    names = ("full", "bare", "more_full", "more_bare")
+    names = ("full", "bare", "more_full", "more_bare", "out_full", "out_bare")
     logs = {f"{name}.jsonl": await lines(store, f"ses_{name}") for name in names}
     return {**logs, "home.jsonl": await lines(store, HOME), "fork.jsonl": await lines(store, "ses_fork")}
 
