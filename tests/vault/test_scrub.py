@@ -1,0 +1,154 @@
+"""No form of a secret comes through, however the stream is cut; what has none comes through as it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tracemalloc
+import urllib.parse
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.egress.scrub import Forms, Scrubber
+from holdfast.vault.base import Secret
+
+VALUES = ("sk_live_51HxYz/AB+CD==", 'p"a\\ss w/örd%41', "aaaaaaaab", "********!", "ab%41cd%zz\\u0041")
+
+
+def _base64(encode: Callable[[bytes], bytes], before: int) -> Callable[[str], bytes]:
+    return lambda value: encode(b"u:x"[:before] + value.encode() + b"after")
+
+
+def _escaped(value: str) -> bytes:
+    return "".join(f"\\u{int.from_bytes(unit.encode('utf-16-be')):04X}" for unit in value).encode()
+
+
+FORMS: dict[str, Callable[[str], bytes]] = {
+    "plain": str.encode,
+    **{f"base64 at {at}": _base64(base64.b64encode, at) for at in range(4)},
+    **{f"urlsafe base64 at {at}": _base64(base64.urlsafe_b64encode, at) for at in range(4)},
+    "base64 alone": lambda value: base64.b64encode(value.encode()),
+    "base64 without padding": lambda value: base64.urlsafe_b64encode(value.encode()).rstrip(b"="),
+    "hex": lambda value: value.encode().hex().encode(),
+    "HEX": lambda value: value.encode().hex().upper().encode(),
+    "url": lambda value: urllib.parse.quote(value, safe="").encode(),
+    "url of a form": lambda value: urllib.parse.quote_plus(value).encode(),
+    "url with slashes": lambda value: urllib.parse.quote(value).encode(),
+    "url, all of it": lambda value: "".join(f"%{byte:02x}" for byte in value.encode()).encode(),
+    "url, mixed case": lambda value: "".join(
+        f"%{byte:02x}" if at % 2 else f"%{byte:02X}" for at, byte in enumerate(value.encode())
+    ).encode(),
+    "json": lambda value: json.dumps(value).encode()[1:-1],
+    "json in UTF-8": lambda value: json.dumps(value, ensure_ascii=False).encode()[1:-1],
+    "json with slashes": lambda value: json.dumps(value).replace("/", "\\/").encode()[1:-1],
+    "json, all of it": _escaped,
+}
+
+
+def _flow(value: str, data: bytes, cuts: list[int]) -> bytes:
+    scrubber = Scrubber(Forms([Secret(value)]))
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return b"".join(scrubber.feed(data[a:b]) for a, b in zip(edges, edges[1:], strict=False)) + scrubber.end()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", VALUES)
+def test_a_form_is_taken_out_at_each_cut(form: str, value: str) -> None:
+    shown = FORMS[form](value)
+    data = b'{"got": "' + shown + b'", "n": 1}'
+    half = len(shown) // 2
+    core = shown[half - 4 : half + 4] if "base64" in form else shown
+    for cut in range(len(data) + 1):
+        out = _flow(value, data, [cut])
+        assert len(out) == len(data)
+        assert core not in out, (cut, out)
+        assert (out[:9], out[-9:]) == (data[:9], data[-9:])
+    assert core not in _flow(value, data, list(range(len(data))))
+
+
+_values = st.text(
+    st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=("C", "Z")), min_size=8, max_size=24
+)
+
+
+@given(
+    value=_values,
+    form=st.sampled_from(sorted(FORMS)),
+    before=st.binary(max_size=40),
+    cuts=st.lists(st.integers(0, 999)),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_form_survives_any_chunking(value: str, form: str, before: bytes, cuts: list[int]) -> None:
+    shown = FORMS[form](value)
+    data = before + shown + before
+    out = _flow(value, data, cuts)
+    assert len(out) == len(data)
+    for other in FORMS.values():
+        text = other(value)
+        assert text not in out
+
+
+@given(value=_values, data=st.binary(max_size=300), cuts=st.lists(st.integers(0, 999)))
+@settings(max_examples=300, deadline=None)
+def test_what_has_no_form_is_untouched(value: str, data: bytes, cuts: list[int]) -> None:
+    if value.encode() not in data:
+        assert _flow(value, data, cuts) == data
+
+
+@given(
+    value=_values,
+    data=st.lists(
+        st.sampled_from([b"%", b"\\", b"\\u00", b"4", b"1", b"a", b"%41", b"%4", b"\\/", b"*"]), max_size=200
+    ),
+    cuts=st.lists(st.integers(0, 999)),
+)
+@settings(max_examples=200, deadline=None)
+def test_broken_escapes_are_untouched(value: str, data: list[bytes], cuts: list[int]) -> None:
+    whole = b"".join(data)
+    if set(value) - set("%\\u041a/*"):
+        assert _flow(value, whole, cuts) == whole
+
+
+def test_several_secrets_that_overlap_are_all_taken_out() -> None:
+    forms = Forms([Secret("abcdefghij"), Secret("ghijklmnop"), Secret("defghijk")])
+    data = b"<abcdefghijklmnop>"
+    for cut in range(len(data)):
+        scrubber = Scrubber(forms)
+        out = scrubber.feed(data[:cut]) + scrubber.feed(data[cut:]) + scrubber.end()
+        assert out == b"<****************>"
+        assert scrubber.found >= 1
+
+
+def test_what_cannot_begin_a_form_is_passed_on_at_once() -> None:
+    scrubber = Scrubber(Forms([Secret("tok-12345678")]))
+    assert scrubber.feed(b"data: 1\n\n") == b"data: 1\n\n"
+    assert scrubber.feed(b"data: tok-1") == b"data: "
+    assert scrubber.feed(b"!") == b"tok-1!"
+    assert scrubber.end() == b""
+
+
+def test_without_secrets_all_passes() -> None:
+    scrubber = Scrubber(Forms([]))
+    assert scrubber.feed(b"anything") + scrubber.end() == b"anything"
+
+
+def test_memory_is_constant() -> None:
+    forms, piece = Forms([Secret("tok-" + "%4" * 200)]), b"%4" * 8_192
+    scrubber = Scrubber(forms)
+    for _ in range(4):
+        scrubber.feed(piece)
+    tracemalloc.start()
+    for _ in range(200):
+        scrubber.feed(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 400_000
+
+
+def test_forms_do_not_show_their_values() -> None:
+    forms = Forms([Secret("tok-12345678")])
+    assert "tok" not in repr(forms)
+    assert forms.scrub(b"Set-Cookie: a=dG9rLTEyMzQ1Njc4") == b"Set-Cookie: a=****************"
