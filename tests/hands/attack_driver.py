@@ -8,12 +8,13 @@ import shutil
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from holdfast.hands.base import ExecResult
+from holdfast.hands.base import ExecResult, Layer
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import RealRig, bubblewrap, real
 
@@ -23,14 +24,14 @@ CANARY = "canary-of-the-launcher"
 SCRIPT = Path(__file__).parent / "attacks.py"
 
 
-async def attack(base: Path) -> dict[str, str]:
-    """Attempt → verdict, and beside them what the host saw."""
+async def attack(base: Path, *, layered: bool = False) -> dict[str, str]:
+    """Attempt → verdict, and beside them what the host saw. `layered` hands stand on an environment too."""
     assert CANARY in os.environ.values()
     async with real(base, bubblewrap) as rig:
         with _Host(base) as host:
             shutil.copy(SCRIPT, rig.workspace / "attacks.py")
             (rig.workspace / "host.json").write_text(json.dumps(host.canaries))
-            hands = await rig.provider.provision(rig.spec(), 1)
+            hands = await rig.provider.provision(rig.spec(layers=_layers(base) if layered else ()), 1)
             result = await run(hands, "1.0", bash("/usr/bin/python3 attacks.py", 60.0))
             found = _verdicts(result)
             found["50 a daemon that outlives its call"] = await _survivors(rig, result)
@@ -39,6 +40,21 @@ async def attack(base: Path) -> dict[str, str]:
             found["01 what stood outside"] = "blocked" if os.listdir(host.outside) == [] else "LEAK"
             found["47 git on the host"] = _git(rig.workspace)
             return found
+
+
+def _layers(base: Path) -> tuple[Layer, ...]:
+    """Something over the system's programs, something writable in the workspace, something read-only elsewhere."""
+    for name in ("bin", "deps", "shared"):
+        (base / "layer" / name).mkdir(parents=True)
+        (base / "layer" / name / "added").write_text("added\n")
+    for path in (base / "layer", *(base / "layer").iterdir()):
+        path.chmod(0o755)
+    layer = base / "layer"
+    return (
+        Layer("/usr", (str(layer),), over=True),
+        Layer("/workspace/node_modules", (str(layer / "deps"),), private=True),
+        Layer("/opt/environment", (str(layer / "shared"),)),
+    )
 
 
 def _verdicts(result: ExecResult) -> dict[str, str]:
@@ -105,4 +121,4 @@ class _Host:
 
 
 if __name__ == "__main__":
-    print(json.dumps(anyio.run(attack, Path(sys.argv[1]))))
+    print(json.dumps(anyio.run(partial(attack, Path(sys.argv[1]), layered=len(sys.argv) > 2))))

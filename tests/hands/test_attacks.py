@@ -16,16 +16,18 @@ def held(found: dict[str, str]) -> dict[str, str]:
     return {name: verdict for name, verdict in found.items() if not name.startswith("__") and verdict[:7] != "blocked"}
 
 
-async def test_nothing_gets_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("layered", [False, True], ids=["plain", "layered"])
+async def test_nothing_gets_out(layered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_TEST_SECRET", CANARY)
-    found = await attack(tmp_path)
+    found = await attack(tmp_path, layered=layered)
     assert held(found) == {}
     assert len(found) >= 70
     assert found["__uid"] != "0"
 
 
-def test_nothing_gets_out_as_an_ordinary_user(tmp_path: Path) -> None:
-    found = run_as_user(tmp_path, "tests.hands.attack_driver")
+@pytest.mark.parametrize("layered", [(), ("layered",)], ids=["plain", "layered"])
+def test_nothing_gets_out_as_an_ordinary_user(layered: tuple[str, ...], tmp_path: Path) -> None:
+    found = run_as_user(tmp_path, "tests.hands.attack_driver", *layered)
     assert held(found) == {}
     assert len(found) >= 70
     assert found["__uid"] == str(UID)

@@ -7,7 +7,7 @@ run at most once by one incarnation: `start` on a known call changes nothing.
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -22,8 +22,14 @@ class HandsSpec(msgspec.Struct, frozen=True):
 
     `read_only` maps a host folder to the path where it appears inside. `env` is added to the clean
     environment of every command. `policy` limits all of them together. `network` is the only way outside; none
-    without it. `layers` are laid over folders inside, see `Layer`. `on_news` is a command of the host that the
-    supervisor runs, with nothing of its own environment but what stands in it, when a job has news and nobody listens.
+    without it. `layers` are laid over folders inside, see `Layer`.
+
+    `on_news` is a command of the host that is run, with a clean environment, when a job has news and nobody waits for
+    it. `{call}` in its parts becomes the call's id, `{news}` one of `line`, `exit` and `lost` (the hands died while it
+    ran). It is no child of the supervisor, is not ended with the hands, and is repeated until it exits with 0, with
+    growing pauses, ten times at most.
+
+    `continues` are lost hands whose workspace, where it is with the hands, is to go on.
     """
 
     session_id: str
@@ -34,8 +40,11 @@ class HandsSpec(msgspec.Struct, frozen=True):
     policy: HandsPolicy = HandsPolicy()
     network: Network | None = None
     layers: tuple[Layer, ...] = ()
+    held: tuple[str, ...] = ()
+    files: dict[str, bytes] = {}
     environment: str = ""
     on_news: tuple[str, ...] = ()
+    continues: str = ""
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -52,25 +61,34 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A folder of this host that is laid over one inside.
+    """A folder of this host that is laid over one inside; or one file, which is then read-only.
 
     `lower` are folders of the host, the first on top, under which the folder that is there anyway stays visible when
-    `over` is set. What is written goes to `upper`, a folder of these hands alone; without it the layer is read-only.
+    `over` is set. What is written goes to `upper`, a folder of these hands alone, or with `private` to one that goes
+    with them; without either the layer is read-only. `/workspace` and what is in it, `/usr`, and folders that are
+    nowhere else can be laid over. One in the workspace whose parent is not there is left out.
     """
 
     inside: str
     lower: tuple[str, ...]
     upper: str = ""
     over: bool = False
+    private: bool = False
 
 
 class ExecRequest(msgspec.Struct, frozen=True):
     """One tool call for the hands.
 
     `tool` is one of bash, read, write, edit, glob, grep, web_fetch, web_search, job, service; `input` its validated
-    input. A `job` and a `service` ({command, name, health, ready_s}) go on until they end, are killed, or the hands
-    go; a `job` lasts `timeout_s` at most, a `service` as long as the hands. `seen` holds,
-    for write and edit, the digest under which the model last read the file, keyed by path: a file
+    input. A `job` ({command, name, line, keep_bytes}) and a `service` ({command, name, health, ready_s}) go on until
+    they end, are killed, or the hands go; a `job` lasts `timeout_s` at most, a `service` as long as the hands,
+    whatever its `timeout_s` says. The call's id is the job's. `line` is a regular expression: the first line of
+    output that it matches is news. `keep_bytes` is how much output of a job is kept. `health` is a command that is
+    run inside again and again until it exits with 0 or `ready_s` have passed. The name of a service that runs is
+    taken: a second one is refused by `HandsError`. With `stdin` true, a bash, job or service reads what `write`
+    gives it; its standard input is empty otherwise.
+
+    `seen` holds, for write and edit, the digest under which the model last read the file, keyed by path: a file
     that has another content now is not touched (S18); the empty string says never read.
     `output_cap` is in bytes of output kept in the result, half from the head and half from the tail.
     """
@@ -118,11 +136,23 @@ class CallStatus(msgspec.Struct, frozen=True):
 
     `unknown`: it started, no exit is journaled and no process lives. `expectation` is there when the
     call was a write or edit whose intent was journaled: a probe can then settle the question.
+
+    `line` is the first line that a job's `line` matched, None before it came; `problem` says why it is looked for no
+    more. `ready` tells of a service with a health command whether it has answered: `waiting`, `yes`, or `no` when it
+    did not in time or ended before; `problem` then has what the command said last.
     """
 
     state: Literal["never_started", "running", "finished", "unknown"]
     result: ExecResult | None = None
     expectation: FileExpectation | None = None
+    line: str | None = None
+    ready: Literal["", "waiting", "yes", "no"] = ""
+    problem: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """True when there is something to tell: it ended, its line came or cannot, its readiness is known."""
+        return self.state != "running" or self.line is not None or self.ready in ("yes", "no") or bool(self.problem)
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -149,7 +179,7 @@ class Hands(Protocol):
         ...
 
     async def start(self, epoch: int, call_id: str, request: ExecRequest) -> None:
-        """Start a call and return. A known call id changes nothing."""
+        """Start a call and return. A known call id changes nothing. A job or service runs when this returns."""
         ...
 
     async def wait(self, epoch: int, call_id: str) -> ExecResult:
@@ -163,38 +193,72 @@ class Hands(Protocol):
         """End a running call with all its descendants; `wait` then returns with `cancelled`."""
         ...
 
-    async def status(self, epoch: int, call_id: str) -> CallStatus:
-        """What is known of a call. Answers from the journal when the supervisor is dead."""
+    async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
+        """What is known of a call. Answers from the journal when the supervisor is dead.
+
+        With `wait_s` it answers when the status is `settled`, or after that time.
+        """
         ...
 
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """What a call printed from byte `after` on; waits so long for something when there is nothing yet."""
+        """What a call printed from byte `after` on; waits so long for something when there is nothing yet.
+
+        A character is never cut in two, bytes that are no UTF-8 become U+FFFD. Works after the call's end, and for
+        what is left when the supervisor is dead. Raises `HandsError` for a call that was never started here.
+        """
         ...
 
     async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
-        """Give a running command input; `close` ends it. `offset` is how much it was given before: a repeat is one."""
+        """Give a running command input; `close` ends it. `offset` is how much it was given before: a repeat is one.
+
+        Raises `HandsError` when the call has no input or has ended, when bytes before `offset` are missing, or when
+        it reads too slowly: nothing was given then.
+        """
         ...
 
     async def pause(self, epoch: int) -> None:
-        """Stop everything that runs here where it is. Raises `HandsError` where the provider cannot."""
+        """Stop everything that runs here where it is. Raises `HandsError` where the provider cannot.
+
+        Time limits stand still meanwhile. Nothing can be started until `resume`; a kill still ends a call. Safe to
+        repeat.
+        """
         ...
 
     async def resume(self, epoch: int) -> None:
-        """Let it go on."""
+        """Let it go on. Safe to repeat."""
         ...
 
     async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
-        """Write a tar of a folder inside to `target`; returns its size in bytes. Read inside, as the hands' user."""
+        """Write a tar of a folder inside to `target`; returns its size in bytes. Read inside, as the hands' user.
+
+        Sockets, pipes and devices are left out. Raises `HandsError` when something cannot be read or changes meanwhile.
+        """
         ...
 
     async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
-        """Put a tar into a folder inside; returns the number of files. What would leave the folder is refused."""
+        """Put a tar into a folder inside; returns the number of entries. What would leave the folder is refused.
+
+        `HandsError` then names the entry; those before it are there. Nothing is written through a link, no device is
+        made, set-user bits are dropped.
+        """
         ...
 
     async def release(self, epoch: int) -> None:
         """End this incarnation and everything in it; its journal goes with it. Safe to repeat."""
+        ...
+
+
+@runtime_checkable
+class Carrying(Protocol):
+    """Hands that have the workspace with them, elsewhere."""
+
+    async def bring_back(self, epoch: int) -> None:
+        """Make the workspace's folder here what it is there, but for `.git`. Works for dead hands too.
+
+        Raises `WorkspaceGone` when it is not there any more, `HandsUnreachable` when nobody answers.
+        """
         ...
 
 
@@ -229,7 +293,8 @@ class Provider(Protocol):
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
         """Make a new incarnation. Raises `SandboxUnavailable` or `HandsError`; leaves nothing then.
 
-        `HandsLost` says that it was ended while it started: another one may well work.
+        `HandsLost` says that it was ended while it started: another one may well work. `WorkspaceGone` says that the
+        workspace of the hands that `spec` continues is no longer where they were.
         """
         ...
 

@@ -12,12 +12,15 @@ import os
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Capabilities, HandsSpec
-from holdfast.hands.launch import PYTHON, Limits, Lives, agent_command, agent_parts, blob
+from holdfast.hands.box.mounts import TROUBLE
+from holdfast.hands.launch import PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
+from holdfast.hands.layers import contents, lay_out, layers_finding, try_layers
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import diagnose, examine, missing_program
 from holdfast.hands.seccomp import assemble_here
@@ -71,7 +74,11 @@ class BubblewrapProvider:
 
     async def probe(self) -> Capabilities:
         """Run the real profile once around a tiny program, and say what came of it."""
-        return await anyio.to_thread.run_sync(examine, self._program, _trial(self._program), ISOLATION)
+        found = await anyio.to_thread.run_sync(examine, self._program, _trial(self._program), ISOLATION)
+        if not found.usable:
+            return found
+        layers = await anyio.to_thread.run_sync(try_layers, self._maker.folder)
+        return msgspec.structs.replace(found, findings=(*found.findings, layers))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> SupervisedHands:
         """Make a sandbox with its agent. Raises `SandboxUnavailable` with the cause and its fix."""
@@ -90,27 +97,35 @@ class BubblewrapProvider:
         workspace = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
-        git, placeholders = _git(Path(workspace))
+        git, places = _git(Path(workspace))
+        laid = lay_out(spec, self._maker.place(spec.hands_id), workspace, ROOT)
         argv = [
-            *_profile(self._program, user),
-            *("--bind", workspace, ROOT, *git),
+            *_profile(self._program, user, laid.usr),
+            *("--bind", laid.workspace, ROOT, *git),
             *("--bind", str(output), OUTPUT),
             *_extras(spec.read_only),
+            *laid.mounts,
             *("--ro-bind-data", "{fd:agent}", PARTS),
             *_closing(),
             *("--chdir", ROOT, "--as-pid-1", "--", *agent_command(PARTS)),
         ]
-        blobs = {name: blob(content) for name, content in {**_fixtures(user), "agent": agent_parts()}.items()}
-        plan = Plan("bubblewrap", argv, _environment(), blobs, ROOT, OUTPUT, ISOLATION, placeholders)
+        given = {**_fixtures(user), **contents(spec), "agent": agent_parts()}
+        blobs = {name: blob(content) for name, content in given.items()}
+        places = (*places, *laid.places)
+        plan = Plan(
+            *("bubblewrap", argv, _environment(), blobs, ROOT, OUTPUT, ISOLATION), places, laid.laying, laid.folders
+        )
         return user, plan
 
 
 def _refuse(problem: str) -> Exception:
     finding = diagnose(problem)
+    if TROUBLE in problem:
+        finding = layers_finding(problem.strip().splitlines()[-1])
     return SandboxUnavailable(f"{finding.message}. {finding.fix}")
 
 
-def _profile(program: str, user: HandsUser) -> list[str]:
+def _profile(program: str, user: HandsUser, usr: str = "/usr") -> list[str]:
     """Everything up to the workspace: namespaces, system folders, scratch folders."""
     scratch = []
     for path in ("/tmp", "/dev/shm", HOME):
@@ -119,7 +134,7 @@ def _profile(program: str, user: HandsUser) -> list[str]:
         program,
         *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
         *("--uid", str(user.uid), "--gid", str(user.gid), "--hostname", "hands"),
-        *("--ro-bind", "/usr", "/usr"),
+        *("--ro-bind", usr, "/usr"),
         *_top(),
         *("--dir", "/etc"),
         *(part for name in _ETC for part in ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")),
@@ -190,7 +205,7 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _git(workspace: Path) -> tuple[list[str], tuple[str, ...]]:
+def _git(workspace: Path) -> tuple[list[str], tuple[Place, ...]]:
     """The workspace's `.git` over itself, read-only; the folders that must be made for that."""
     path = workspace / ".git"
     if path.is_symlink():
@@ -201,7 +216,7 @@ def _git(workspace: Path) -> tuple[list[str], tuple[str, ...]]:
     absent = not path.exists()
     if not absent and path.is_dir() and not any(path.iterdir()):
         absent = True
-    return ["--ro-bind", str(path), f"{ROOT}/.git"], (str(path),) if absent else ()
+    return ["--ro-bind", str(path), f"{ROOT}/.git"], (Place(str(workspace), ".git", "folder"),) if absent else ()
 
 
 def _extras(read_only: dict[str, str]) -> list[str]:

@@ -15,13 +15,17 @@ import sys
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import msgspec
 
 from holdfast.errors import HandsError, HandsLost
+from holdfast.hands.box import places
 from holdfast.hands.box.journal import replay
-from holdfast.hands.box.kernel import drop_folder, is_locked
+from holdfast.hands.box.kernel import is_locked
+from holdfast.hands.limits import orphans
+from holdfast.hands.limits.plan import Holding
 
 PYTHON = "/usr/bin/python3"
 """What runs the agent: the system's own, which every user can reach."""
@@ -83,13 +87,37 @@ class Lives(msgspec.Struct, frozen=True):
     hello_s: float = 15.0
 
 
+class Place(NamedTuple):
+    """A place that a mount needs in `folder`, at the path `below` it. `kind` is "folder", "file" or "held"."""
+
+    folder: str
+    below: str
+    kind: str
+
+
+class Overlay(msgspec.Struct, frozen=True):
+    """An overlay that is mounted before the sandbox starts, as `box.mounts` wants it."""
+
+    at: str
+    lower: tuple[str, ...]
+    upper: str = ""
+    work: str = ""
+
+
+class Laying(msgspec.Struct, frozen=True):
+    """All overlays of these hands; `stage` is the folder that they are mounted in."""
+
+    stage: str
+    overlays: tuple[Overlay, ...]
+
+
 class Opening(msgspec.Struct, frozen=True):
-    """The first line of a journal: whose it is. `placeholders` are empty folders made for mounts."""
+    """The first line of a journal: whose it is. `places` are what mounts need, see `box.places`."""
 
     hands_id: str
     host_id: str
     boot_id: str
-    placeholders: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -102,7 +130,10 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it."""
+    """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it.
+
+    `holding` are its limits; `before` is a command that starts it where they can be had, with `before_env`.
+    """
 
     epoch: int
     folder: str
@@ -114,9 +145,13 @@ class Launch(msgspec.Struct, frozen=True):
     uid: int
     gid: int
     setup: Setup
+    laying: Laying | None
     grace_s: float
     life_s: float
     hello_s: float
+    holding: Holding = Holding()
+    before: tuple[str, ...] = ()
+    before_env: dict[str, str] = {}
 
 
 class _Ready(msgspec.Struct, frozen=True):
@@ -163,13 +198,13 @@ def _supervisor_program() -> str:
 
 def _run(launch: Launch) -> _Ready:
     """Start the supervisor and hear whether it is ready. Blocks; it outlives us."""
-    command = [sys.executable or PYTHON, "-I", "-S", "-c", _supervisor_program()]
+    command = [*launch.before, sys.executable or PYTHON, "-I", "-S", "-c", _supervisor_program()]
     child = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"},
+        env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **launch.before_env},
         cwd="/",
     )
     try:
@@ -220,8 +255,8 @@ def _clear(launch: Launch) -> None:
         _end(pid, os.path.join(launch.folder, "lock"))
     with contextlib.suppress(OSError):
         Path(launch.socket).unlink()
-    for path in launch.opening.placeholders:
-        drop_folder(path)
+    for place in launch.opening.places:
+        places.drop(place)
     remove_folder(Path(launch.folder))
 
 
@@ -244,8 +279,10 @@ def _end(pid: int, lock: str) -> None:
 def remove_folder(folder: Path) -> None:
     """Remove the folder of an incarnation, also when a command took its own permissions away.
 
-    Nothing may be running in it any more. Links are removed, never followed.
+    Nothing may be running in it any more. Links are removed, never followed. Control groups that a killed supervisor
+    left go first: only this folder knows of them.
     """
+    orphans.clear(folder)
     if os.getuid() != 0:
         for path, folders, _ in os.walk(folder):
             for name in folders:

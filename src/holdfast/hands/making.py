@@ -16,7 +16,10 @@ from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.host import boot_id, host_id, run_directory
-from holdfast.hands.launch import Launch, Limits, Lives, Opening, Setup, limits_of, start_supervisor
+from holdfast.hands.launch import Launch, Laying, Limits, Lives, Opening, Place, Setup, limits_of, start_supervisor
+from holdfast.hands.limits import ladder
+from holdfast.hands.limits.orphans import clear_all
+from holdfast.hands.limits.plan import demand, held, holding_of, start_command
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, writable
@@ -26,7 +29,10 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Plan(NamedTuple):
-    """How one provider starts its hands. Paths in `root` and `output` are as they are inside."""
+    """How one provider starts its hands. Paths in `root` and `output` are as they are inside.
+
+    `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them.
+    """
 
     provider: str
     argv: list[str]
@@ -35,7 +41,9 @@ class Plan(NamedTuple):
     root: str
     output: str
     isolation: dict[str, Isolation]
-    placeholders: tuple[str, ...] = ()
+    places: tuple[Place, ...] = ()
+    laying: Laying | None = None
+    folders: tuple[str, ...] = ()
 
 
 class Maker:
@@ -54,7 +62,7 @@ class Maker:
         lives: Lives | None = None,
         answer_s: float = ANSWER_S,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self.limits = limits or Limits()
         self._sockets = sockets
         self._lives = lives or Lives()
@@ -64,12 +72,12 @@ class Maker:
         """Where an incarnation keeps its journal."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", hands_id) or hands_id.startswith("."):
             raise UsageError(f"{hands_id!r} cannot be the id of hands")
-        return self._folder / hands_id
+        return self.folder / hands_id
 
     def separate(self, workspace: str) -> str:
         """The real path of a workspace. Refuses one that holds Holdfast's own records."""
         real = Path(os.path.realpath(workspace))
-        home = Path(os.path.realpath(self._folder)).parent
+        home = Path(os.path.realpath(self.folder)).parent
         if home.is_relative_to(real):
             raise CannotRunSafely(
                 f"the workspace {real} contains {home}, where Holdfast keeps its own records, and tool calls could "
@@ -86,6 +94,11 @@ class Maker:
     ) -> SupervisedHands:
         """Start a supervisor with that plan. `refuse` makes an error of its last words."""
         folder = self.place(spec.hands_id)
+        rung = await anyio.to_thread.run_sync(ladder.find)
+        isolation = held(plan.isolation, rung, spec.policy)
+        demand(spec.policy, isolation, rung)
+        await anyio.to_thread.run_sync(clear_all, self._folder)
+        before, before_env = start_command(rung, spec.hands_id)
         sockets = self._sockets or run_directory(os.getuid())
         identity = HandsProvisioned(
             hands_id=spec.hands_id,
@@ -96,12 +109,12 @@ class Maker:
             workspace=spec.workspace.path,
             root=plan.root,
             uid=user.uid,
-            isolation=plan.isolation,
+            isolation=isolation,
         )
         if len(identity.address) > 100:
             raise CannotRunSafely(f"{identity.address} is too long for a socket; choose a shorter folder for sockets")
-        await anyio.to_thread.run_sync(make_folder, folder, user)
-        opening = Opening(spec.hands_id, identity.host_id, identity.boot_id, plan.placeholders)
+        await anyio.to_thread.run_sync(make_folder, folder, user, plan.folders)
+        opening = Opening(spec.hands_id, identity.host_id, identity.boot_id, plan.places)
         problem = await start_supervisor(
             Launch(
                 epoch=epoch,
@@ -114,9 +127,13 @@ class Maker:
                 uid=user.uid,
                 gid=user.gid,
                 setup=Setup(plan.root, plan.output, limits_of(self.limits), spec.env),
+                laying=plan.laying,
                 grace_s=self._lives.grace_s,
                 life_s=self._lives.longest_s,
                 hello_s=self._lives.hello_s,
+                holding=holding_of(spec, rung, folder),
+                before=tuple(before),
+                before_env=before_env,
             )
         )
         if problem:
@@ -131,21 +148,24 @@ class Maker:
         return hands
 
 
-def make_folder(folder: Path, user: HandsUser) -> None:
-    """The folder of an incarnation: ours, with a part for output that the hands' user owns."""
+def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> None:
+    """The folder of an incarnation: ours, with parts for output and for `more` that the hands' user owns."""
     others = user.uid != os.getuid()
     try:
         for path in (folder.parent.parent, folder.parent):
             path.mkdir(mode=0o711 if others else 0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o711 if others else 0o700)
         output = folder / "output"
-        output.mkdir(mode=0o700)
+        parts = [output, *(folder / name for name in more)]
+        for part in parts:
+            part.mkdir(mode=0o700)
     except FileExistsError:
         raise HandsError(f"{folder} is there already: an id of hands is used once") from None
     except OSError as error:
         raise CannotRunSafely(f"{folder} for the journal of the hands cannot be made: {error.strerror}") from None
     if others:
         folder.chmod(0o711)
-        os.chown(output, user.uid, user.gid)
+        for part in parts:
+            os.chown(part, user.uid, user.gid)
         if not writable(output, user):
             raise CannotRunSafely(f"{user.name} cannot write in {output}, which was made for them")

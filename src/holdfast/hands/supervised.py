@@ -11,16 +11,21 @@ What a caller can rely on:
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from pathlib import Path
+from typing import BinaryIO
 
 import anyio
 import msgspec
 
 from holdfast.errors import Fenced, HandsError, HandsLost
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation
+from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, Output
+from holdfast.hands.box import places
 from holdfast.hands.box.journal import Testimony, replay
-from holdfast.hands.box.kernel import drop_folder, is_locked
+from holdfast.hands.box.kernel import is_locked
+from holdfast.hands.box.stream import piece_of
+from holdfast.hands.box.tar import CHUNK
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.launch import remove_folder
 from holdfast.hands.talk import ANSWER_S, Gone, Talk
@@ -29,6 +34,22 @@ _STEP_S = 0.005
 
 _status = msgspec.json.Decoder(CallStatus).decode
 _result = msgspec.json.Decoder(ExecResult).decode
+_output = msgspec.json.Decoder(Output).decode
+
+WRITE_MAX = 256 << 10
+"""Bytes of input that are handed to the supervisor at a time."""
+
+
+class _Moved(msgspec.Struct, frozen=True):
+    """An answer about a tar on its way: a piece of it (base 64), or that all has been moved."""
+
+    transfer: int = 0
+    data: str = ""
+    done: bool = False
+    entries: int = 0
+
+
+_moved = msgspec.json.Decoder(_Moved).decode
 
 
 class SupervisedHands:
@@ -69,21 +90,66 @@ class SupervisedHands:
         """End a running call with all its descendants."""
         await self._ask("kill", epoch, call=call_id)
 
-    async def status(self, epoch: int, call_id: str) -> CallStatus:
+    async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
         """What is known of a call: from the supervisor, or from its journal when it is dead."""
         if not self._ours():
             return CallStatus("unknown")
         try:
-            return _status(await self._ask("status", epoch, call=call_id))
+            return _status(await self._poll("status", epoch, wait_s, call=call_id))
         except HandsLost:
-            await self._until_dead()
-        said = replay(str(self._journal))
-        self._check(said, epoch)
-        if said.opened.get("hands_id") != self.identity.hands_id:
-            return CallStatus("unknown")
-        if said.opened.get("boot_id") != self.identity.boot_id:
-            return CallStatus("unknown")
-        return _testified(said, call_id)
+            said = await self._testimony(epoch)
+        return CallStatus("unknown") if said is None else _testified(said, call_id)
+
+    async def read(
+        self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
+    ) -> Output:
+        """What a call printed from there on: from the supervisor, or from what it left when it is dead."""
+        fields = {"call": call_id, "after": max(0, after), "max_bytes": max_bytes}
+        if self._ours():
+            try:
+                return _output(await self._poll("read", epoch, wait_s, **fields))
+            except HandsLost:
+                said = await self._testimony(epoch)
+            if said is not None and call_id in said.started:
+                return await anyio.to_thread.run_sync(self._left, said, call_id, max(0, after), max_bytes)
+        raise HandsLost(f"the hands {self.identity.hands_id} are gone, and what call {call_id} printed with them")
+
+    async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
+        """Give a running command input, in parts that the supervisor takes."""
+        for start in range(0, max(1, len(data)), WRITE_MAX):
+            part = b64encode(data[start : start + WRITE_MAX]).decode()
+            last = close and start + WRITE_MAX >= len(data)
+            await self._ask("write", epoch, call=call_id, data=part, offset=offset + start, close=last)
+
+    async def pause(self, epoch: int) -> None:
+        """Stop everything that runs inside where it is."""
+        await self._ask("pause", epoch)
+
+    async def resume(self, epoch: int) -> None:
+        """Let it go on."""
+        await self._ask("resume", epoch)
+
+    async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
+        """Write a tar of a folder inside, a bounded piece at a time."""
+        begun = _moved(await self._ask("transfer", epoch, op="pack", path=path))
+        total = 0
+        while True:
+            moved = _moved(await self._ask("pull", epoch, transfer=begun.transfer))
+            data = b64decode(moved.data)
+            total += len(data)
+            await anyio.to_thread.run_sync(target.write, data)
+            if moved.done:
+                return total
+
+    async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
+        """Put a tar into a folder inside, a bounded piece at a time."""
+        begun = _moved(await self._ask("transfer", epoch, op="unpack", path=path))
+        while True:
+            data = await anyio.to_thread.run_sync(source.read, CHUNK)
+            part = b64encode(data).decode()
+            moved = _moved(await self._ask("push", epoch, transfer=begun.transfer, data=part))
+            if moved.done:
+                return moved.entries
 
     async def release(self, epoch: int) -> None:
         """End this incarnation and everything in it; its journal goes with it. Safe to repeat."""
@@ -97,10 +163,24 @@ class SupervisedHands:
         await self._until_dead()
         said = replay(str(self._journal))
         self._check(said, epoch)
-        for path in said.opened.get("placeholders", ()):
-            drop_folder(path)
+        for place in said.opened.get("places", ()):
+            places.drop(place)
         Path(self.identity.address).unlink(missing_ok=True)
         await anyio.to_thread.run_sync(remove_folder, self._folder)
+
+    async def _testimony(self, epoch: int) -> Testimony | None:
+        """What the journal of a dead supervisor says; None when it is not that of these hands in this boot."""
+        await self._until_dead()
+        said = replay(str(self._journal))
+        self._check(said, epoch)
+        ours = (self.identity.hands_id, self.identity.boot_id)
+        return said if (said.opened.get("hands_id"), said.opened.get("boot_id")) == ours else None
+
+    def _left(self, said: Testimony, call_id: str, after: int, max_bytes: int) -> Output:
+        """What a dead supervisor's folder still holds of a call's output. Nothing comes after it."""
+        result = said.exits.get(call_id, {}).get("result")
+        folder = str(self._folder / "output")
+        return Output(*piece_of(folder, call_id, self.identity.uid, after, max_bytes, result, over=True))
 
     @property
     def _journal(self) -> Path:
@@ -112,12 +192,16 @@ class SupervisedHands:
 
     async def _ask(self, verb: str, epoch: int, **fields: object) -> msgspec.Raw:
         """Ask the supervisor. Raises `HandsLost` when it is proven dead."""
+        return await self._poll(verb, epoch, 0.0, **fields)
+
+    async def _poll(self, verb: str, epoch: int, wait_s: float, **fields: object) -> msgspec.Raw:
+        """Ask for something that may come within `wait_s`."""
         if not self._ours():
             raise HandsLost(f"the hands {self.identity.hands_id} were made on another host or before a restart of it")
-        with anyio.move_on_after(self._answer_s):
+        with anyio.move_on_after(self._answer_s + wait_s):
             while True:
                 try:
-                    return await self._talk.ask(verb, epoch, **fields)
+                    return await self._talk.ask(verb, epoch, wait_s=wait_s, **fields)
                 except Gone:
                     self._talk.close()
                 if not self._alive():
@@ -152,13 +236,13 @@ class SupervisedHands:
 
 
 def _testified(said: Testimony, call_id: str) -> CallStatus:
-    if call_id in said.exits:
-        return CallStatus("finished", result=msgspec.convert(said.exits[call_id]["result"], ExecResult))
     started = said.started.get(call_id)
     if started is None:
         return CallStatus("never_started")
-    expect = started["expect"]
-    return CallStatus("unknown", expectation=None if expect is None else msgspec.convert(expect, FileExpectation))
+    notes = said.notes.get(call_id, {})
+    if call_id in said.exits:
+        return msgspec.convert({"state": "finished", "result": said.exits[call_id]["result"], **notes}, CallStatus)
+    return msgspec.convert({"state": "unknown", "expectation": started["expect"], **notes}, CallStatus)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -62,36 +62,3 @@ def is_locked(path: str) -> bool:
         return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
     finally:
         os.close(fd)
-
-
-def hold_folder(path: str) -> int:
-    """Make a folder unless it is there, and share it with other holders until we die."""
-    while True:
-        try:
-            os.mkdir(path)
-            os.chmod(path, 0o755)
-        except FileExistsError:
-            pass
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        fcntl.flock(fd, fcntl.LOCK_SH)
-        try:
-            if os.path.samestat(os.fstat(fd), os.lstat(path)):
-                return fd
-        except FileNotFoundError:
-            pass
-        os.close(fd)
-
-
-def drop_folder(path: str) -> None:
-    """Remove a folder that was held, when it is empty and no other holder lives."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rmdir(path)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)

@@ -7,7 +7,10 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from holdfast.hands.box import mounts
 
 
 class Sandbox(NamedTuple):
@@ -18,8 +21,8 @@ class Sandbox(NamedTuple):
     errors: int
 
 
-def start(launch: dict[str, Any]) -> Sandbox:
-    """Fork and exec the launch's `argv`.
+def start(launch: dict[str, Any], doors: Sequence[str] = ()) -> Sandbox:
+    """Fork and exec the launch's `argv`, in the control groups whose `doors` are named.
 
     `blobs` maps a name to bytes in base 64: each becomes a descriptor of an unnamed file, whose
     number stands in `argv` where `{fd:NAME}` stood. `uid` and `gid` are taken on for good, without
@@ -29,14 +32,14 @@ def start(launch: dict[str, Any]) -> Sandbox:
     errors, errors_in = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _become(launch, theirs.detach(), errors_in)
+        _become(launch, doors, theirs.detach(), errors_in)
     theirs.close()
     os.close(errors_in)
     os.set_blocking(errors, False)
     return Sandbox(pid, mine.detach(), errors)
 
 
-def _become(launch: dict[str, Any], control: int, errors: int) -> None:
+def _become(launch: dict[str, Any], doors: Sequence[str], control: int, errors: int) -> None:
     """In the child: become the sandbox, or say why not."""
     try:
         os.dup2(control, 0)
@@ -47,7 +50,10 @@ def _become(launch: dict[str, Any], control: int, errors: int) -> None:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _join(doors, launch["holding"]["processors"])
         _drop(launch["uid"], launch["gid"])
+        if launch["laying"] is not None:
+            mounts.lay(launch["laying"], launch["uid"], launch["gid"])
         os.chdir("/")
         os.umask(0o022)
         argv = launch["argv"]
@@ -59,6 +65,16 @@ def _become(launch: dict[str, Any], control: int, errors: int) -> None:
         os.write(2, f"the sandbox could not be started: {error}\n".encode())
     finally:
         os._exit(127)
+
+
+def _join(doors: Sequence[str], processors: Sequence[int]) -> None:
+    """Be limited, while we still may: whoever we become cannot choose a group."""
+    for door in doors:
+        fd = os.open(door, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, b"0")
+        os.close(fd)
+    if processors:
+        os.sched_setaffinity(0, processors)
 
 
 def _drop(uid: int, gid: int) -> None:

@@ -16,7 +16,7 @@ import struct
 import time
 from collections.abc import Callable
 
-from holdfast.hands.box import kernel, spawn, tree
+from holdfast.hands.box import kernel, places, spawn, tree
 from holdfast.hands.box.calls import Call, Refusal
 from holdfast.hands.box.journal import Journal, JournalFull
 from holdfast.hands.box.wire import Channel, Message, WireError
@@ -52,7 +52,7 @@ class Supervisor:
         self._journal = Journal(os.path.join(folder, "journal"))
         self._journal.write({"t": "open", **launch["opening"], "pid": os.getpid()})
         self._journal.write({"t": "epoch", "epoch": self._epoch})
-        self._held = [kernel.hold_folder(path) for path in launch["opening"]["placeholders"]]
+        self._held = [places.hold(place) for place in launch["opening"]["places"]]
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._listener.bind(launch["socket"])
         self._listener.listen(64)
@@ -102,8 +102,8 @@ class Supervisor:
             pass
         for fd in self._held:
             os.close(fd)
-        for path in self._launch["opening"]["placeholders"]:
-            kernel.drop_folder(path)
+        for place in self._launch["opening"]["places"]:
+            places.drop(place)
         if not self._claimed:
             _remove_unclaimed(self._launch["folder"])
 
