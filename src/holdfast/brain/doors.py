@@ -62,6 +62,11 @@ def no_user(workspace: Workspace) -> int:
     return -1
 
 
+def nobody_is_told(session_id: str) -> tuple[str, ...]:
+    """No command: news of jobs are found out by the next brain that looks."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Doors:
     """Everything outside a brain. `model` finds a model by the name in the agent.
@@ -72,7 +77,8 @@ class Doors:
     asked. `tools` are those of the embedding program, by name. `targets` are where messages to people go.
     `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
     new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none. `uid`
-    says as which user the hands of a workspace run.
+    says as which user the hands of a workspace run. `on_news` is the command that is run for a session when a job of
+    it has news and no brain waits for that.
     """
 
     log: Log
@@ -94,3 +100,4 @@ class Doors:
     egress: Egress | None = None
     uid: Callable[[Workspace], int] = no_user
     workspace: Callable[[str, Workspace], Workspace] = same_workspace
+    on_news: Callable[[str], tuple[str, ...]] = nobody_is_told

@@ -10,6 +10,8 @@ from holdfast.brain.acts import context as context_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
+from holdfast.brain.acts import jobs as jobs_act
+from holdfast.brain.acts import news
 from holdfast.brain.acts import people as people_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts import tool as tool_act
@@ -149,6 +151,7 @@ async def _run(shift: Shift) -> None:
     try:
         await hands_act.fence(shift)
         await egress_act.resume(shift)
+        await news.look(shift)
         while shift.state.in_shift:
             try:
                 shift.decided_at = shift.state.seq
@@ -247,11 +250,18 @@ async def _wait_until(shift: Shift, at_us: int) -> None:
 
 
 async def _end(shift: Shift, end: End) -> None:
-    """Give the hands back first and look again; then end under the folded head (S2)."""
+    """Give the hands back first and look again; then end under the folded head (S2).
+
+    What goes on by itself ends with the session; while it goes on, a parked session keeps its hands.
+    """
+    if end.fact.status != "parked" and shift.state.hands_at_work():
+        await jobs_act.end_all(shift)
+        return
     await snapshot_act.last(shift)
     if shift.state.seq != shift.decided_at:
         return  # the snapshot is an event: decide again
-    if shift.state.hands is not None or shift.provisioned is not None:
+    held = shift.state.hands is not None and not hands_act.kept(shift.state, end.fact)
+    if held or shift.provisioned is not None:
         await hands_act.give_back(shift)
         return
     await hands_act.clear_lost(shift)

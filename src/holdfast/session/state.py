@@ -362,4 +362,6 @@ class State(msgspec.Struct):
 
     def hands_at_work(self) -> set[str]:
         """The incarnations in which something of this session goes on without a brain."""
-        return {job.hands_id for job in self.live_jobs()} | {each.hands_id for each in self.services.values()}
+        return {job.hands_id for job in self.live_jobs()} | {
+            each.hands_id for each in self.services.values() if not each.standing
+        }

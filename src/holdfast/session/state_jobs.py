@@ -9,6 +9,10 @@ import msgspec
 JobOutcome = Literal["ok", "error", "timeout", "stopped", "unknown"]
 
 
+STANDING = "env."
+"""How the call ids of services begin that stand ready whenever there are hands: those of the environment."""
+
+
 class Job(msgspec.Struct):
     """A command that was started and goes on by itself. `outcome` is None while it runs.
 
@@ -45,3 +49,8 @@ class ServiceRun(msgspec.Struct):
     hands_id: str
     seq: int
     command: str = ""
+
+    @property
+    def standing(self) -> bool:
+        """Whether it comes with the hands, and holds none: it is started again with the next."""
+        return self.call_id.startswith(STANDING)

@@ -7,12 +7,16 @@ import contextlib
 import anyio
 
 from holdfast.brain.acts import egress as egress_act
+from holdfast.brain.acts import news
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsLost as HandsLostFact
-from holdfast.facts.hands import HandsReleased
+from holdfast.facts.hands import HandsProvisioned, HandsReleased
+from holdfast.facts.job import ServiceEnded
+from holdfast.facts.shift import ShiftEnded
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
+from holdfast.session.state import State
 
 MAKES = 3
 """Tries to make hands that somebody ends while they start."""
@@ -73,6 +77,8 @@ async def _spec(shift: Shift) -> HandsSpec:
         workspace=workspace,
         read_only=workspace.read_only,
         env=workspace.env,
+        policy=shift.state.created.hands,
+        on_news=shift.doors.on_news(shift.state.session_id),
         network=await egress_act.network(shift),
     )
 
@@ -87,7 +93,43 @@ async def fence(shift: Shift) -> None:
         await hands.fence(shift.epoch)
         shift.hands = hands
     except HandsLost as gone:
-        await lost(shift, identity.hands_id, str(gone))
+        if _were_spare(shift.state, identity):
+            await _expired(shift, hands)
+        else:
+            await lost(shift, identity.hands_id, str(gone))
+
+
+def _were_spare(state: State, identity: HandsProvisioned) -> bool:
+    """Whether hands were only kept warm: nothing was open in them when they ended."""
+    used = {call.hands_id for call in state.open_calls() if call.attempt} | state.hands_at_work()
+    return _keeps_warm(state) and identity.hands_id not in used
+
+
+async def _expired(shift: Shift, hands: Hands) -> None:
+    """Hands that were kept warm ended, as they do when nobody needs them for a while: they count as given back."""
+    await hands.release(shift.epoch)
+    await _gave_back(shift, hands.identity.hands_id)
+
+
+async def _gave_back(shift: Shift, hands_id: str) -> None:
+    """Record that hands were given back, and with them the services that come and go with hands."""
+    gone = [
+        ServiceEnded(name=each.name, hands_id=hands_id, reason="its hands were given back")
+        for each in shift.state.services.values()
+        if each.hands_id == hands_id
+    ]
+    await shift.fact(*gone, HandsReleased(hands_id=hands_id))
+
+
+def _keeps_warm(state: State) -> bool:
+    return state.created is not None and state.created.hands.warm > 0
+
+
+def kept(state: State, ended: ShiftEnded) -> bool:
+    """Whether the hands stay when a shift ends: something goes on in them, or they are kept warm for the next one."""
+    if state.hands is None or ended.status != "parked":
+        return False
+    return state.hands.hands_id in state.hands_at_work() or _keeps_warm(state)
 
 
 async def current(shift: Shift) -> Hands:
@@ -105,11 +147,16 @@ async def lost(shift: Shift, hands_id: str, reason: str) -> None:
     shift.hands = None
     if shift.state.hands is not None and shift.state.hands.hands_id == hands_id:
         await shift.fact(HandsLostFact(hands_id=hands_id, reason=reason))
+        await news.look(shift)
 
 
 async def clear_lost(shift: Shift) -> None:
-    """Take away what lost hands left behind: no open call needs their testimony any more (S10)."""
-    for identity in list(shift.state.hands_known.values()):
+    """Take away what lost hands left behind: no open call needs their testimony any more (S10).
+
+    Hands that something still goes on in stay, and so do those that the session keeps.
+    """
+    used = shift.state.hands_at_work() | ({shift.state.hands.hands_id} if shift.state.hands is not None else set())
+    for identity in [each for each in shift.state.hands_known.values() if each.hands_id not in used]:
         hands = await shift.doors.hands.attach(identity)
         with contextlib.suppress(HandsError):  # what cannot be taken away harms nobody
             await hands.release(shift.epoch)
@@ -127,7 +174,7 @@ async def give_back(shift: Shift) -> None:
     shift.hands = None
     try:
         await hands.release(shift.epoch)
-        await shift.fact(HandsReleased(hands_id=identity.hands_id))
+        await _gave_back(shift, identity.hands_id)
     except HandsLost as gone:
         await shift.fact(HandsLostFact(hands_id=identity.hands_id, reason=str(gone)))
     except HandsError as stuck:

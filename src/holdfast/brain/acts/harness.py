@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.brain.acts import child as child_act
+from holdfast.brain.acts import jobs as jobs_act
 from holdfast.brain.acts.search import search
 from holdfast.brain.shift import Shift
 from holdfast.facts.context import PhaseEnded
@@ -55,4 +56,9 @@ _ANSWERS: dict[str, Answer] = {
     "message_child": child_act.message,
     "wait_for_children": child_act.report,
     "cancel_child": child_act.cancel,
+    "job_wait": jobs_act.report,
+    "job_log": jobs_act.log,
+    "service_logs": jobs_act.log,
+    "job_stop": jobs_act.stop_nothing,
+    "service_stop": jobs_act.stop_nothing,
 }

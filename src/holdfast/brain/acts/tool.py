@@ -11,9 +11,11 @@ from holdfast.brain.acts import custom as custom_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import jobs as jobs_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts.money import does_not_fit
 from holdfast.brain.acts.people import ask_person
+from holdfast.brain.acts.told import content_of
 from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.shift import Shift
 from holdfast.errors import BudgetRefused, HandsLost
@@ -149,6 +151,9 @@ def _request(shift: Shift, use: AgentToolUse, root: str) -> ExecRequest:
 
 
 async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
+    if use.name in jobs_act.RUNS:
+        await jobs_act.run(shift, hands, use)
+        return
     await hands.start(shift.epoch, use.call_id, _request(shift, use, hands.identity.root))
     result = await _wait(shift, hands, use.call_id)
     await shift.fact(_result(use.call_id, result, reconciled=False))
@@ -174,7 +179,7 @@ def _result(call_id: str, result: ExecResult, *, reconciled: bool) -> ToolResult
     return ToolResult(
         call_id=call_id,
         outcome=outcome,  # type: ignore[arg-type]
-        content=_content(result),
+        content=content_of(result),
         exit_code=result.exit_code,
         signal=result.signal,
         timed_out=result.timed_out,
@@ -185,26 +190,6 @@ def _result(call_id: str, result: ExecResult, *, reconciled: bool) -> ToolResult
         files=result.files,
         reconciled=reconciled,
     )
-
-
-def _content(result: ExecResult) -> str:
-    """What the model reads: the output, then in brackets what the output cannot say."""
-    notes = []
-    if result.cancelled:
-        notes.append("stopped by a person before it ended")
-    if result.timed_out:
-        notes.append("ended at its timeout")
-    elif result.signal:
-        notes.append(f"ended by signal {result.signal}")
-    elif result.exit_code:
-        notes.append(f"exit status {result.exit_code}")
-    if result.truncated:
-        where = f"; the whole output is in {result.output_path}" if result.output_path else ""
-        notes.append(f"{result.bytes_total} bytes of output, the middle is left out{where}")
-    if result.killed:
-        notes.append(f"{result.killed} processes left behind were ended")
-    lines = [result.output] if result.output else []
-    return "\n".join(lines + [f"[{note}]" for note in notes]) or "[no output]"
 
 
 async def reconcile(shift: Shift, action: Reconcile) -> End | None:
@@ -227,9 +212,14 @@ async def reconcile(shift: Shift, action: Reconcile) -> End | None:
 
 
 async def _reconcile_hands(shift: Shift, call: Call) -> None:
+    if call.name in jobs_act.STOPS:
+        await jobs_act.stop(shift, await _use(shift, call))
+        return
     hands = await shift.doors.hands.attach(shift.state.hands_known[call.hands_id])
     status = await hands.status(shift.epoch, call.call_id)
     match status.state:
+        case "finished" | "running" if call.name in jobs_act.RUNS:
+            await _adopt(shift, hands, call)
         case "finished":
             assert status.result is not None
             await shift.fact(_result(call.call_id, status.result, reconciled=True))
@@ -242,6 +232,14 @@ async def _reconcile_hands(shift: Shift, call: Call) -> None:
             await _again(shift, call)
         case _:
             await _unknown(shift, call, status)
+
+
+async def _adopt(shift: Shift, hands: Hands, call: Call) -> None:
+    """A job or a service was started by an earlier shift, which died before it could say so."""
+    try:
+        await jobs_act.adopt(shift, hands, await _use(shift, call), reconciled=True)
+    except HandsLost as error:
+        await hands_act.lost(shift, hands.identity.hands_id, str(error))
 
 
 async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:

@@ -1,0 +1,109 @@
+"""What has become of jobs and services: asked of their hands, posted once each (S3, S8, S10).
+
+Whoever finds out first posts it: a brain at the start of its shift, the command that a supervisor runs when a job
+has news, or a worker that looks after hands which say nothing. The keys are the same, so it is told once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.brain.acts.told import content_of, ending
+from holdfast.brain.shift import Shift
+from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
+from holdfast.hands.base import CallStatus, ExecResult, Hands, Provider
+from holdfast.session.notes import job_name
+from holdfast.session.state import State
+from holdfast.session.state_jobs import Job, JobOutcome, ServiceRun
+
+GONE = (
+    "[Nobody knows how job {} ended: the hands that ran it are gone and left no record. It may have done all of its "
+    "work, a part or nothing, and it was not repeated. Look at the actual state before you go on.]"
+)
+
+
+class News(msgspec.Struct, frozen=True):
+    """Something to post, under the key that makes it once."""
+
+    key: str
+    fact: JobEnded | JobLine | ServiceEnded
+
+
+async def gather(provider: Provider, state: State, epoch: int) -> list[News]:
+    """What the hands of a session's jobs and services know that its log does not.
+
+    Raises `HandsError` when they do not answer now, `Fenced` when a later brain owns them.
+    """
+    found: list[News] = []
+    hands: dict[str, Hands] = {}
+    running: list[Job | ServiceRun] = [*state.live_jobs(), *state.services.values()]
+    for each in running:
+        identity = state.hands_known.get(each.hands_id)
+        if identity is not None and each.hands_id not in hands:
+            hands[each.hands_id] = await provider.attach(identity)
+        known = hands.get(each.hands_id)
+        status = CallStatus("unknown") if known is None else await known.status(epoch, each.call_id)
+        found += _of_job(each, status) if isinstance(each, Job) else _of_service(each, status)
+    return found
+
+
+async def look(shift: Shift) -> None:
+    """Ask after everything that goes on by itself, and post what is new."""
+    if not shift.state.live_jobs() and not shift.state.services:
+        return
+    for news in await gather(shift.doors.hands, shift.state, shift.epoch):
+        await shift.post(news.key, news.fact)
+
+
+def ended_key(job: Job) -> str:
+    """The key of a job's end."""
+    return f"job:{job.hands_id}:{job.call_id}:ended"
+
+
+def service_key(run: ServiceRun) -> str:
+    """The key of a service's end."""
+    return f"service:{run.hands_id}:{run.call_id}:ended"
+
+
+def _of_job(job: Job, status: CallStatus) -> list[News]:
+    found: list[News] = []
+    if job.line and not job.line_seq and (status.line is not None or (status.problem and status.state == "running")):
+        said = f"printed the line:\n{status.line}" if status.line is not None else f"is not watched: {status.problem}"
+        fact = JobLine(job_id=job.job_id, content=f"[Job {job_name(job)} {said}]")
+        found.append(News(f"job:{job.hands_id}:{job.call_id}:line", fact))
+    if status.result is not None:
+        found.append(News(ended_key(job), _ended(job, status.result)))
+    elif status.state != "running":
+        gone = JobEnded(job_id=job.job_id, outcome="unknown", content=GONE.format(job_name(job)))
+        found.append(News(ended_key(job), gone))
+    return found
+
+
+def _ended(job: Job, result: ExecResult) -> JobEnded:
+    took_s = result.duration_ms / 1_000
+    head = f"[Job {job_name(job)} is over after {took_s:.0f} s: {ending(result)}.]"
+    output = content_of(msgspec.structs.replace(result, cancelled=False, timed_out=False, exit_code=None, signal=None))
+    return JobEnded(
+        job_id=job.job_id,
+        outcome=_outcome(result),
+        content=f"{head}\n<job_output>\n{output}\n</job_output>",
+        exit_code=result.exit_code,
+        duration_ms=result.duration_ms,
+    )
+
+
+def _outcome(result: ExecResult) -> JobOutcome:
+    if result.cancelled:
+        return "stopped"
+    if result.timed_out:
+        return "timeout"
+    return "ok" if result.ok else "error"
+
+
+def _of_service(run: ServiceRun, status: CallStatus) -> list[News]:
+    if status.state == "running":
+        return []
+    how = f"it ended by itself ({ending(status.result)})" if status.result is not None else "its hands are gone"
+    said = f"\n{content_of(status.result)}" if status.result is not None else ""
+    content = f"[Service {run.name} does not run any more: {how}. Start it again if you need it.]{said}"
+    return [News(service_key(run), ServiceEnded(name=run.name, hands_id=run.hands_id, reason=how, content=content))]
