@@ -1,0 +1,311 @@
+"""A session that talks outside, from the opening of its way to a person's word about a secret (S21)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+
+from holdfast.brain.acts.egress import KINDS_MAX, recorded
+from holdfast.brain.wake import Outcome
+from holdfast.egress.base import Notes
+from holdfast.egress.fake import FakeEgress
+from holdfast.errors import EgressUnavailable
+from holdfast.facts.child import ChildFinished
+from holdfast.facts.codec import Draft
+from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
+from holdfast.facts.session import (
+    Agent,
+    Destination,
+    EgressPolicy,
+    Parent,
+    SecretUse,
+    SessionCreated,
+    SessionUpdated,
+    Workspace,
+)
+from holdfast.facts.tool import ToolResult
+from holdfast.hands.base import Hands, HandsSpec, Network
+from holdfast.hands.fake import FakeProvider
+from holdfast.hands.fake_files import Files
+from holdfast.ids import new_event_id, system_entropy
+from holdfast.log.base import Post
+from tests.brain.people_stage import PeopleStage
+from tests.brain.stage import turn
+
+DOCS = Destination("docs.test")
+POLICY = EgressPolicy(allow=(DOCS,), secrets=(SecretUse("KEY", ("api.test",), variable="KEY"),))
+
+
+def bash(command: str) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command}
+
+
+READ = bash("get docs.test")
+USE = bash("use api.test KEY")
+
+
+class KeptSpecs(FakeProvider):
+    """Hands in memory that keep what was asked for."""
+
+    wanted: list[HandsSpec]
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
+        self.wanted.append(spec)
+        return await super().provision(spec, epoch)
+
+
+@dataclass
+class OutsideStage(PeopleStage):
+    """A stage whose commands are requests to the outside: `get HOST`, `use HOST SECRET`."""
+
+    rules: tuple[Any, ...] = ()
+    policy: EgressPolicy = POLICY
+    isolation: Any = "sandbox"
+    parent: Parent | None = None
+    outside: FakeEgress = field(default_factory=FakeEgress)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.specs: list[HandsSpec] = []
+        hands = KeptSpecs(self.time, effect=self.command, pace=self.pace)
+        hands.wanted = self.specs
+        self.hands = hands
+        self.doors = replace(self.doors, hands=hands, egress=self.outside, uid=lambda workspace: 1000)
+
+    def command(self, command: str, files: Files) -> tuple[int, str]:
+        verb, host, *rest = command.split()
+        try:
+            return 0, self.outside.request(self.session_id, host, secret=rest[0] if verb == "use" else "")
+        except ConnectionError:
+            return 7, "unreachable"
+
+    async def open(self) -> None:
+        created = SessionCreated(
+            goal="the goal",
+            agent=Agent(model="scripted"),
+            workspace=Workspace("/w", isolation=self.isolation),
+            people=self.people,
+            egress=self.policy,
+            parent=self.parent,
+        )
+        await self.intake.open(self.session_id, created)
+
+    async def update(self, policy: EgressPolicy) -> None:
+        """A person changes the policy."""
+        draft = Draft(new_event_id(self.time.now_us(), system_entropy), "user:anna", SessionUpdated(egress=policy))
+        await self.store.post(Post(self.session_id, "policy", draft))
+
+    async def results(self) -> list[str]:
+        """What the commands saw."""
+        return [fact.content for fact in await self.facts(ToolResult)]
+
+
+def parked(outcome: Outcome) -> bool:
+    return outcome.ended is not None and outcome.ended.status == "parked"
+
+
+async def test_with_nothing_allowed_nothing_is_opened() -> None:
+    stage = OutsideStage([turn("", READ), turn("Done.")], policy=EgressPolicy())
+    await stage.run()
+    assert stage.specs[0].network is None
+    assert await stage.results() == ["unreachable\n[exit status 7]"]
+    assert (await stage.outside.notes(stage.session_id, 0)).through == 0
+
+
+async def test_hands_get_the_way_outside_and_it_ends_with_them() -> None:
+    stage = OutsideStage([turn("", READ, bash("get evil.test")), turn("Done.")])
+    await stage.run()
+    network = stage.specs[0].network
+    assert isinstance(network, Network)
+    assert network.env["KEY"].startswith("placeholder")
+    assert await stage.results() == ["allowed", "refused"]
+    assert stage.outside.alive() == []
+    records = await stage.facts(EgressRecorded)
+    assert [(seen.verdict, seen.host, seen.count) for each in records for seen in each.seen] == [
+        ("allowed", "docs.test", 1),
+        ("refused", "evil.test", 1),
+    ]
+    assert len(await stage.facts(SessionTainted)) == 1
+
+
+async def test_a_secret_is_free_before_and_held_after_strangers_were_read() -> None:
+    stage = OutsideStage([turn("", USE), turn("", READ), turn("", USE), turn("", USE), turn("Done.")])
+    assert parked(await stage.run())
+    # The answer of the secret's own host is outside too: the second use is held.
+    assert await stage.results() == ["allowed", "allowed", "held"]
+    item, request = await stage.item(), await stage.request()
+    assert (item.kind, item.title) == ("egress", "may the secret KEY be used?")
+    assert request.action == "use secret KEY for GET https://api.test/"
+    assert request.default == "deny"
+    tainted = (await stage.facts(SessionTainted))[0]
+    assert set(tainted.evidence) <= set(request.evidence)
+    assert stage.hands.alive() == []
+    assert stage.outside.alive() == []
+    await stage.intake.approve(item)
+    outcome = await stage.wake()
+    assert await stage.results() == ["allowed", "allowed", "held", "allowed"]
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    told = [part for request in stage.model.requests for message in request.messages for part in message.parts]
+    assert any("A person allowed the use of the secret" in getattr(part, "text", "") for part in told)
+
+
+async def test_denied_is_told_and_not_asked_again() -> None:
+    stage = OutsideStage([turn("", READ), turn("", USE), turn("", USE), turn("Done.")])
+    assert parked(await stage.run())
+    await stage.intake.deny(await stage.item(), "use the staging one")
+    outcome = await stage.wake()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    assert await stage.results() == ["allowed", "held", "held"]
+    assert len(await stage.facts(ApprovalRequested)) == 1
+    told = [part for request in stage.model.requests for message in request.messages for part in message.parts]
+    assert any("use the staging one" in getattr(part, "text", "") for part in told)
+
+
+async def test_allowed_once_is_allowed_once() -> None:
+    stage = OutsideStage([turn("", READ), turn("", USE), turn("", USE), turn("", USE), turn("Done.")])
+    await stage.run()
+    item = await stage.item()
+    grant = await stage.intake.grant_for(item, for_s=None, uses=1, match=None)
+    await stage.intake.approve(item, grant=grant)
+    assert parked(await stage.wake())
+    assert await stage.results() == ["allowed", "held", "allowed", "held"]
+    assert len(await stage.facts(ApprovalRequested)) == 2
+
+
+async def test_a_changed_policy_supersedes_the_question_and_holds_at_once() -> None:
+    stage = OutsideStage([turn("", READ), turn("", USE), turn("", bash("get docs.test")), turn("Done.")])
+    await stage.run()
+    await stage.update(EgressPolicy())
+    await stage.wake()
+    assert await stage.store.items() == []
+    assert len(await stage.facts(ApprovalSuperseded)) == 1
+    assert (await stage.results())[-1] == "unreachable\n[exit status 7]"
+
+
+async def test_a_change_reaches_a_call_that_runs() -> None:
+    """The proxy is told while the call still runs, not at its end."""
+
+    def long(call_id: str, request: Any) -> tuple[float, float]:
+        return 0.0, 3600.0
+
+    stage = OutsideStage([turn("", READ), turn("Done.")], pace=long)
+    await stage.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.wake)
+        await stage.until("tool.dispatched")
+        changed = msgspec.structs.replace(POLICY, allow=(DOCS, Destination("new.test")))
+        await stage.update(changed)
+        with anyio.fail_after(10):
+            while stage.outside.request(stage.session_id, "new.test") != "allowed":
+                await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+
+
+async def test_hands_without_a_way_outside_are_made_anew_when_the_policy_gets_one() -> None:
+    stage = OutsideStage([turn("", READ), turn("", READ), turn("Done.")], policy=EgressPolicy())
+    stage.model.on_part = None
+    await stage.open()
+
+    async def allow(part: Any) -> None:
+        if len(stage.model.requests) == 2 and not await stage.facts(SessionUpdated):
+            await stage.update(POLICY)
+
+    stage.model.on_part = allow
+    await stage.wake()
+    assert await stage.results() == ["unreachable\n[exit status 7]", "allowed"]
+    assert [spec.network is None for spec in stage.specs] == [True, False]
+
+
+async def test_no_way_outside_is_recorded_told_once_and_worked_without() -> None:
+    stage = OutsideStage([turn("", READ), turn("", READ), turn("Done.")])
+    stage.outside.broken = "the proxy does not start"
+    outcome = await stage.run()
+    assert outcome.ended is not None
+    assert outcome.ended.status == "done"
+    assert [fact.reason for fact in await stage.facts(EgressFailed)] == ["the proxy does not start"]
+    assert [spec.network for spec in stage.specs] == [None]
+    told = str(stage.model.requests[-1].messages)
+    assert told.count("There is no way outside now") == 1
+
+
+async def test_without_a_sandbox_nothing_is_opened() -> None:
+    stage = OutsideStage([turn("", READ), turn("Done.")], isolation="none")
+    await stage.run()
+    assert stage.specs[0].network is None
+    assert not await stage.facts(EgressFailed)
+
+
+async def test_what_went_out_before_a_death_is_recorded_by_the_next_shift() -> None:
+    def long(call_id: str, request: Any) -> tuple[float, float]:
+        return 0.0, 3600.0
+
+    stage = OutsideStage([turn("", READ), turn("Done.")], pace=long)
+    await stage.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.wake)
+        await stage.until("tool.dispatched")
+        group.cancel_scope.cancel()
+    assert not await stage.facts(EgressRecorded)
+    assert stage.outside.alive() == [stage.session_id]
+    assert stage.outside.request(stage.session_id, "docs.test") == "allowed"
+    await stage.post("cancel")
+    await stage.wake("wrk_2")
+    assert len(await stage.facts(EgressRecorded)) == 1
+    assert stage.outside.alive() == []
+    assert (await stage.outside.notes(stage.session_id, 0)).through == 0  # cancelled for good: forgotten
+
+
+async def test_a_proxy_that_died_is_there_again_in_the_next_shift() -> None:
+    stage = OutsideStage([turn("", READ), turn("", READ), turn("Done.")])
+    await stage.open()
+    async with anyio.create_task_group() as group:
+
+        async def stop(part: Any) -> None:
+            if len(stage.model.requests) == 2:
+                group.cancel_scope.cancel()
+
+        stage.model.on_part = stop
+        group.start_soon(stage.wake)
+    stage.model.on_part = None
+    stage.outside.kill(stage.session_id)
+    await stage.wake("wrk_2")
+    assert (await stage.results())[-1] == "allowed"
+    assert len(await stage.facts(HandsProvisioned)) == 1
+
+
+@pytest.mark.parametrize("command", [READ, bash("get evil.test")])
+async def test_a_childs_report_says_whether_it_read_what_strangers_wrote(command: Any) -> None:
+    stage = OutsideStage([turn("", command), turn("Done.")])
+    mother = stage.intake.new_session_id()
+    await stage.intake.open(mother, SessionCreated(goal="g", agent=Agent(model="scripted"), workspace=Workspace("/m")))
+    stage.parent = Parent(mother, "1.0", 1)
+    await stage.run()
+    report = (await stage.store.read(mother))[-1].fact
+    assert isinstance(report, ChildFinished)
+    assert report.untrusted == (command == READ)
+
+
+def test_a_flood_of_notes_is_bounded_and_keeps_what_was_held() -> None:
+    seen = [EgressSeen("allowed", f"h{n}.test", 443, count=2, path="/" + "x" * 999) for n in range(500)]
+    seen += [EgressSeen("held", "api.test", 443, secret="KEY"), EgressSeen("held", "api.test", 443, secret="KEY")]
+    fact = recorded(Notes(700, tuple(seen), dropped=3))
+    assert len(fact.seen) == KINDS_MAX
+    assert (fact.seen[0].verdict, fact.seen[0].count) == ("held", 2)
+    assert fact.dropped == 3 + 2 * (501 - KINDS_MAX)
+    assert sum(each.count for each in fact.seen) + fact.dropped == 3 + 1002
+    assert max(len(each.path) for each in fact.seen) == 200
+
+
+async def test_the_fake_says_why_it_cannot_open() -> None:
+    outside = FakeEgress()
+    outside.broken = "no"
+    with pytest.raises(EgressUnavailable, match="no"):
+        await outside.open("ses_1", POLICY, uid=1)
