@@ -11,26 +11,29 @@ import heapq
 import math
 from collections.abc import Callable
 
-import anyio
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.errors import Fenced, HandsError, HandsLost
+from holdfast.errors import HandsError
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import (
-    CallStatus,
     Capabilities,
     ExecRequest,
     ExecResult,
-    FileExpectation,
     Finding,
     Hands,
     HandsSpec,
 )
+from holdfast.hands.fake_calls import COMMANDS, Call, Due, Incarnation
 from holdfast.hands.fake_files import ROOT, Effect, Files, carry_out, nothing_happens, prepared
+from holdfast.hands.fake_hands import FakeHands
 
 Pace = Callable[[str, ExecRequest], tuple[float, float]]
 """Call id and request → seconds from start to effect, and from effect to the journaled end."""
+
+
+READY_S = 60.0
+"""How long a service may take to be ready when nothing else was said."""
 
 
 def at_once(call_id: str, request: ExecRequest) -> tuple[float, float]:
@@ -38,32 +41,22 @@ def at_once(call_id: str, request: ExecRequest) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-class _Call:
-    def __init__(self, request: ExecRequest, expectation: FileExpectation | None, started_s: float) -> None:
-        self.request = request
-        self.expectation = expectation
-        self.started_s = started_s
-        self.running = True
-        self.outcome: ExecResult | None = None
-        self.result: ExecResult | None = None
-        self.ended = anyio.Event()
-
-
-class _Incarnation:
-    def __init__(self, identity: HandsProvisioned, epoch: int) -> None:
-        self.identity = identity
-        self.epoch = epoch
-        self.calls: dict[str, _Call] = {}
-        self.gone = ""
-        self.erased = False
+News = Callable[[str, str, str], None]
+"""What is told when a job has news and nobody waits: session id, call id, and `line`, `exit` or `lost`."""
 
 
 class FakeProvider:
     """Makes hands in memory.
 
-    `effect` is what a bash command does to the files and says; `pace` how long calls take;
+    `effect` is what a command does to the files and says; `pace` how long calls take;
     `provision_s` how long making hands takes. `workspaces` are the files by workspace path: they
-    outlive the hands, as folders do.
+    outlive the hands, as folders do. `on_news` is called in place of the command of that name.
+
+    A job takes the time that its pace gives it, hours if need be: `next_due` says when something happens by itself,
+    `settle` brings about what the clock has passed. A command that was given input finds it in `/dev/stdin` and has
+    its effect when its input is closed, at the earliest. A service whose command's effect is not 0 ends with it; any
+    other goes on, whatever its pace says after the effect, and has its health command's effect then and every
+    second until that is 0.
     """
 
     def __init__(
@@ -75,6 +68,7 @@ class FakeProvider:
         provision_s: float = 0.0,
         host_id: str = "fake-host",
         boot_id: str = "fake-boot",
+        on_news: News | None = None,
     ) -> None:
         self.clock = clock
         self.workspaces: dict[str, Files] = {}
@@ -83,8 +77,9 @@ class FakeProvider:
         self._effect = effect
         self._pace = pace
         self._provision_s = provision_s
-        self._made: dict[str, _Incarnation] = {}
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._made: dict[str, Incarnation] = {}
+        self._on_news = on_news
+        self._due: list[Due] = []
         self._count = 0
 
     async def probe(self) -> Capabilities:
@@ -108,7 +103,7 @@ class FakeProvider:
             root=ROOT,
             uid=1000,
         )
-        self._made[spec.hands_id] = _Incarnation(identity, epoch)
+        self._made[spec.hands_id] = Incarnation(identity, epoch, spec.session_id)
         return FakeHands(self, identity)
 
     async def attach(self, identity: HandsProvisioned) -> Hands:
@@ -140,12 +135,16 @@ class FakeProvider:
     def settle(self) -> None:
         """Bring about everything that the clock has passed."""
         now = self.clock.monotonic_s()
-        while self._due and self._due[0][0] <= now:
-            heapq.heappop(self._due)[2]()
+        while self._due and self._due[0].when_s <= now:
+            heapq.heappop(self._due).what()
+
+    def next_due(self) -> float:
+        """Seconds until something happens by itself; infinite when nothing will."""
+        return self._due[0].when_s - self.clock.monotonic_s() if self._due else math.inf
 
     # --- for FakeHands ---
 
-    def find(self, identity: HandsProvisioned) -> _Incarnation | None:
+    def find(self, identity: HandsProvisioned) -> Incarnation | None:
         """The incarnation as far as this machine, in this boot, can know it."""
         self.settle()
         if (identity.host_id, identity.boot_id) != (self.host_id, self.boot_id):
@@ -153,167 +152,131 @@ class FakeProvider:
         made = self._made.get(identity.hands_id)
         return None if made is None or made.erased else made
 
-    def begin(self, made: _Incarnation, call_id: str, request: ExecRequest) -> None:
+    def begin(self, made: Incarnation, call_id: str, request: ExecRequest) -> None:
         """Start a call: its effect and its end become due."""
+        if made.paused_s is not None:
+            raise HandsError("these hands are paused; resume them before something is started")
+        name = request.input.get("name")
+        if request.tool == "service" and any(
+            other.running and other.request.tool == "service" and other.request.input.get("name") == name
+            for other in made.calls.values()
+        ):
+            raise HandsError(f"a service {name!r} runs here already; stop it first, or choose another name")
         files = self.files(made.identity.workspace)
         expectation, refusal = prepared(request, files)
         now = self.clock.monotonic_s()
-        call = made.calls[call_id] = _Call(request, expectation, now)
+        call = made.calls[call_id] = Call(call_id, request, expectation, now)
         if refusal is not None:
-            self._finish(call, refusal)
+            self._finish(made, call, refusal)
             return
         before, after = self._pace(call_id, request)
-        limit = now + request.timeout_s
-
-        def effect() -> None:
-            if call.running:
-                call.outcome = carry_out(request, files, expectation, self._effect)
-
-        def end() -> None:
-            if call.running:
-                assert call.outcome is not None
-                self._finish(call, call.outcome)
-
-        def timeout() -> None:
-            if call.running:
-                self._finish(call, ExecResult(False, "", signal=9, timed_out=True))
-
-        self._at(now + before, effect)
-        self._at(now + before + after, end)
-        self._at(limit, timeout)
+        self._at(made, now + before, lambda: self._affect(made, call, now + before))
+        self._at(made, now + before + after, lambda: self._conclude(made, call))
+        if request.tool != "service":
+            self._at(made, now + request.timeout_s, lambda: self._cut(made, call))
         self.settle()
 
-    def next_due(self) -> float:
-        """Seconds until something happens by itself; infinite when nothing will."""
-        return self._due[0][0] - self.clock.monotonic_s() if self._due else math.inf
+    def give(self, made: Incarnation, call: Call, data: bytes, offset: int, *, close: bool) -> None:
+        """Give a call input. The last of it may bring its effect about."""
+        if call.give(data, offset, close=close) and call.held_s is not None:
+            self._affect(made, call, self.clock.monotonic_s())
+            _, after = self._pace(call.call_id, call.request)
+            self._at(made, self.clock.monotonic_s() + after, lambda: self._conclude(made, call))
+            self.settle()
 
-    def cancel(self, call: _Call) -> None:
+    def cancel(self, made: Incarnation, call: Call) -> None:
         """End a running call now."""
         if call.running:
-            self._finish(call, ExecResult(False, "", signal=9, cancelled=True))
+            self._finish(made, call, ExecResult(False, call.printed.decode(), signal=9, cancelled=True))
 
-    def erase(self, made: _Incarnation) -> None:
+    def pause(self, made: Incarnation) -> None:
+        """Nothing of these hands happens any more."""
+        if made.paused_s is None:
+            made.paused_s = self.clock.monotonic_s()
+            made.held = [due for due in self._due if due.made is made]
+            self._due = [due for due in self._due if due.made is not made]
+            heapq.heapify(self._due)
+
+    def resume(self, made: Incarnation) -> None:
+        """It goes on, as much later as it stood still."""
+        if made.paused_s is not None:
+            late_s = self.clock.monotonic_s() - made.paused_s
+            made.paused_s = None
+            for due in made.held:
+                heapq.heappush(self._due, due._replace(when_s=due.when_s + late_s))
+            made.held = []
+
+    def erase(self, made: Incarnation) -> None:
         """Take an incarnation away with its journal."""
-        self._end(made, "it was released")
+        self._end(made, "it was released", news="")
         made.erased = True
 
-    def _at(self, when: float, what: Callable[[], None]) -> None:
-        self._count += 1
-        heapq.heappush(self._due, (when, self._count, what))
+    def _affect(self, made: Incarnation, call: Call, when_s: float) -> None:
+        if not call.running:
+            return
+        if not call.closed:
+            call.held_s = when_s
+            return
+        files = self.files(made.identity.workspace)
+        if call.given:
+            files["/dev/stdin"] = call.given
+        call.outcome = carry_out(call.request, files, call.expectation, self._effect)
+        files.pop("/dev/stdin", None)
+        if call.request.tool in COMMANDS and call.prints(call.outcome.output):
+            self._news(made, call, "line")
+        call.tell()
+        if call.request.tool == "service" and call.outcome.ok and call.ready:
+            self._examine(made, call, when_s)
 
-    def _finish(self, call: _Call, result: ExecResult) -> None:
+    def _examine(self, made: Incarnation, call: Call, when_s: float) -> None:
+        """Run the health command, now and every second, until it is well or the time is over."""
+        if not call.running or call.ready != "waiting":
+            return
+        given = call.request.input
+        code, said = self._effect(given["health"], self.files(made.identity.workspace))
+        if code == 0:
+            call.ready = "yes"
+            call.tell()
+        elif when_s + 1.0 - call.started_s > float(given.get("ready_s", READY_S)):
+            call.ready, call.problem = "no", said
+            call.tell()
+        else:
+            self._at(made, when_s + 1.0, lambda: self._examine(made, call, when_s + 1.0))
+
+    def _conclude(self, made: Incarnation, call: Call) -> None:
+        if call.running and call.outcome is not None and (call.request.tool != "service" or not call.outcome.ok):
+            self._finish(made, call, call.outcome)
+
+    def _cut(self, made: Incarnation, call: Call) -> None:
+        if call.running:
+            self._finish(made, call, ExecResult(False, call.printed.decode(), signal=9, timed_out=True))
+
+    def _at(self, made: Incarnation, when_s: float, what: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._due, Due(when_s, self._count, what, made))
+
+    def _finish(self, made: Incarnation, call: Call, result: ExecResult) -> None:
         took = (self.clock.monotonic_s() - call.started_s) * 1000
         call.result = msgspec.structs.replace(result, duration_ms=took)
         call.running = False
-        call.ended.set()
+        if call.ready == "waiting":
+            call.ready, call.problem = "no", "it ended before it was ready"
+        self._news(made, call, "exit")
+        call.tell()
 
-    def _end(self, made: _Incarnation, reason: str) -> None:
+    def _news(self, made: Incarnation, call: Call, news: str) -> None:
+        if call.request.tool == "job" and self._on_news is not None and not call.listeners:
+            self._on_news(made.session_id, call.call_id, news)
+
+    def _end(self, made: Incarnation, reason: str, news: str = "lost") -> None:
         if made.gone:
             return
         made.gone = reason
         for call in made.calls.values():
+            if call.running and news:
+                self._news(made, call, news)
             call.running = False
-            call.ended.set()
+            call.tell()
 
 
-class FakeHands:
-    """One incarnation in memory."""
-
-    def __init__(self, provider: FakeProvider, identity: HandsProvisioned) -> None:
-        self.identity = identity
-        self._provider = provider
-
-    async def fence(self, epoch: int) -> None:
-        """Refuse every lower epoch from now on (S9)."""
-        await self._living(epoch)
-
-    async def start(self, epoch: int, call_id: str, request: ExecRequest) -> None:
-        """Start a call. A known call id changes nothing."""
-        made = await self._living(epoch)
-        if call_id not in made.calls:
-            self._provider.begin(made, call_id, request)
-        await anyio.lowlevel.checkpoint()
-
-    async def wait(self, epoch: int, call_id: str) -> ExecResult:
-        """Wait until that call has ended."""
-        made = await self._known(epoch)
-        while True:
-            call = made.calls.get(call_id)
-            if call is None:
-                raise self._lost(made) if made.gone else HandsError(f"call {call_id} was never started here")
-            if call.result is not None:
-                return call.result
-            if made.gone:
-                raise self._lost(made)
-            await self._pause(call)
-            self._provider.settle()
-            self._check(made, epoch)
-
-    async def _pause(self, call: _Call) -> None:
-        """Until the call has ended or something else is due."""
-
-        async def alarm() -> None:
-            wait_s = self._provider.next_due()
-            if wait_s < math.inf:
-                await self._provider.clock.sleep(max(0.0, wait_s))
-                group.cancel_scope.cancel()
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(alarm)
-            await call.ended.wait()
-            group.cancel_scope.cancel()
-
-    async def kill(self, epoch: int, call_id: str) -> None:
-        """End a running call."""
-        made = await self._living(epoch)
-        if call_id in made.calls:
-            self._provider.cancel(made.calls[call_id])
-
-    async def status(self, epoch: int, call_id: str) -> CallStatus:
-        """What is known of a call."""
-        await anyio.lowlevel.checkpoint()
-        made = self._provider.find(self.identity)
-        if made is None:
-            return CallStatus("unknown")
-        self._check(made, epoch)
-        call = made.calls.get(call_id)
-        if call is None:
-            return CallStatus("never_started")
-        if call.result is not None:
-            return CallStatus("finished", result=call.result)
-        return CallStatus("unknown", expectation=call.expectation) if made.gone else CallStatus("running")
-
-    async def release(self, epoch: int) -> None:
-        """End this incarnation and everything in it."""
-        await anyio.lowlevel.checkpoint()
-        made = self._provider.find(self.identity)
-        if made is not None:
-            self._check(made, epoch)
-            self._provider.erase(made)
-
-    async def _known(self, epoch: int) -> _Incarnation:
-        await anyio.lowlevel.checkpoint()
-        made = self._provider.find(self.identity)
-        if made is None:
-            raise HandsLost(f"the hands {self.identity.hands_id} are gone")
-        self._check(made, epoch)
-        return made
-
-    async def _living(self, epoch: int) -> _Incarnation:
-        made = await self._known(epoch)
-        if made.gone:
-            raise self._lost(made)
-        return made
-
-    def _lost(self, made: _Incarnation) -> HandsLost:
-        return HandsLost(f"the hands {self.identity.hands_id} are gone: {made.gone}")
-
-    def _check(self, made: _Incarnation, epoch: int) -> None:
-        if epoch < made.epoch:
-            raise Fenced(
-                f"these hands belong to epoch {made.epoch}, this came from epoch {epoch}",
-                mine=epoch,
-                current=made.epoch,
-            )
-        if not made.gone:
-            made.epoch = epoch
+__all__ = ["READY_S", "FakeHands", "FakeProvider", "Pace", "at_once"]

@@ -97,7 +97,7 @@ def _wanted(request: ExecRequest, path: str, files: Files) -> bytes:
 
 def carry_out(request: ExecRequest, files: Files, expectation: FileExpectation | None, effect: Effect) -> ExecResult:
     """Do it."""
-    if request.tool == "bash":
+    if request.tool in ("bash", "job", "service"):
         return _bash(request, files, effect)
     try:
         if expectation is not None:

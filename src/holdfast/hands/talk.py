@@ -92,14 +92,16 @@ class Talk:
         self._free: list[_Line] = []
         self._asked = 0
 
-    async def ask(self, verb: str, epoch: int, **fields: Any) -> msgspec.Raw:
-        """Ask and take the answer within the deadline.
+    async def ask(self, verb: str, epoch: int, *, wait_s: float = 0.0, **fields: Any) -> msgspec.Raw:
+        """Ask and take the answer within the deadline. With `wait_s` the answer may take so much longer.
 
         Raises `Gone` when nobody is there, `HandsError` when someone is who does not answer, and what
         the supervisor's refusal stands for.
         """
         try:
-            with anyio.fail_after(self._answer_s):
+            if wait_s > 0:
+                fields["wait_s"] = wait_s
+            with anyio.fail_after(self._answer_s + wait_s):
                 return await self._ask(verb, epoch, fields)
         except TimeoutError:
             raise HandsError(
@@ -152,6 +154,8 @@ def _raised(trouble: _Trouble, epoch: int) -> Exception:
             return HandsLost(trouble.message)
         case "full":
             return StorageFull(trouble.message)
+        case "no":
+            return HandsError(trouble.message)
         case _:
             return HandsError(f"the supervisor of the hands refused: {trouble.message}")
 

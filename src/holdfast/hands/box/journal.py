@@ -3,6 +3,7 @@
     open     hands_id, boot_id, pid            the first line
     epoch    epoch                             no lower one is served from now on
     started  call, epoch, tool, expect         written before the agent is asked to run it
+    note     call, line | ready, problem       what became known of it while it ran
     exit     call, result                      written when its end is known
     lost     reason                            the sandbox is gone
 
@@ -19,6 +20,10 @@ from typing import Any, NamedTuple
 from holdfast.hands.box.wire import encode
 
 Record = dict[str, Any]
+
+
+NOTES = ("line", "ready", "problem")
+"""What a note may tell of a call."""
 
 
 class JournalFull(Exception):
@@ -63,12 +68,13 @@ class Journal:
 
 
 class Testimony(NamedTuple):
-    """What a journal says. `started` and `exits` are by call id; `opened` is empty without a first line."""
+    """What a journal says. `started`, `exits` and `notes` are by call id; `opened` is empty without a first line."""
 
     opened: Record
     epoch: int
     started: dict[str, Record]
     exits: dict[str, Record]
+    notes: dict[str, Record]
     lost: str
 
 
@@ -79,7 +85,7 @@ def replay(path: str) -> Testimony:
             data = file.read()
     except FileNotFoundError:
         data = b""
-    out = Testimony({}, 0, {}, {}, "")
+    out = Testimony({}, 0, {}, {}, {}, "")
     for line in data.split(b"\n")[:-1]:
         try:
             record = json.loads(line)
@@ -99,6 +105,9 @@ def _add(so_far: Testimony, record: Record) -> Testimony:
             so_far.started[record["call"]] = record
         case "exit":
             so_far.exits[record["call"]] = record
+        case "note":
+            notes = so_far.notes.setdefault(record["call"], {})
+            notes.update({name: record[name] for name in NOTES if name in record})
         case "lost":
             return so_far._replace(lost=record["reason"])
     return so_far
