@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from holdfast import __version__
-from holdfast.app.config import Settings, actor, database_path
+from holdfast.app.config import Settings, actor, database_path, environment
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
@@ -36,6 +37,9 @@ from holdfast.repo.git import is_here
 from holdfast.repo.shadow import ShadowShelf
 
 PROGRAM = f"holdfast {__version__}"
+
+_KEPT = frozenset({"HOME", "PATH", "LANG", "LC_ALL", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
+"""Variables that whoever is started for news of a job gets."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Runtime:
             targets=self.outlets,
             shelf=self.shelf,
             workspace=self.fresh_workspace,
+            on_news=self.news_command,
             observer=observer or NoObserver(),
         )
 
@@ -107,6 +112,17 @@ class Runtime:
                 f"it needs functions of the program that opened it ({', '.join(missing)}) and waits for that program"
             )
         return doors
+
+    def news_command(self, session_id: str) -> tuple[str, ...]:
+        """What a supervisor runs when a job of that session has news: see `holdfast.app.news`.
+
+        It has no key and no other secret: a supervisor outlives whoever started it.
+        """
+        kept = [f"{name}={value}" for name, value in environment().items() if name in _KEPT]
+        words = ["--home", str(self.home.path), *(("--db", self.settings.db) if self.settings.db else ())]
+        words += ("--prompts", self.settings.prompts) if self.settings.prompts else ()
+        program = (sys.executable, "-P", "-m", "holdfast.app.news")
+        return ("/usr/bin/env", "-i", *kept, *program, *words, session_id)
 
     def fresh_workspace(self, session_id: str, near: Workspace) -> Workspace:
         """A folder of its own for a session that another one opens: same isolation, same user. Safe to repeat.

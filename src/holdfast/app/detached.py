@@ -12,7 +12,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.config import database_path
 from holdfast.app.exits import name_of
-from holdfast.app.serving import is_served
+from holdfast.app.serving import is_attended, is_served
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
@@ -30,7 +30,7 @@ _WENT = (0, 1, 3, 4)
 
 
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause"]
+    command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
     command += ("--prompts", call.settings.prompts) if call.settings.prompts else ()
     with log.open("ab") as output:
@@ -72,6 +72,8 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"{name} has nothing to do now"
     if is_served(runtime.home, database_path(call.settings)):
         return f"a worker serves this home, and goes on with {name}"
+    if await is_attended(runtime.home, runtime.store, session_id, database_path(call.settings)):
+        return f"somebody stays with {name} in another terminal, and it goes on there"
     functions = state.created.agent.custom if state.created else ()
     if functions:
         named = ", ".join(tool.name for tool in functions)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,11 +13,14 @@ import anyio
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.config import terminal_wishes
+from holdfast.app.config import database_path, terminal_wishes
 from holdfast.app.family import TOGETHER, Family
 from holdfast.app.live import LiveProgress, can_draw, drawn
+from holdfast.app.news import look_after
 from holdfast.app.painter import Painter
 from holdfast.app.progress import JsonProgress, PlainProgress, counted, harmless, terminal_width
+from holdfast.app.serving import attend
+from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
@@ -60,9 +65,15 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
 
     if runtime.shelf is None:
         call.note(NO_GIT)
+    stays = not getattr(call.args, "leave_jobs", False)
 
     async def work() -> None:
-        await _to_its_stop(call, runtime, session_id, doors, steal)
+        if not stays:
+            await _to_its_stop(call, runtime, session_id, doors, steal)
+            return
+        with closing(attend(runtime.home, session_id, runtime.worker.worker_id, database_path(call.settings))):
+            at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, stays=True)
+            await alongside(at_work, partial(look_after, runtime, session_id))
 
     return await _reported(call, runtime, session_id, doors.observer, work)
 
@@ -119,10 +130,17 @@ async def _shown(
         call.above = None
 
 
-async def _to_its_stop(call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool) -> None:
-    """Run the session, and beside it all below it, until none of them has anything to do now."""
+async def _to_its_stop(
+    call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool, *, stays: bool = False
+) -> None:
+    """Run the session, and beside it all below it, until none of them has anything to do now.
+
+    With `stays` it goes on while jobs of theirs run, which costs no brain.
+    """
     family = Family(call, runtime)
-    dispatcher = InlineDispatcher(runtime.store, SystemClock(), only=session_id, limit=TOGETHER, on_error=family.failed)
+    dispatcher = InlineDispatcher(
+        runtime.store, SystemClock(), only=session_id, limit=TOGETHER, on_error=family.failed, stays=stays
+    )
 
     async def handle(each: str) -> None:
         nonlocal steal
@@ -134,6 +152,8 @@ async def _to_its_stop(call: Call, runtime: Runtime, session_id: str, doors: Doo
             elsewhere = "was taken over by another process" if outcome.fenced else ""
             if not call.json and outcome.ended is not None and outcome.ended.reason == "child":
                 call.note(f"{outcome.ended.detail}; they go on here")
+            if not call.json and stays and outcome.ended is not None and outcome.ended.reason == "job":
+                call.note(f"it {outcome.ended.detail}; Ctrl-C leaves it at work, and its end wakes the session")
         except LeaseHeld as held:
             elsewhere = f"is running in another process ({held.worker_id})"
         steal = False

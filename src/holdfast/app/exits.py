@@ -67,6 +67,8 @@ def next_step(row: SessionRow, state: State, typed: Typed) -> str:
             return f"Its context is full; another session can go on from the files: `{again}`."
         case "parked", "child":
             return f"`{typed('ps', '--tree')}` shows what its children wait for; it goes on with them: {wake}."
+        case "parked", "job":
+            return f"Its jobs go on without it, and their news wake it; `{typed('show', name)}` lists them."
         case "parked", _ if row.due_us is not None:
             return f"It can go on from {rfc3339(row.due_us)[:19]}Z: {wake}."
         case "failed", _:

@@ -81,7 +81,7 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
         return "running", "running"
     match row.status:
         case "parked":
-            waits = row.due_us is not None or row.reason in ("timer", "provider", "child")
+            waits = row.due_us is not None or row.reason in ("timer", "provider", "child", "job")
             until = f" until {minute(row.due_us)}" if row.due_us is not None else ""
             if waits and row.reason != "person":
                 return "running", f"waits{until}: {detail}"

@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 from holdfast.app.home import Home
+from holdfast.log.base import Index
 from holdfast.log.workers import Worker, is_live
 
 
@@ -29,3 +30,18 @@ def is_served(home: Home, database: Path | None = None) -> bool:
     """Whether a living process serves this home now: what is due needs nobody else to start it."""
     folder = _folder(home, database)
     return any(is_live(folder, path.stem) for path in folder.glob("*.lock"))
+
+
+def attend(home: Home, session_id: str, worker_id: str, database: Path | None = None) -> Worker:
+    """Say that this process stays with a session and all below it, until the returned lock is closed."""
+    return Worker.start(_folder(home, database) / "attended" / session_id, worker_id)
+
+
+async def is_attended(home: Home, index: Index, session_id: str, database: Path | None = None) -> bool:
+    """Whether a living process stays with this session, or with one above it."""
+    folder, name = _folder(home, database) / "attended", session_id
+    while name:
+        if any(is_live(folder / name, path.stem) for path in (folder / name).glob("*.lock")):
+            return True
+        name = (await index.find(name)).parent
+    return False

@@ -50,17 +50,26 @@ class InlineDispatcher:
     """Runs due sessions side by side, each in a task of its own, up to `limit` at a time.
 
     With `only`, just that session and all below it: an error of it ends the run, one below it is told to
-    `on_error` and tried again a few times; and what other processes hold of the tree is waited for.
+    `on_error` and tried again a few times; and what other processes hold of the tree is waited for. With `stays` the
+    jobs of the tree are waited for too.
     """
 
     def __init__(
-        self, board: Board, clock: Clock, *, only: str = "", limit: int = 1, on_error: OnError | None = None
+        self,
+        board: Board,
+        clock: Clock,
+        *,
+        only: str = "",
+        limit: int = 1,
+        on_error: OnError | None = None,
+        stays: bool = False,
     ) -> None:
         self._board = board
         self._clock = clock
         self._only = only
         self._limit = limit
         self._on_error = on_error
+        self._stays = stays
         self._rung: list[str] = []
         self._in_tree: dict[str, bool] = {"": False, only: True} if only else {}
 
@@ -108,7 +117,14 @@ class InlineDispatcher:
         """Whether more will come of the tree: something rests after an error, or another process holds some of it."""
         if crew.waiting(due):
             return True
-        return any([await self._is_mine(session_id) for session_id in await self._board.holders()])
+        if any([await self._is_mine(session_id) for session_id in await self._board.holders()]):
+            return True
+        return self._stays and any([await self._is_mine(each) for each in await self._with_jobs()])
+
+    async def _with_jobs(self) -> list[str]:
+        """Sessions that wait for a job."""
+        rows = await self._board.sessions()
+        return [row.session_id for row in rows if row.status == "parked" and row.reason == "job"]
 
     async def _is_mine(self, session_id: str) -> bool:
         """Whether a session is one of those to look at. Who is above whom never changes, so each is asked once."""

@@ -17,6 +17,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.fleet.points import Point, point_at
 from holdfast.session.money import usd
+from holdfast.session.notes import job_name
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
@@ -74,6 +75,8 @@ async def _glance(call: Call, runtime: Runtime, row: SessionRow, state: State, l
         call.say(f"{name:<11} {value}")
     for child in await _children(runtime, state):
         call.say(f"{'child':<11} {child}")
+    for name, line in _at_work(state):
+        call.say(f"{name:<11} {line}")
     answer = await last_message(runtime, state)
     if answer:
         call.say(f"\n{harmless(answer)}")
@@ -143,6 +146,15 @@ async def _children(runtime: Runtime, state: State) -> list[str]:
     return lines
 
 
+def _at_work(state: State) -> list[tuple[str, str]]:
+    """A line for each job and service that runs."""
+    lines = [
+        ("job", f"{job_name(job)}  since {rfc3339(job.started_us)[:19]}Z: {one_line(job.command, 80)}")
+        for job in state.live_jobs()
+    ]
+    return lines + [("service", f"{each.name}: {one_line(each.command, 80)}") for each in state.services.values()]
+
+
 def _money(state: State) -> str:
     spent = usd(state.cost_pico)
     if state.unpriced:
@@ -170,6 +182,11 @@ def _details(row: SessionRow, state: State) -> dict[str, object]:
         "pending": [item.seq for item in state.pending],
         "window_tokens": state.window_tokens,
         "children": list(state.children),
+        "jobs": {
+            job.job_id: {"name": job.name, "command": job.command, "outcome": job.outcome or "running"}
+            for job in state.jobs.values()
+        },
+        "services": {each.name: each.command for each in state.services.values()},
         "open_calls": [call.call_id for call in state.open_calls()],
         "hands_id": state.hands.hands_id if state.hands else None,
         "isolation": dict(state.hands.isolation) if state.hands else {},

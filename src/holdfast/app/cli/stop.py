@@ -11,9 +11,11 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
+from holdfast.app.news import end_jobs
 from holdfast.app.progress import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
+from holdfast.errors import HoldfastError
 from holdfast.fleet.posting import person
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
@@ -55,12 +57,27 @@ async def _stop(call: Call, runtime: Runtime) -> int:
             call.say(f"{name_of(row)} rests")
         else:
             call.say(f"{name_of(row)} is not at rest yet: {await _doing(runtime, row)}")
+    await _end_jobs(call, runtime)
     idle = len(stopping.resting) - len(running)
     if idle:
         call.note(f"{counted(idle, 'session')} that nobody ran {'stays' if idle == 1 else 'stay'} as they are")
     if not running:
         call.note("nothing was running")
     return 0
+
+
+async def _end_jobs(call: Call, runtime: Runtime) -> None:
+    """Jobs and services go on without a brain, so they are ended here."""
+    for row in await runtime.store.sessions():
+        if row.status not in ("runnable", "parked"):
+            continue
+        try:
+            ended = await end_jobs(runtime, row.session_id)
+        except HoldfastError as error:
+            call.say(f"the jobs of {name_of(row)} could not be ended: {error}")
+            continue
+        if ended and not call.json:
+            call.say(f"{counted(ended, 'command')} that {name_of(row)} left running ended")
 
 
 async def _watch(call: Call, runtime: Runtime, running: list[SessionRow]) -> list[SessionRow]:

@@ -18,6 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
     parser.add_argument("--steal", action="store_true", help="take it from a process that still holds it")
     parser.add_argument("--keep-pause", action="store_true", help="leave it resting when it is paused or a new fork")
+    parser.add_argument("--leave-jobs", action="store_true", help="end when nothing but jobs is left to wait for")
     parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
 

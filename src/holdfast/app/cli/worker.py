@@ -15,6 +15,7 @@ from holdfast.app.config import database_path
 from holdfast.app.drive import NO_GIT
 from holdfast.app.exits import name_of
 from holdfast.app.family import wake_or_say
+from holdfast.app.news import look_after
 from holdfast.app.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
 from holdfast.app.targets import poll_every_s
@@ -66,11 +67,18 @@ async def run(call: Call) -> int:
                 work.say(NO_GIT)
             service = Service(runtime.store, SystemClock(), limit=limit, on_error=work.failed)
             try:
-                await alongside(lambda: service.run(work.session), lambda: _listen(runtime, channels, work))
+                await alongside(lambda: service.run(work.session), lambda: _beside(runtime, channels, work))
             except anyio.get_cancelled_exc_class():
                 work.say("stopped; whatever was at work is let go, and goes on with the next worker or `wake`")
                 raise
     raise AssertionError("a worker ends by being stopped")
+
+
+async def _beside(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Work) -> None:
+    """What goes on beside the sessions: answers of people, jobs that nobody told of."""
+    async with anyio.create_task_group() as group:
+        group.start_soon(_listen, runtime, channels, work)
+        group.start_soon(look_after, runtime)
 
 
 async def _listen(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Work) -> None:

@@ -19,7 +19,7 @@ from holdfast.session.actions import CheckRules, Compact, End, Reset
 from holdfast.session.conversation import Message, TextPart
 from holdfast.session.handoff import files_of, mechanical, merge, parse, schema
 from holdfast.session.lifecycle import checkable, line_tokens, note_characters, stretch, window_tokens
-from holdfast.session.notes import note_of
+from holdfast.session.notes import note_of, running
 from holdfast.session.rules_check import GRACE_TURNS, Breach, Deed, check, deeds_of
 from holdfast.session.rules_grammar import Checkable
 from holdfast.session.state import Item, State
@@ -116,7 +116,7 @@ def _compacted(state: State, action: Compact, seq: int, response: Response, befo
         request_seq=seq,
         from_seq=state.context.through_seq,
         through_seq=action.through_seq,
-        summary=response.text().strip(),
+        summary="\n".join((response.text().strip(), *running(state.live_jobs(), state.services.values(), state.seq))),
         tokens_before=before,
     )
     summary = estimate(note_of(fact))
@@ -137,6 +137,8 @@ def _reset(state: State, action: Reset, seq: int, response: Response, before: in
 
 
 def _torn_down(state: State, action: Reset, seq: int, note: Handoff, before: int) -> ContextReset:
+    at_work = running(state.live_jobs(), state.services.values(), state.seq)
+    note = msgspec.structs.replace(note, workspace=(*note.workspace, *at_work))
     handoff = merge(state.context.handoff, note, note_characters(state))
     return ContextReset(
         cause=action.cause,

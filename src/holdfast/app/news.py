@@ -1,0 +1,168 @@
+"""News of jobs: taken into the log, and somebody made to look at the session. Run by supervisors of hands.
+
+`python -m holdfast.app.news --home DIR SESSION` is what a supervisor runs when a job has news and no brain waits for
+it. What became of the job is asked of the hands, never read from words (S10), and posted under a key: whoever comes
+second changes nothing. It exits with 0 when the session is in somebody's hands, and is run again otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import anyio
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.config import database_path, load_settings
+from holdfast.app.detached import START_S, begin
+from holdfast.app.exits import name_of
+from holdfast.app.models import FILES, endpoint_of
+from holdfast.app.serving import is_attended, is_served
+from holdfast.app.trouble import sentence_of
+from holdfast.brain.acts.news import gather
+from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
+from holdfast.errors import Fenced, HandsError, HandsLost, HoldfastError
+from holdfast.facts.session import SessionError
+from holdfast.model.names import parse_name
+from holdfast.session.decide import is_idle
+from holdfast.session.rows import SessionRow
+from holdfast.session.state import State
+
+LOOK_AFTER_S = 60.0
+"""How often whoever stays with sessions asks after jobs whose hands say nothing: their supervisor may be gone."""
+
+ACTOR = "system"
+
+
+async def take_in(runtime: Runtime, session_id: str) -> bool:
+    """Post what a session's hands know of its jobs and services; True when there was anything.
+
+    Raises `HandsError` when they do not answer now.
+    """
+    state, _ = await recall(session_id, runtime.store, runtime.store)
+    if state.created is None or not (state.live_jobs() or state.services):
+        return False
+    poster = runtime.intake.acting_as(ACTOR)
+    provider = runtime.provider(state.created.workspace)
+    try:
+        found = await gather(provider, state, state.epoch)
+    except Fenced:  # a brain took the session since: it asks itself
+        return False
+    for news in found:
+        await poster.post(session_id, news.fact, news.key)
+    return bool(found)
+
+
+async def look_after(runtime: Runtime, only: str = "") -> NoReturn:
+    """Until cancelled: take in the news of jobs that nobody told of, of one session or of all."""
+    clock = SystemClock()
+    while True:
+        with contextlib.suppress(HoldfastError):  # what cannot be asked now is asked again
+            for row in await runtime.store.sessions():
+                if row.status == "parked" and row.reason == "job" and only in ("", row.session_id, row.root):
+                    with contextlib.suppress(HoldfastError):
+                        await take_in(runtime, row.session_id)
+        await clock.sleep(LOOK_AFTER_S)
+    raise AssertionError("nobody ends this but by cancelling it")
+
+
+async def end_jobs(runtime: Runtime, session_id: str) -> int:
+    """End what a session left running, without a brain: for the emergency stop. Returns how much that was."""
+    state, _ = await recall(session_id, runtime.store, runtime.store)
+    at_work = state.hands_at_work()
+    if state.created is None or not at_work:
+        return 0
+    provider = runtime.provider(state.created.workspace)
+    running = [(job.hands_id, job.call_id) for job in state.live_jobs()]
+    running += [(each.hands_id, each.call_id) for each in state.services.values() if not each.standing]
+    for hands_id, call_id in running:
+        identity = state.hands_known.get(hands_id)
+        if identity is not None:
+            with contextlib.suppress(HandsLost, Fenced):
+                hands = await provider.attach(identity)
+                await hands.kill(state.epoch, call_id)
+                await hands.wait(state.epoch, call_id)
+    await take_in(runtime, session_id)
+    return len(running)
+
+
+async def _see_to(call: Call, runtime: Runtime, session_id: str) -> None:
+    """Have somebody look at the session, if it has anything to do. Raises `HoldfastError` when nobody could."""
+    store = runtime.store
+    row = await store.find(session_id)
+    state, _ = await recall(session_id, store, store)
+    if session_id in await store.holders() or is_idle(state, SystemClock().now_us()):
+        return
+    if state.paused or row.status not in ("runnable", "parked") or await store.stopped() is not None:
+        return
+    database = database_path(call.settings)
+    if is_served(runtime.home, database) or await is_attended(runtime.home, store, session_id, database):
+        return
+    problem = _cannot(state)
+    if problem:
+        await _say(runtime, row, state, problem)
+        return
+    with anyio.fail_after(2 * START_S):
+        await begin(call, runtime, row)
+
+
+def _cannot(state: State) -> str:
+    """Why nobody can go on from here, where that is known beforehand; empty otherwise."""
+    assert state.created is not None
+    agent = state.created.agent
+    if agent.custom:
+        return f"it needs functions of the program that opened it ({', '.join(tool.name for tool in agent.custom)})"
+    try:
+        if agent.model.partition(":")[0] not in FILES:
+            endpoint_of(parse_name(agent.model))
+    except HoldfastError as error:
+        return str(error)
+    return ""
+
+
+async def _say(runtime: Runtime, row: SessionRow, state: State, problem: str) -> None:
+    """Leave word in the log, once for each news: the session is due, and whoever wakes it loses nothing."""
+    message = (
+        f"a job has news and nobody could be started for it here: {problem}. Nothing is lost; go on with: "
+        f"holdfast wake {name_of(row)}"
+    )
+    poster = runtime.intake.acting_as(ACTOR)
+    latest = max((job.news_seq() for job in state.jobs.values()), default=0)
+    await poster.post(row.session_id, SessionError(kind="NobodyToWake", message=message), f"nobody:{latest}")
+
+
+async def _main(args: argparse.Namespace) -> int:
+    settings = load_settings(Path("/"), vars(args))
+    async with open_runtime(settings) as runtime:
+        try:
+            await take_in(runtime, args.session)
+        except HandsError as error:  # the log may still have something that nobody looks at
+            await _see_to(Call(args, settings), runtime, args.session)
+            raise error
+        await _see_to(Call(args, settings), runtime, args.session)
+    return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run it. Whatever goes wrong is one line on standard error, and a status that asks for another try."""
+    parser = argparse.ArgumentParser(prog="holdfast.app.news", allow_abbrev=False)
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--db")
+    parser.add_argument("--prompts")
+    parser.add_argument("session")
+    args = parser.parse_args(words)
+    try:
+        return anyio.run(_main, args)
+    except Exception as error:
+        print(f"news of {args.session}: {' '.join(str(sentence_of(error)).split())}", file=sys.stderr, flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
