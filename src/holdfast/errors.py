@@ -197,6 +197,14 @@ class HandsLost(HandsError):
     """This incarnation of the hands is gone; what it had open is unknown unless its journal says."""
 
 
+class HandsUnreachable(HandsError):
+    """The machine where the hands are does not answer. Nothing is guessed about their calls; nothing was repeated."""
+
+
+class WorkspaceGone(HandsError):
+    """The workspace was where the hands are, and is not there any more. What is left is its last snapshot."""
+
+
 class SnapshotFailed(HoldfastError):
     """The workspace could not be kept, or a snapshot not be read or restored. Earlier snapshots are safe."""
 

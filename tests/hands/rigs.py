@@ -51,7 +51,7 @@ class RealRig:
         self.folder = base / "hands"
         self.workspace = base / "work"
         self.workspace.mkdir()
-        self.provider = _Remembering(made(self.folder))
+        self.provider = Remembering(made(self.folder))
 
     def spec(self, **changes: object) -> HandsSpec:
         """A spec with a new hands id on the one workspace."""
@@ -76,7 +76,7 @@ class RealRig:
             await hands.release(1 << 40)
 
 
-class _Remembering:
+class Remembering:
     """A provider that knows what it made."""
 
     def __init__(self, provider: Provider) -> None:

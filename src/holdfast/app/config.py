@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.app.own import check_repository
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Agent, Limits
-from holdfast.model.names import is_loopback
 from holdfast.model.prices import parse_prices
 from holdfast.session.money import Price, pico_from_usd
 from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
@@ -23,8 +23,9 @@ from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 class Settings:
     """What can be set. `budget_usd` is text so that no cent is lost on the way.
 
-    `notify` is checked and read by targets.py, `people`, `context` and `breakers` by policies.py. `prices` maps
-    models to what their tokens cost. Only the user's own file may have `notify`, `prices` and `people`.
+    Tables are checked and read elsewhere: `notify` by targets.py, `people`, `context` and `breakers` by policies.py,
+    `hands` and `environment` by hands_policy.py, `egress` and `search` by egress_policy.py, `secrets` by secrets.py.
+    `prices` maps models to what their tokens cost. What only the user's own file may have is in own.py.
     """
 
     home: str = ""
@@ -41,12 +42,20 @@ class Settings:
     people: dict[str, Any] = field(default_factory=dict)
     context: dict[str, Any] = field(default_factory=dict)
     breakers: dict[str, Any] = field(default_factory=dict)
+    hands: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    egress: dict[str, Any] = field(default_factory=dict)
+    secrets: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
 
 
 _NAMES = {each.name: each.type for each in fields(Settings)}
 
-_TABLES = ("people", "context", "breakers")
+_TABLES = ("people", "context", "breakers", "hands", "environment", "egress")
 """Settings that are a table each; a later file changes only the keys that it has."""
+
+_FAMILIES = ("notify", "secrets", "search")
+"""Settings that are tables of names that people choose."""
 
 
 def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
@@ -59,7 +68,8 @@ def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
             merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
             settings = replace(settings, **{**found, **merged})
     settings = replace(settings, **_from_environment())
-    given = {name: value for name, value in flags.items() if name in _NAMES and value is not None}
+    words = _NAMES.keys() - {"prices", *_TABLES, *_FAMILIES}
+    given = {name: value for name, value in flags.items() if name in words and value is not None}
     settings = replace(settings, **given)
     if settings.prompts:
         settings = replace(settings, prompts=str((start / Path(settings.prompts).expanduser()).absolute()))
@@ -145,14 +155,8 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 def _from_file(path: Path, *, own: bool) -> dict[str, Any]:
     data = read_toml(path, "the settings file")
-    if "notify" in data and not own:
-        # Whoever is sent a question can see it, and may answer it; and a table names files to read.
-        raise UsageError(
-            f"{path} has notify tables, and they count only in your own {_user_file()}: a repository must not say "
-            "where your approvals go or which of your files to read; move them there, or delete them"
-        )
     if not own:
-        _refuse_of_a_repository(path, data)
+        check_repository(path, data, _user_file())
     found = {name: _checked(name, value, str(path)) for name, value in data.items()}
     if "prompts" in found:
         found["prompts"] = _prompts_folder(path, found["prompts"], own=own)
@@ -168,27 +172,6 @@ def _prompts_folder(path: Path, value: str, *, own: bool) -> str:
             f"set it in your own {_user_file()}"
         )
     return str(folder.absolute())
-
-
-def _refuse_of_a_repository(path: Path, data: Mapping[str, Any]) -> None:
-    """A repository may come from anybody, and the agent may write to it: it sets no price and takes no key."""
-    if "prices" in data:
-        raise UsageError(
-            f"{path} has a prices table, and it counts only in your own {_user_file()}: what is free by a repository's "
-            "word would pass every budget; move it there, or delete it"
-        )
-    if "people" in data:
-        raise UsageError(
-            f"{path} has a people table, and it counts only in your own {_user_file()}: a repository must not say who "
-            "may approve what its agent does; move it there, or delete it"
-        )
-    model = data.get("model")
-    _, at, address = model.partition("@http") if isinstance(model, str) else ("", "", "")
-    if at and not is_loopback(f"http{address}"):
-        raise UsageError(
-            f"{path} names a model at another machine ({model}), which would be sent your key and your files; if you "
-            f"trust it, give it with --model, or move it to your own {_user_file()}"
-        )
 
 
 def variables(names: Collection[str]) -> dict[str, str]:
@@ -209,7 +192,7 @@ def _checked(name: str, value: Any, where: str) -> Any:
     known_key(name, _NAMES, where)
     if name == "prices":
         return parse_prices(value, where)
-    if name == "notify":
+    if name in _FAMILIES:
         return _tables(name, value, where)
     if name in _TABLES:
         return _table(name, value, where)
@@ -225,7 +208,7 @@ def _checked(name: str, value: Any, where: str) -> Any:
 
 def _tables(name: str, value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
-        raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.phone]")
+        raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.NAME]")
     return value
 
 
@@ -343,6 +326,11 @@ def pinned_rules(workspace: Path) -> str:
         if file.is_file() and not file.is_symlink():
             return _read_text(file, "the project's rules")
     return ""
+
+
+def passed_on(names: Collection[str]) -> dict[str, str]:
+    """Those variables of our own environment that are set, for a program of the user's own."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def actor() -> str:

@@ -53,6 +53,7 @@ VERBS: dict[str, VerbInfo] = {
     "verify": VerbInfo("verify", "check the chain and the rows of one session, or all", "holdfast verify"),
     "export": VerbInfo("export", "one session as JSON lines", "holdfast export 7f3k > session.jsonl"),
     "doctor": VerbInfo("doctor", "what this machine can isolate, with a fix for each gap", "holdfast doctor"),
+    "hands": VerbInfo("hands", "give this machine's hands to a brain elsewhere", "holdfast hands serve"),
     "sim": VerbInfo("sim", "run the crash simulator over many seeds", "holdfast sim --seeds 500"),
     "version": VerbInfo("version", "print the version", "holdfast version"),
 }

@@ -1,0 +1,1 @@
+"""Hands on another machine: what they are asked, how it gets there, and how the workspace goes to and fro."""

@@ -1,0 +1,137 @@
+"""What is asked of hands elsewhere, and what comes back: one JSON object a line.
+
+Every ask can be asked again after a connection was lost, and is then the same ask: call ids and the ids of hands are
+the asker's, what is transferred goes by position, a result is read and never taken.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.errors import (
+    CannotRunSafely,
+    Fenced,
+    HandsError,
+    HandsLost,
+    HoldfastError,
+    SandboxUnavailable,
+    StorageFull,
+    UsageError,
+    WorkspaceGone,
+)
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import HandsPolicy
+from holdfast.hands.base import ExecRequest
+
+PROTOCOL = 1
+"""Both ends speak the same number, or the asker refuses."""
+
+CHUNK = 1 << 18
+"""Bytes of a transfer in one ask."""
+
+LINE_MAX = 64 << 20
+"""Bytes of one line at most."""
+
+LOOK_S = 20.0
+"""How long an ask for a result is held before it says that there is none yet."""
+
+
+class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which hands are wanted. `nonce` tells an ask that is repeated from another one for the same id.
+
+    `transfer` is the workspace, sent before; without one the workspace of the hands `continues` goes on.
+    """
+
+    session_id: str
+    hands_id: str
+    nonce: str
+    policy: HandsPolicy
+    env: dict[str, str] = {}
+    transfer: str = ""
+    continues: str = ""
+
+
+class Ask(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One question; which fields count depends on the verb."""
+
+    id: int
+    verb: str
+    epoch: int = 0
+    identity: HandsProvisioned | None = None
+    call: str = ""
+    request: ExecRequest | None = None
+    begin: Begin | None = None
+    transfer: str = ""
+    path: str = ""
+    after: int = 0
+    offset: int = 0
+    wait_s: float = 0.0
+    max_bytes: int = 0
+    data: bytes = b""
+    close: bool = False
+
+
+class Trouble(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why there is no answer: the kind of error that the asker raises."""
+
+    kind: str
+    message: str
+    current: int = 0
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to the ask of that id."""
+
+    id: int
+    ok: msgspec.Raw = msgspec.Raw(b"null")
+    error: Trouble | None = None
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Who is at the other end."""
+
+    protocol: int
+    program: str
+    host_id: str
+
+
+class Size(msgspec.Struct, frozen=True):
+    """A number of bytes, or of files."""
+
+    size: int
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Part of a transfer."""
+
+    data: bytes
+    size: int
+
+
+_KINDS: dict[str, type[HoldfastError]] = {
+    "gone": WorkspaceGone,
+    "lost": HandsLost,
+    "full": StorageFull,
+    "sandbox": SandboxUnavailable,
+    "unsafe": CannotRunSafely,
+    "usage": UsageError,
+    "hands": HandsError,
+}
+"""From the narrowest error to the widest, where one is the other's base."""
+
+
+def trouble_of(error: HoldfastError) -> Trouble:
+    """An error as it travels."""
+    if isinstance(error, Fenced):
+        return Trouble("fenced", str(error), error.current)
+    for kind, cls in _KINDS.items():
+        if isinstance(error, cls):
+            return Trouble(kind, str(error))
+    return Trouble("hands", str(error))
+
+
+def raised(trouble: Trouble, epoch: int) -> HoldfastError:
+    """The error that it stands for here."""
+    if trouble.kind == "fenced":
+        return Fenced(trouble.message, mine=epoch, current=trouble.current)
+    return _KINDS.get(trouble.kind, HandsError)(trouble.message)
