@@ -14,12 +14,14 @@ import anyio
 from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.host import boot_id, host_id, run_directory
 from holdfast.hands.launch import Launch, Laying, Limits, Lives, Opening, Place, Setup, limits_of, start_supervisor
 from holdfast.hands.limits import ladder
+from holdfast.hands.limits.ladder import Rung
 from holdfast.hands.limits.orphans import clear_all
-from holdfast.hands.limits.plan import demand, held, holding_of, start_command
+from holdfast.hands.limits.plan import OURS, demand, held, holding_of, start_command
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, writable
@@ -63,7 +65,7 @@ class Maker:
         answer_s: float = ANSWER_S,
     ) -> None:
         self.folder = folder
-        self.limits = limits or Limits()
+        self.limits = limits
         self._sockets = sockets
         self._lives = lives or Lives()
         self._answer_s = answer_s
@@ -97,7 +99,8 @@ class Maker:
         rung = await anyio.to_thread.run_sync(ladder.find)
         isolation = held(plan.isolation, rung, spec.policy)
         demand(spec.policy, isolation, rung)
-        await anyio.to_thread.run_sync(clear_all, self._folder)
+        await anyio.to_thread.run_sync(clear_all, self.folder)
+        limits = self.limits or command_limits(spec.policy, rung)
         before, before_env = start_command(rung, spec.hands_id)
         sockets = self._sockets or run_directory(os.getuid())
         identity = HandsProvisioned(
@@ -126,7 +129,7 @@ class Maker:
                 blobs=plan.blobs,
                 uid=user.uid,
                 gid=user.gid,
-                setup=Setup(plan.root, plan.output, limits_of(self.limits), spec.env),
+                setup=Setup(plan.root, plan.output, limits_of(limits), spec.env),
                 laying=plan.laying,
                 grace_s=self._lives.grace_s,
                 life_s=self._lives.longest_s,
@@ -146,6 +149,12 @@ class Maker:
                 await hands.release(epoch)
             raise
         return hands
+
+
+def command_limits(policy: HandsPolicy, rung: Rung) -> Limits:
+    """The limits of each command. Where a group counts the processes, it is met before that of the user is."""
+    most = policy.processes
+    return Limits(processes=most if most is None or not rung.hard else most + 2 * OURS)
 
 
 def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> None:

@@ -16,9 +16,10 @@ import struct
 import time
 from collections.abc import Callable
 
-from holdfast.hands.box import kernel, places, spawn, tree
+from holdfast.hands.box import group, kernel, places, spawn, tree
 from holdfast.hands.box.calls import Call, Refusal
 from holdfast.hands.box.journal import Journal, JournalFull
+from holdfast.hands.box.watch import Watch
 from holdfast.hands.box.wire import Channel, Message, WireError
 
 OVERDUE_S = 60.0
@@ -56,7 +57,9 @@ class Supervisor:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._listener.bind(launch["socket"])
         self._listener.listen(64)
-        self._sandbox = spawn.start(launch)
+        limits = group.make(launch["holding"]["plan"], os.path.join(folder, group.RECORD))
+        self._sandbox = spawn.start(launch, limits.doors)
+        self._watch = Watch(launch["holding"], limits, os.path.join(folder, "supervisor.log"))
         self._agent = Channel(self._sandbox.control)
         self._agent.send({"op": "setup", **launch["setup"]})
 
@@ -92,10 +95,11 @@ class Supervisor:
 
     def _end_sandbox(self) -> None:
         """End everything inside. What we started is a descendant of ours, wherever it fled."""
-        tree.sweep(_reap, limit_s=20.0)
+        tree.sweep(tree.reap, limit_s=20.0)
 
     def clean(self) -> None:
         """Take away what only a living supervisor needs."""
+        self._watch.close()
         try:
             os.unlink(self._launch["socket"])
         except OSError:
@@ -117,8 +121,7 @@ class Supervisor:
         poll.register(errors, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         while not self._ending:
-            for channel in [self._agent, *self._clients.values()]:
-                poll.register(channel.fd, select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+            self._register(poll)
             for fd, event in poll.poll(max(0.0, self._next_look() - time.monotonic()) * 1000 + 1):
                 if fd == self._listener.fileno():
                     self._accept()
@@ -129,12 +132,21 @@ class Supervisor:
                         poll.unregister(errors)
                 elif fd == self._agent.fd:
                     self._hear_agent()
+                elif fd == self._watch.fd:
+                    poll.unregister(fd)
+                    self._hear_watch()
                 elif fd in self._clients:
                     self._hear_client(self._clients[fd], gone=bool(event & select.POLLHUP))
                     if self._clients[fd].closed:
                         poll.unregister(fd)
                         self._clients.pop(fd).close()
             self._look(time.monotonic())
+
+    def _register(self, poll: select.poll) -> None:
+        for channel in [self._agent, *self._clients.values()]:
+            poll.register(channel.fd, select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+        if self._watch.fd >= 0:
+            poll.register(self._watch.fd, select.POLLIN)
 
     def _busy(self) -> bool:
         return any(call.state != "done" for call in self._calls.values())
@@ -185,7 +197,9 @@ class Supervisor:
         try:
             for message in messages:
                 call = self._calls[message["call"]]
-                if message["ev"] == "prepared":
+                if message["ev"] == "began":
+                    self._watch.began(call.id, message["pid"])
+                elif message["ev"] == "prepared":
                     self._prepared(call, message)
                 elif call.state == "running":
                     self._finish(call, message["result"])
@@ -193,6 +207,14 @@ class Supervisor:
             self._lost("the sandbox's agent spoke nonsense")
         if self._agent.closed and not self._ending:
             self._lost("the sandbox ended")
+
+    def _hear_watch(self) -> None:
+        """End the calls that went over a limit."""
+        over, problem = self._watch.hear()
+        for call_id in over:
+            self._kill(call_id)
+        if problem and not self._ending:
+            self._lost(problem)
 
     def _hear_client(self, client: Channel, gone: bool) -> None:
         """Serve what a client asks. One that went away before it was heard wants nothing any more."""
@@ -330,6 +352,7 @@ class Supervisor:
 
     def _finish(self, call: Call, result: Message) -> None:
         call.state = "done"
+        result = self._watch.ended(call.id, result)
         self._save(call, result)
         for client, ask, _ in call.waiters:
             client.send({"id": ask, "ok": result})
@@ -354,6 +377,9 @@ class Supervisor:
         """The sandbox is gone: what ran in it has no known end."""
         self._ending = reason
         self._end_sandbox()
+        for call in self._calls.values():
+            if call.state == "running" and (known := self._watch.gone(call.id)) is not None:
+                self._finish(call, known)
         try:
             self._journal.write({"t": "lost", "reason": reason})
         except JournalFull:
@@ -361,16 +387,6 @@ class Supervisor:
         for call in self._calls.values():
             for client, ask in [*call.starters, *((client, ask) for client, ask, _ in call.waiters)]:
                 client.send({"id": ask, "error": {"kind": "lost", "message": f"these hands are gone: {reason}"}})
-
-
-def _reap() -> bool:
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return False
-        if pid == 0:
-            return True
 
 
 def _remove_unclaimed(folder: str) -> None:

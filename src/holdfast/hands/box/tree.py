@@ -10,12 +10,17 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """One process as /proc shows it. `start` tells it from a later process with the same pid."""
+    """One process as /proc shows it. `start` tells it from a later process with the same pid.
+
+    `pages` of memory are resident; `tasks` is the number of its threads.
+    """
 
     pid: int
     parent: int
     start: int
     state: str
+    pages: int
+    tasks: int
 
 
 def processes() -> dict[int, Entry]:
@@ -37,7 +42,7 @@ def entry_of(pid: int) -> Entry | None:
     except OSError:
         return None
     fields = line[line.rindex(b")") + 2 :].split()
-    return Entry(pid, int(fields[1]), int(fields[19]), fields[0].decode())
+    return Entry(pid, int(fields[1]), int(fields[19]), fields[0].decode(), int(fields[21]), int(fields[17]))
 
 
 def descendants(root: int, spare: frozenset[int] = frozenset()) -> list[Entry]:
@@ -77,6 +82,17 @@ def send(entry: Entry, number: int) -> None:
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def reap() -> bool:
+    """Collect the dead; False when this process has no child left."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
 
 
 def sweep(reap: Callable[[], bool], spare: frozenset[int] = frozenset(), limit_s: float = 10.0) -> set[int] | None:

@@ -1,0 +1,195 @@
+"""The control groups that hold a whole sandbox in: made, joined, asked, emptied, removed.
+
+What is to be made comes with the launch, as data (`plan`):
+
+    folders   paths of the groups, one of cgroup v2 or one for each controller of v1
+    settings  [path in a folder, value, whether it must hold], in order
+    own       for v2 in a scope of our own: the mount point and the file that says where we are; the folder is
+              then found here, and this process first moves into a leaf of its own (v2 has no processes in inner nodes)
+
+Every folder is written into a record before it is made, so that whoever finds the record of a dead supervisor can
+remove what it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from typing import Any
+
+PREFIX = "holdfast-"
+"""How the name of every group of ours begins."""
+
+RECORD = "groups"
+"""The file in an incarnation's folder that names its groups."""
+
+EMPTY_S = 5.0
+"""How long the processes of a group may take to be gone once they are killed."""
+
+_STEP_S = 0.002
+_MEMORY = (("memory.events", "oom_kill"), ("memory.oom_control", "oom_kill"))
+_PROCESSES = (("pids.events", "max"),)
+
+
+class Group:
+    """The groups of one sandbox. Without folders it is none, and every verb does nothing."""
+
+    def __init__(self, folders: list[str]) -> None:
+        self.folders = folders
+
+    @property
+    def doors(self) -> list[str]:
+        """The files that a process writes `0` to in order to join."""
+        return [os.path.join(folder, "cgroup.procs") for folder in self.folders]
+
+    def counters(self) -> dict[str, int]:
+        """How often the kernel ended a process for memory, and refused one for their number, so far."""
+        return {"memory": self._sum(_MEMORY), "processes": self._sum(_PROCESSES)}
+
+    def full(self) -> bool:
+        """True while there may be no more processes, or hardly any."""
+        for folder in self.folders:
+            most, there = (_number(os.path.join(folder, f"pids.{name}")) for name in ("max", "current"))
+            if most > 0 and there + 2 >= most:
+                return True
+        return False
+
+    def _sum(self, places: tuple[tuple[str, str], ...]) -> int:
+        total = 0
+        for folder in self.folders:
+            for name, key in places:
+                total += _count(os.path.join(folder, name), key)
+        return total
+
+    def kill(self) -> None:
+        """End every process in it."""
+        for folder in self.folders:
+            if _write(os.path.join(folder, "cgroup.kill"), "1", make=False):
+                continue
+            for pid in _members(folder):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def remove(self) -> bool:
+        """End what is in it and take it away. Safe to repeat; False when it would not go."""
+        end = time.monotonic() + EMPTY_S
+        left = list(self.folders)
+        while left:
+            for folder in list(left):
+                if _removed(folder):
+                    left.remove(folder)
+            if not left or time.monotonic() > end:
+                break
+            self.kill()
+            time.sleep(_STEP_S)
+        return not left
+
+
+def make(plan: dict[str, Any], record: str) -> Group:
+    """Make the groups of a plan. Raises `OSError` when one that must hold cannot be made."""
+    if not plan:
+        return Group([])
+    folders = [str(folder) for folder in plan["folders"]]
+    inner = ""
+    if plan.get("own"):
+        mount, where = plan["own"]
+        inner = mount + own_path(where)
+        folders = [os.path.join(inner, name) for name in folders]
+    with open(record, "w", encoding="utf-8") as file:
+        json.dump(folders, file)
+    if inner:
+        _settle(inner, plan["controllers"])
+    for folder in folders:
+        os.mkdir(folder)
+    for place, value, needed in plan["settings"]:
+        if not _write(os.path.join(folders[0], place) if inner else place, value) and needed:
+            raise OSError(f"the limit {place} could not be set to {value}")
+    return Group(folders)
+
+
+def recorded(record: str) -> Group:
+    """The groups that a record names; none when there is no record, or it is not ours."""
+    try:
+        with open(record, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return Group([])
+    return Group([path for path in found if os.path.basename(path).startswith(PREFIX)])
+
+
+def own_path(where: str, controller: str = "") -> str:
+    """Where in that hierarchy this process is, of a file as /proc/self/cgroup; `/` when it does not say."""
+    with open(where, encoding="utf-8") as file:
+        for line in file:
+            _, names, path = line.rstrip("\n").split(":", 2)
+            if (controller in names.split(",")) if controller else names == "":
+                return path if path != "/" else ""
+    return ""
+
+
+def _settle(inner: str, controllers: list[str]) -> None:
+    """Move this process into a leaf, so that the controllers can be given to its sibling."""
+    leaf = os.path.join(inner, PREFIX + "supervisor")
+    os.makedirs(leaf, exist_ok=True)
+    if not _write(os.path.join(leaf, "cgroup.procs"), "0"):
+        raise OSError(f"this process could not move to {leaf}")
+    for name in controllers:
+        if not _write(os.path.join(inner, "cgroup.subtree_control"), f"+{name}"):
+            raise OSError(f"the controller {name} cannot be used under {inner}")
+
+
+def _write(path: str, value: str, *, make: bool = True) -> bool:
+    """True when the kernel took it."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o644)
+    except OSError:
+        return False
+    try:
+        os.write(fd, value.encode())
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def _count(path: str, key: str) -> int:
+    try:
+        with open(path, encoding="ascii") as file:
+            for line in file:
+                name, _, value = line.partition(" ")
+                if name == key:
+                    return int(value)
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
+def _number(path: str) -> int:
+    """The number in a file; -1 when there is none."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return -1
+
+
+def _members(folder: str) -> list[int]:
+    try:
+        with open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as file:
+            return [pid for pid in map(int, file.read().split()) if pid > 0 and pid != os.getpid()]
+    except (OSError, ValueError):
+        return []
+
+
+def _removed(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,194 @@
+"""What a policy's limits become here: what the supervisor is told, and how hard each wall then is."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import SandboxUnavailable
+from holdfast.facts.base import Isolation
+from holdfast.facts.session import HandsPolicy
+from holdfast.hands.base import Finding, HandsSpec
+from holdfast.hands.box.group import PREFIX
+from holdfast.hands.limits.ladder import Rung, scope_environment
+
+OURS = 8
+"""Processes that a sandbox needs for itself, beside those that the policy allows."""
+
+BYTES_PER_INODE = 16_384
+INODES_LEAST = 10_000
+"""There may be a file for so many bytes of the disk limit, and so many in any case."""
+
+_PERIOD_US = 100_000
+_HARD_FIX = {
+    "memory": "run Holdfast where systemd gives user scopes or with Delegate=yes in its unit, or as root",
+    "cpu": "set `cpus`, and run Holdfast where systemd gives user scopes or with Delegate=yes in its unit, or as root",
+    "disk": "no provider here limits the disk in the kernel; leave `disk` out of require_hard",
+}
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """The limits as the supervisor and its watcher are told them. None is no limit.
+
+    `plan` are the groups to make, empty for none; `paths` what the limit of the disk counts, from what the file
+    `baseline` says; `processors` those that the sandbox starts on, all when empty.
+    """
+
+    memory_bytes: int | None = None
+    processes: int | None = None
+    disk_bytes: int | None = None
+    inodes: int | None = None
+    plan: dict[str, Any] = {}
+    paths: tuple[str, ...] = ()
+    baseline: str = ""
+    processors: tuple[int, ...] = ()
+
+
+def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
+    """What the policy of a spec becomes on that rung. `folder` is the incarnation's."""
+    policy = spec.policy
+    disk = policy.disk_bytes
+    uppers = tuple(layer.upper for layer in spec.layers if layer.upper)
+    key = hashlib.sha256(f"{spec.session_id}\0{os.path.realpath(spec.workspace.path)}".encode()).hexdigest()[:24]
+    return Holding(
+        memory_bytes=policy.memory_bytes,
+        processes=policy.processes,
+        disk_bytes=disk,
+        inodes=None if disk is None else max(INODES_LEAST, disk // BYTES_PER_INODE),
+        plan=_plan(policy, rung, spec.hands_id),
+        paths=(spec.workspace.path, str(folder / "output"), *uppers),
+        baseline=str(folder.parent.parent / "usage" / key),
+        processors=_processors(policy.cpus, spec.hands_id) if not rung.hard or "cpu" not in rung.controllers else (),
+    )
+
+
+def start_command(rung: Rung, hands_id: str) -> tuple[list[str], dict[str, str]]:
+    """What the supervisor's own command begins with on that rung, and the environment that it needs."""
+    unit = f"{PREFIX}{hands_id}"
+    return [part.replace("{unit}", unit) for part in rung.prefix], scope_environment(rung)
+
+
+def _plan(policy: HandsPolicy, rung: Rung, hands_id: str) -> dict[str, Any]:
+    if not rung.hard:
+        return {}
+    name = f"{PREFIX}{hands_id}"
+    quota = "max" if policy.cpus is None else str(max(1000, int(policy.cpus * _PERIOD_US)))
+    most = None if policy.processes is None else str(policy.processes + OURS)
+    if rung.kind == "v1":
+        folders = {controller: f"{base}/{name}" for controller, base in rung.bases.items()}
+        settings: list[tuple[str, str, bool]] = []
+        if policy.memory_bytes is not None:
+            settings.append((f"{folders['memory']}/memory.limit_in_bytes", str(policy.memory_bytes), True))
+            settings.append((f"{folders['memory']}/memory.memsw.limit_in_bytes", str(policy.memory_bytes), False))
+        if most is not None:
+            settings.append((f"{folders['pids']}/pids.max", most, True))
+        if policy.cpus is not None and "cpu" in folders:
+            settings.append((f"{folders['cpu']}/cpu.cfs_period_us", str(_PERIOD_US), True))
+            settings.append((f"{folders['cpu']}/cpu.cfs_quota_us", quota, True))
+        return {"folders": list(dict.fromkeys(folders.values())), "settings": settings}
+    folder = f"{rung.bases['memory']}/{name}" if rung.bases else name
+    before = f"{folder}/" if rung.bases else ""
+    # One process is ended for memory, not all of them: the agent must live, and ends the rest of the call itself.
+    settings = [(f"{before}memory.oom.group", "0", False)]
+    if policy.memory_bytes is not None:
+        settings.append((f"{before}memory.max", str(policy.memory_bytes), True))
+        settings.append((f"{before}memory.swap.max", "0", False))
+    if most is not None:
+        settings.append((f"{before}pids.max", most, True))
+    if policy.cpus is not None and "cpu" in rung.controllers:
+        settings.append((f"{before}cpu.max", f"{quota} {_PERIOD_US}", True))
+    plan: dict[str, Any] = {"folders": [folder], "settings": settings, "controllers": list(rung.controllers)}
+    if not rung.bases:
+        plan["own"] = [rung.mount, "/proc/self/cgroup"]
+    return plan
+
+
+def _processors(cpus: float | None, hands_id: str) -> tuple[int, ...]:
+    """Some of the processors that we may use, other ones for other hands; all when no fewer are asked for."""
+    if cpus is None:
+        return ()
+    allowed = sorted(os.sched_getaffinity(0))
+    wanted = max(1, math.ceil(cpus))
+    if wanted >= len(allowed):
+        return ()
+    first = int.from_bytes(hashlib.sha256(hands_id.encode()).digest()[:4]) % len(allowed)
+    return tuple(allowed[(first + step) % len(allowed)] for step in range(wanted))
+
+
+def able(walls: Mapping[str, Isolation], rung: Rung) -> dict[str, Isolation]:
+    """How hard each wall can be here: those of a provider, with the limits that this rung gives."""
+    walled = walls.get("files") == "hard"  # else a program may reach its own group, and leave it
+    level: Isolation = "hard" if rung.hard and walled else "soft"
+    cpu: Isolation = "hard" if "cpu" in rung.controllers and walled else "soft"
+    processes: Isolation = "hard" if walls.get("processes") == "hard" else level
+    return {**walls, "memory": level, "processes": processes, "disk": "soft", "cpu": cpu}
+
+
+def held(walls: Mapping[str, Isolation], rung: Rung, policy: HandsPolicy) -> dict[str, Isolation]:
+    """How hard each wall is under a policy: what it does not limit is not limited."""
+    out = able(walls, rung)
+    for kind in _FIELDS:
+        if _unset(policy, kind):
+            out[kind] = "none"
+    if policy.processes is None:
+        out["processes"] = walls.get("processes", "none")
+    return out
+
+
+def demand(policy: HandsPolicy, isolation: Mapping[str, Isolation], rung: Rung) -> None:
+    """Raise `SandboxUnavailable` when a wall that the policy wants hard is not."""
+    weak = [kind for kind in policy.require_hard if isolation.get(kind, "none") != "hard"]
+    if not weak:
+        return
+    kind = weak[0]
+    level = isolation.get(kind, "none")
+    if kind not in isolation:
+        fix = f"no such kind of isolation; name some of {', '.join(sorted(isolation))}"
+    elif kind in ("memory", "disk", "cpu") and _unset(policy, kind):
+        fix = f"the policy sets no limit for it; set `{_FIELDS[kind]}`"
+    else:
+        fix = _HARD_FIX.get(kind, "use a provider that isolates it, such as bubblewrap")
+    why = f" ({rung.why})" if rung.why and kind in ("memory", "cpu") else ""
+    raise SandboxUnavailable(
+        f"the policy requires that {' and '.join(weak)} be limited hard, and here {kind} is {level}{why}. Nothing was "
+        f"started: {fix}"
+    )
+
+
+_FIELDS = {"memory": "memory_bytes", "disk": "disk_bytes", "cpu": "cpus"}
+
+
+def _unset(policy: HandsPolicy, kind: str) -> bool:
+    return getattr(policy, _FIELDS[kind]) is None
+
+
+_HARD = {
+    "scope": "by a systemd scope (cgroup v2)",
+    "v2": "by a delegated part of cgroup v2",
+    "v1": "by groups of cgroup v1",
+}
+
+
+def findings(rung: Rung, isolation: Mapping[str, Isolation]) -> tuple[Finding, ...]:
+    """What `doctor` says about the limits."""
+    means = _HARD.get(rung.kind, "")
+    fix = _HARD_FIX["memory"]
+    why = f": {rung.why}" if rung.why else ""
+    if rung.hard:
+        memory = Finding("memory", "hard", f"limited for all processes together, {means}")
+    else:
+        told = f"looked at every {50} ms and ended when over its limit; no group holds it{why}"
+        memory = Finding("memory", "soft", told, fix)
+    if isolation["cpu"] == "hard":
+        cpu = Finding("cpu", "hard", f"limited when the policy sets `cpus`, {means}")
+    else:
+        told = "limited when the policy sets `cpus`, to so many processors, which a program can undo"
+        cpu = Finding("cpu", "soft", told, _HARD_FIX["cpu"].removeprefix("set `cpus`, and "))
+    told = "the growth of the workspace, output and layers is counted, in bytes and files; who goes over is ended"
+    return (memory, Finding("disk", "soft", told), cpu)
