@@ -1,0 +1,352 @@
+"""Requests that can be read: each is judged, sent on with its secrets in place, and its answer cleaned of them."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Sequence
+
+import anyio
+import h11
+
+from holdfast.egress.http import HEAD_MAX, IDLE_S, Head, Inbox, Refusal, answer_to, read_head, stays_open
+from holdfast.egress.names import Malformed, Place, check_target, path_of, read_absolute, read_authority
+from holdfast.egress.placeholders import BodyWatch, Injection, put_in
+from holdfast.egress.rules import is_bounded, request_fits
+from holdfast.egress.scrub import Forms, Scrubber
+from holdfast.egress.state import State
+from holdfast.egress.streams import Ended, Stream
+from holdfast.facts.session import Destination, SecretUse
+
+ANSWER_HEAD_MAX = 128 << 10
+"""Bytes in an answer's head at most."""
+
+_OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url")
+_HOP = frozenset((b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"proxy-connection", b"http2-settings"))
+_OURS = frozenset((b"expect", b"proxy-authorization", b"proxy-authenticate"))
+_ANSWER_DROPS = _HOP | {b"transfer-encoding", b"alt-svc", b"proxy-authenticate", b"proxy-status"}
+_PARTS = frozenset((b"range", b"if-range"))
+
+
+class Conversation:
+    """The requests of one client connection, one after another.
+
+    `place` is where its tunnel leads; None for plain requests, each of which names its place itself.
+    """
+
+    def __init__(self, state: State, inbox: Inbox, place: Place | None, upstream: Stream | None = None) -> None:
+        self._state = state
+        self._inbox = inbox
+        self._tunnel = place
+        self._upstream = upstream
+        self._leads: Place | None = place
+        self._trouble: Refusal | None = None
+
+    async def secure_upstream(self) -> None:
+        """Have TLS to the other side while the client still shakes hands; what fails is told with its first request."""
+        if self._upstream is None or self._tunnel is None:
+            return
+        try:
+            await self._state.outward.secure(self._upstream, self._tunnel.host)
+        except Refusal as refusal:
+            self._trouble = refusal
+            self._drop()
+
+    async def serve(self, first: Head | None = None) -> None:
+        """Until one side ends it, or something is refused."""
+        try:
+            head = first
+            while True:
+                if head is None:
+                    raw = await self._inbox.head(wait_s=IDLE_S)
+                    if not raw:
+                        return
+                    head = read_head(raw)
+                if not await self._one(head):
+                    return
+                head = None
+        except Refusal as refusal:
+            await self._refuse(self._tunnel or Place("", 0), None, refusal)
+        finally:
+            self._drop()
+
+    async def _one(self, head: Head) -> bool:
+        """One request. False when it was the last."""
+        place = self._tunnel or Place("", 0)
+        try:
+            place, target = self._where(head)
+            self._state.admit()
+            return await _Exchange(self, place, head._replace(target=target)).run()
+        except Refusal as refusal:
+            await self._refuse(place, head, refusal)
+            return False
+
+    def _where(self, head: Head) -> tuple[Place, bytes]:
+        """The place that a request is for, and the target as that place understands it."""
+        try:
+            if self._tunnel is not None:
+                target, place, port = check_target(head.target), self._tunnel, self._tunnel.port
+            else:
+                place, target = read_absolute(head.target)
+                port = 80
+            hosts = head.all(b"host")
+            named = read_authority(hosts[0], port) if hosts else place
+        except Malformed as error:
+            raise Refusal(400, str(error)) from None
+        if named != place:
+            raise Refusal(421, "the Host of the request is not the host that it was sent to")
+        return place, target
+
+    async def _refuse(self, place: Place, head: Head | None, refusal: Refusal) -> None:
+        self._state.refused(place, head, refusal)
+        with contextlib.suppress(Ended):
+            await self._inbox.stream.send(answer_to(refusal))
+
+    async def upstream(self, place: Place, destinations: Sequence[Destination]) -> Stream:
+        """A connection to that place: the one that is open, when it still is. Raises `Refusal`."""
+        if self._trouble is not None:
+            raise self._trouble
+        if self._upstream is not None and self._leads == place and self._upstream.is_quiet():
+            return self._upstream
+        self._drop()
+        stream = await self._state.outward.open(place, destinations)
+        if self._tunnel is not None:
+            try:
+                await self._state.outward.secure(stream, place.host)
+            except BaseException:
+                stream.close()
+                raise
+        self._upstream, self._leads = stream, place
+        return stream
+
+    def _drop(self) -> None:
+        if self._upstream is not None:
+            self._upstream.close()
+            self._upstream = None
+
+    @property
+    def state(self) -> State:
+        """What all connections share."""
+        return self._state
+
+    @property
+    def inbox(self) -> Inbox:
+        """The client."""
+        return self._inbox
+
+    @property
+    def secure(self) -> bool:
+        """True in a tunnel."""
+        return self._tunnel is not None
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, conversation: Conversation, place: Place, head: Head) -> None:
+        self._conversation = conversation
+        self._state = conversation.state
+        self._client = conversation.inbox.stream
+        self._place = place
+        self._head = head
+        self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
+        self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_HEAD_MAX)
+        self._scrubber: Scrubber | None = None
+        self._forms: Forms | None = None
+        self._secrets = ""
+        self._begun = False
+        self._uploaded = False
+        self._sent = 0
+        self._received = 0
+
+    async def run(self) -> bool:
+        """Judge it, send it on, bring its answer. True when the connection may carry another one."""
+        rules = self._state.rules
+        host = self._place.host
+        destinations = rules.open(self._place) if self._conversation.secure else rules.plain(self._place)
+        if not destinations:
+            raise Refusal(403, f"the policy does not let hands talk to {host}, port {self._place.port}, in this way")
+        try:
+            problem = request_fits(destinations, self._head.method, path_of(self._head.target))
+        except Malformed as error:
+            problem = str(error)
+        if problem:
+            raise Refusal(403, problem)
+        injections = self._state.placeholders.find(self._head, rules.uses(host), secure=self._conversation.secure)
+        bounds: list[Destination | SecretUse] = [*destinations, *(one.use for one in injections)]
+        if is_bounded(bounds) and any(self._head.all(name) for name in _OVERRIDES):
+            raise Refusal(403, "a header would change the method or the path that was judged")
+        headers = await self._headers(injections)
+        stream = await self._conversation.upstream(self._place, destinations)
+        try:
+            return await self._carry(stream, headers)
+        finally:
+            self._state.allowed(self._place, self._head, sent=self._sent, received=self._received, secret=self._secrets)
+
+    async def _headers(self, injections: list[Injection]) -> list[tuple[bytes, bytes]]:
+        """The headers as they are sent on."""
+        names = list(dict.fromkeys(one.use.name for one in injections))
+        self._secrets = ", ".join(names)
+        for name in names:
+            if name in self._state.held:
+                raise Refusal(403, f"using the secret {name} waits for a person's approval", secret=name, held=True)
+        values = await self._state.values(self._place.host, names)
+        self._forms = self._state.forms(self._place.host) if self._conversation.secure else None
+        drops = _HOP | _OURS
+        if self._forms is not None:
+            drops |= _PARTS
+        if self._conversation.secure:
+            drops |= {b"accept-encoding"}
+        kept = [pair for pair in put_in(self._head, injections, values) if pair[0] not in drops]
+        if self._conversation.secure:
+            kept.append((b"accept-encoding", b"identity"))
+        return kept
+
+    async def _carry(self, stream: Stream, headers: list[tuple[bytes, bytes]]) -> bool:
+        failures: list[Exception] = []
+        self._down.receive_data(self._head.raw)
+        self._down.next_event()
+        request = h11.Request(method=self._head.method, target=self._head.target, headers=headers)
+        async with anyio.create_task_group() as group:
+
+            async def upload() -> None:
+                try:
+                    await self._upload(stream, request)
+                except (Refusal, Ended, h11.ProtocolError) as error:
+                    failures.append(error)
+                    group.cancel_scope.cancel()
+
+            group.start_soon(upload)
+            try:
+                await self._download(stream)
+            except (Refusal, Ended, h11.ProtocolError) as error:
+                failures.append(error)
+            group.cancel_scope.cancel()
+        if failures:
+            stream.close()
+            return await self._failed(failures[0])
+        if self._up.our_state is not h11.DONE or self._up.their_state is not h11.DONE:
+            stream.close()
+        return self._uploaded and stays_open(self._head) and self._down.our_state is h11.DONE
+
+    async def _failed(self, failure: Exception) -> bool:
+        """Nothing more can be said when the answer has begun: its end is missing, which its reader sees."""
+        if self._begun:
+            if isinstance(failure, Refusal):
+                self._state.refused(self._place, self._head, failure)
+            return False
+        if isinstance(failure, Refusal):
+            raise failure
+        if isinstance(failure, h11.RemoteProtocolError):
+            raise Refusal(502, f"{self._place.host} and the request's sender do not speak plain HTTP/1.1")
+        raise Refusal(502, f"{self._place.host} ended the connection")
+
+    # --- the request's way ---
+
+    async def _upload(self, stream: Stream, request: h11.Request) -> None:
+        await self._put(stream, request)
+        if self._down.they_are_waiting_for_100_continue:
+            await self._client.send(self._down.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
+        watch = BodyWatch(self._state.placeholders)
+        inbox = self._conversation.inbox
+        while True:
+            event = self._down.next_event()
+            if event is h11.NEED_DATA:
+                data = await inbox.more()
+                if not data:
+                    raise Ended("the client ended in the middle of its request")
+                self._down.receive_data(data)
+            elif isinstance(event, h11.Data):
+                watch.feed(event.data)
+                self._state.count(len(event.data))
+                await self._put(stream, event)
+            else:
+                inbox.put_back(self._down.trailing_data[0])
+                await self._put(stream, h11.EndOfMessage())
+                self._uploaded = True
+                return
+
+    async def _put(self, stream: Stream, event: h11.Event) -> None:
+        """Send to the other side. One that stopped listening may still have an answer: that is not our failure."""
+        data = self._up.send(event) or b""
+        self._sent += len(data)
+        try:
+            await stream.send(data)
+        except Ended:
+            await anyio.sleep_forever()
+
+    # --- the answer's way ---
+
+    async def _download(self, stream: Stream) -> None:
+        while True:
+            out: list[bytes] = []
+            ended = self._take_events(out)
+            if out:
+                await self._client.send(out[0] if len(out) == 1 else b"".join(out))
+            if ended:
+                return
+            data = await stream.recv(wait_s=IDLE_S)
+            self._received += len(data)
+            self._state.count(len(data))
+            self._up.receive_data(data)
+
+    def _take_events(self, out: list[bytes]) -> bool:
+        """Turn what has come into what goes to the client. True at the end."""
+        while True:
+            event = self._up.next_event()
+            if event is h11.NEED_DATA:
+                return False
+            if isinstance(event, h11.InformationalResponse):
+                if event.status_code == 101:
+                    raise Refusal(502, f"{self._place.host} wants to change to another protocol")
+            elif isinstance(event, h11.Response):
+                out.append(self._down.send(self._answer(event)) or b"")
+                self._begun = True
+            elif isinstance(event, h11.Data):
+                data = self._scrubber.feed(bytes(event.data)) if self._scrubber is not None else event.data
+                if data:
+                    out.extend(self._down.send_with_data_passthrough(h11.Data(data=data)) or ())
+            elif isinstance(event, h11.EndOfMessage):
+                rest = self._scrubber.end() if self._scrubber is not None else b""
+                if rest:
+                    out.append(self._down.send(h11.Data(data=rest)) or b"")
+                out.append(self._down.send(h11.EndOfMessage()) or b"")
+                return True
+            else:
+                raise Ended("the other side ended the connection")
+
+    def _answer(self, response: h11.Response) -> h11.Response:
+        """The head of the answer, without what concerns the connection, without secrets."""
+        headers = [pair for pair in response.headers if pair[0] not in _ANSWER_DROPS]
+        reason = response.reason
+        if self._forms is not None:
+            empty = self._head.method == "HEAD" or response.status_code in (204, 304)
+            coded = [value for name, value in headers if name == b"content-encoding"]
+            if not empty and any(value.strip().lower() not in (b"identity", b"") for value in coded):
+                raise Refusal(502, f"{self._place.host} sent an encoded answer, which cannot be searched for secrets")
+            self._scrubber = Scrubber(self._forms)
+            headers = [(name, self._forms.scrub(value)) for name, value in headers]
+            reason = self._forms.scrub(reason)
+        return h11.Response(status_code=response.status_code, headers=headers, reason=reason)
+
+
+async def intercept(state: State, inbox: Inbox, place: Place, upstream: Stream) -> None:
+    """Take the client's TLS apart, as that place, and serve what it asks."""
+    conversation = Conversation(state, inbox, place, upstream)
+    try:
+        context: ssl.SSLContext = state.authority.context(place.host)
+        async with anyio.create_task_group() as group:
+            group.start_soon(conversation.secure_upstream)
+            failed = False
+            try:
+                await inbox.stream.start_tls(context, server=True)
+            except Ended:
+                failed = True
+                group.cancel_scope.cancel()
+        if failed:
+            refusal = Refusal(400, "the client did not accept TLS in the name of that host")
+            state.refused(place, None, refusal)
+            return
+        await conversation.serve()
+    finally:
+        upstream.close()

@@ -1,0 +1,176 @@
+"""Requests as they came: read strictly, before anything else looks at them.
+
+A head is taken whole up to its empty line and has to have one meaning for every reader: no bare line ends, no folded
+lines, one Host, one length. Only then h11 frames the body. What is refused raises `Refusal`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from holdfast.egress.streams import CHUNK, Ended, Stream
+
+HEAD_MAX = 32 << 10
+"""Bytes in a request's head at most."""
+
+HEADERS_MAX = 128
+"""Header lines at most."""
+
+HEAD_S = 30.0
+"""How long the first head of a connection may take to come, in seconds."""
+
+IDLE_S = 600.0
+"""How long a connection may be silent."""
+
+_LINE = re.compile(rb"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/(1\.[01])")
+_HEADER = re.compile(
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?)[ \t]*"
+)
+_LENGTH = re.compile(rb"[0-9]{1,15}")
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
+
+
+class Refusal(Exception):
+    """A request that is not let through: the status that its sender gets, and why, in plain words.
+
+    `held` says that it waits for a person, `secret` which secret it is about.
+    """
+
+    def __init__(self, status: int, reason: str, *, secret: str = "", held: bool = False) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.secret = secret
+        self.held = held
+
+
+Header = tuple[bytes, bytes]
+
+
+class Head(NamedTuple):
+    """The head of a request. Header names are lower-case; `raw` are the bytes that it was read from."""
+
+    method: str
+    target: bytes
+    version: bytes
+    headers: tuple[Header, ...]
+    raw: bytes
+
+    def all(self, name: bytes) -> list[bytes]:
+        """Every value of that header, in order."""
+        return [value for each, value in self.headers if each == name]
+
+
+class Inbox:
+    """A stream whose head is read first, and whose rest is still there afterwards."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._left = bytearray()
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing has come that was not taken."""
+        return not self._left
+
+    async def head(self, *, wait_s: float) -> bytes:
+        """The next head with its empty line; nothing when the stream ended before one began."""
+        scanned = 0
+        while True:
+            end = self._left.find(b"\r\n\r\n", scanned)
+            if end >= 0 and end + 4 <= HEAD_MAX:
+                head = bytes(self._left[: end + 4])
+                del self._left[: end + 4]
+                return head
+            if end >= 0 or len(self._left) > HEAD_MAX:
+                raise Refusal(431, f"the request's head is longer than {HEAD_MAX} bytes")
+            scanned = max(0, len(self._left) - 3)
+            data = await self.stream.recv(HEAD_MAX, wait_s=wait_s)
+            if not data:
+                if self._left:
+                    raise Ended("the connection ended in the middle of a head")
+                return b""
+            self._left += data
+
+    async def more(self) -> bytes:
+        """Bytes after the head; nothing at the end."""
+        if self._left:
+            data = bytes(self._left)
+            self._left.clear()
+            return data
+        return await self.stream.recv(CHUNK, wait_s=IDLE_S)
+
+    def put_back(self, data: bytes) -> None:
+        """What was taken and belongs to the next request."""
+        self._left[:0] = data
+
+
+def read_head(raw: bytes) -> Head:
+    """Read a head. Raises `Refusal`."""
+    if raw == _PREFACE:
+        raise Refusal(505, "HTTP/2 is not spoken here; use HTTP/1.1")
+    lines = raw[:-4].split(b"\r\n")
+    if b"\0" in raw or any(b"\n" in line or b"\r" in line for line in lines):
+        raise Refusal(400, "the head has a zero byte or a bare line end")
+    match = _LINE.fullmatch(lines[0])
+    if match is None:
+        raise Refusal(400, "the request line is malformed")
+    if len(lines) > HEADERS_MAX:
+        raise Refusal(431, f"the request has more than {HEADERS_MAX} header lines")
+    headers = []
+    for line in lines[1:]:
+        if line[:1] in (b" ", b"\t"):
+            raise Refusal(400, "a header is folded over two lines")
+        found = _HEADER.fullmatch(line)
+        if found is None:
+            raise Refusal(400, "a header line is malformed")
+        headers.append((found[1].lower(), found[2]))
+    head = Head(match[1].decode(), match[2], match[3], tuple(headers), raw)
+    _check(head)
+    return head
+
+
+def _check(head: Head) -> None:
+    """What readers could disagree about, and what is not spoken here."""
+    if len(head.all(b"host")) != 1 and (head.version != b"1.0" or head.all(b"host")):
+        raise Refusal(400, "a request has exactly one Host")
+    lengths, codings = head.all(b"content-length"), head.all(b"transfer-encoding")
+    if lengths and codings:
+        raise Refusal(400, "a request has a length or a transfer coding, not both")
+    if len(lengths) > 1 or any(not _LENGTH.fullmatch(value) for value in lengths):
+        raise Refusal(400, "the length of the request is malformed")
+    if codings and (head.version == b"1.0" or [value.lower() for value in codings] != [b"chunked"]):
+        raise Refusal(400, "the transfer coding of the request is not understood here")
+    if head.method == "TRACE":
+        raise Refusal(405, "TRACE is refused, since its answer repeats the request")
+    options = [word.strip().lower() for value in head.all(b"connection") for word in value.split(b",")]
+    if head.all(b"upgrade") or b"upgrade" in options:
+        raise Refusal(400, "changing to another protocol (websocket, h2c) is refused; use plain HTTP/1.1")
+    if any(word not in (b"close", b"keep-alive", b"te", b"") for word in options):
+        raise Refusal(400, "the Connection header names headers to be dropped on the way")
+    if any(value.lower() != b"100-continue" for value in head.all(b"expect")):
+        raise Refusal(417, "only 100-continue can be expected")
+
+
+def stays_open(head: Head) -> bool:
+    """True when another request may come on the same connection."""
+    options = [word.strip().lower() for value in head.all(b"connection") for word in value.split(b",")]
+    return head.version == b"1.1" and b"close" not in options
+
+
+_PHRASES = {
+    400: "Bad Request", 403: "Forbidden", 405: "Method Not Allowed", 417: "Expectation Failed",
+    421: "Misdirected Request", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    502: "Bad Gateway", 503: "Service Unavailable", 505: "HTTP Version Not Supported",
+}  # fmt: skip
+
+
+def answer_to(refusal: Refusal) -> bytes:
+    """A refusal as its sender gets it: a short text, and the end of the connection."""
+    body = f"Holdfast did not let this through: {refusal.reason}\n".encode()
+    phrase = _PHRASES.get(refusal.status, "Refused")
+    return (
+        f"HTTP/1.1 {refusal.status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nX-Holdfast: refused\r\nConnection: close\r\n\r\n"
+    ).encode() + body

@@ -1,0 +1,140 @@
+"""The way to the other side: a name is resolved once, its addresses are checked, and exactly those are dialed."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Protocol
+
+import anyio
+
+from holdfast.egress.addresses import problem_with
+from holdfast.egress.http import Refusal
+from holdfast.egress.names import Place
+from holdfast.egress.streams import Ended, Silent, Stream
+from holdfast.facts.session import Destination
+
+RESOLVE_S = 10.0
+CONNECT_S = 10.0
+ADDRESSES_MAX = 4
+"""Addresses of one name that are tried."""
+
+
+class Network(Protocol):
+    """Names to addresses, and connections to addresses."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a name, best first. Raises `OSError`."""
+        ...
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """A connection to exactly that address. Raises `OSError`."""
+        ...
+
+
+class SystemNetwork:
+    """This machine's own resolver and network."""
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """Ask the system."""
+        found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """Dial it."""
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                sock.connect((address, port))
+            except BlockingIOError:
+                await anyio.wait_writable(sock)
+                problem = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if problem:
+                    raise OSError(problem, "connect") from None
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+class Outward:
+    """Opens connections to places that were allowed. `through` is a proxy of the network's own, if there is one."""
+
+    def __init__(self, network: Network, tls: ssl.SSLContext, through: Place | None = None) -> None:
+        self._network = network
+        self._tls = tls
+        self._through = through
+
+    async def open(self, place: Place, destinations: Sequence[Destination]) -> Stream:
+        """A connection. Raises `Refusal` when the name leads where hands may not go, or nobody answers there."""
+        private = any(destination.private for destination in destinations)
+        if self._through is not None:
+            return await self._by_proxy(place, self._through, private)
+        addresses = await self._resolve(place)
+        problems = [problem_with(address, private=private) for address in addresses]
+        allowed = [address for address, problem in zip(addresses, problems, strict=True) if not problem]
+        if not allowed:
+            why = problems[0] if problems else "it has no address"
+            raise Refusal(403, f"{place.host} leads where hands may not go: {why}")
+        return await self._dial(place, allowed[:ADDRESSES_MAX])
+
+    async def secure(self, stream: Stream, host: str) -> None:
+        """TLS to that host, whose certificate is checked. Raises `Refusal`."""
+        try:
+            await stream.start_tls(self._tls, server=False, name=host)
+        except Ended as error:
+            raise Refusal(502, f"{host} cannot be reached safely: {error}") from None
+
+    async def _resolve(self, place: Place) -> list[str]:
+        try:
+            return [str(ipaddress.ip_address(place.host))]
+        except ValueError:
+            pass
+        try:
+            with anyio.fail_after(RESOLVE_S):
+                return [address.partition("%")[0] for address in await self._network.resolve(place.host, place.port)]
+        except (OSError, TimeoutError, UnicodeError):
+            raise Refusal(502, f"the name {place.host} cannot be resolved") from None
+
+    async def _dial(self, place: Place, addresses: Sequence[str]) -> Stream:
+        for address in addresses:
+            try:
+                with anyio.fail_after(CONNECT_S):
+                    return Stream(await self._network.connect(address, place.port))
+            except (OSError, TimeoutError):
+                continue
+        raise Refusal(502, f"nobody answers at {place.host}, port {place.port}")
+
+    async def _by_proxy(self, place: Place, through: Place, private: bool) -> Stream:
+        """A tunnel through the network's own proxy, which resolves names itself."""
+        try:
+            ipaddress.ip_address(place.host)
+        except ValueError:
+            pass
+        else:
+            problem = problem_with(place.host, private=private)
+            if problem:
+                raise Refusal(403, f"{place.host} is where hands may not go: {problem}")
+        stream = await self._dial(through, await self._resolve(through))
+        name = f"[{place.host}]" if ":" in place.host else place.host
+        asked = f"CONNECT {name}:{place.port} HTTP/1.1\r\nHost: {name}:{place.port}\r\n\r\n".encode()
+        try:
+            await stream.send(asked)
+            said = b""
+            while not said.endswith(b"\r\n\r\n") and len(said) < 8192:
+                data = await stream.recv(1, wait_s=CONNECT_S)
+                if not data:
+                    raise Ended("it ended")
+                said += data
+        except (Ended, Silent):
+            stream.close()
+            raise Refusal(502, "the network's own proxy does not answer") from None
+        if not said.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200")):
+            stream.close()
+            raise Refusal(502, f"the network's own proxy does not lead to {place.host}")
+        return stream

@@ -1,0 +1,143 @@
+"""What hands hold in place of a secret, and where it becomes the secret.
+
+A placeholder is worth nothing outside: only the proxy of its own session takes it, in the one header of requests to
+the hosts that the secret is bound to. Anywhere else it is refused, since it can only be there by mistake or malice.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from holdfast.egress.http import Head, Refusal
+from holdfast.egress.names import path_of
+from holdfast.egress.rules import use_fits
+from holdfast.facts.session import SecretUse
+from holdfast.ids import Entropy
+from holdfast.vault.base import Secret
+
+PREFIX = "hfp_"
+_PATTERN = re.compile(rb"hfp_[0-9a-z]{32}")
+_LENGTH = 36
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def new_placeholder(entropy: Entropy) -> str:
+    """One that nobody can guess: 160 random bits."""
+    number = int.from_bytes(entropy(20))
+    return PREFIX + "".join(_LETTERS[(number >> shift) & 31] for shift in range(0, 160, 5))
+
+
+class Injection(NamedTuple):
+    """One place of a request's head where a secret goes: the position of the header, and the use."""
+
+    at: int
+    use: SecretUse
+    placeholder: bytes
+
+
+class Placeholders:
+    """The placeholders of one session, by the secret's name."""
+
+    def __init__(self, by_name: Mapping[str, str]) -> None:
+        self._names = {placeholder.encode(): name for name, placeholder in by_name.items()}
+
+    def find(self, head: Head, uses: Iterable[SecretUse], *, secure: bool) -> list[Injection]:
+        """Where this request wants which secrets. Raises `Refusal` for a placeholder in any other place."""
+        self.check_nowhere(head.target, "in the address")
+        self.check_nowhere(unquote_to_bytes(head.target), "in the address")
+        bound = tuple(uses)
+        found: list[Injection] = []
+        for index, (name, value) in enumerate(head.headers):
+            self.check_nowhere(name, "in the name of a header")
+            shown = _shown(name, value)
+            for token in dict.fromkeys(_PATTERN.findall(shown)):
+                found.append(self._bind(index, token, shown, head, bound, secure))
+        if len({head.headers[one.at][0] for one in found}) != len(found):
+            raise Refusal(400, "a header that takes a secret comes once", secret=found[0].use.name)
+        for one in found:
+            if len(head.all(head.headers[one.at][0])) > 1:
+                raise Refusal(400, "a header that takes a secret comes once", secret=one.use.name)
+        return found
+
+    def check_nowhere(self, data: bytes, where: str) -> None:
+        """Raise `Refusal` when a placeholder is in there."""
+        match = _PATTERN.search(data)
+        if match is not None:
+            raise Refusal(403, f"a placeholder of a secret is {where}", secret=self._names.get(match[0], ""))
+
+    def _bind(
+        self, index: int, token: bytes, shown: bytes, head: Head, bound: tuple[SecretUse, ...], secure: bool
+    ) -> Injection:
+        name = self._names.get(token)
+        if name is None:
+            raise Refusal(403, "that placeholder is not of this session")
+        if not secure:
+            raise Refusal(403, "a secret is never put into a request without TLS", secret=name)
+        problem = "the secret is not bound to this host"
+        for use in bound:
+            if use.name == name:
+                problem = _problem(use, head, index, token, shown)
+                if not problem:
+                    return Injection(index, use, token)
+        raise Refusal(403, problem, secret=name)
+
+
+def _problem(use: SecretUse, head: Head, index: int, token: bytes, shown: bytes) -> str:
+    name, value = head.headers[index]
+    if name.decode() != use.header.lower():
+        return f"the secret goes into the header {use.header}, and its placeholder is in another one"
+    if use.basic != (_basic(value) is not None and name == b"authorization"):
+        return "the secret is bound to another form of that header"
+    if use.basic and shown.partition(b":")[2] != token:
+        return "the secret is the whole password, and nothing else"
+    return use_fits(use, head.method, path_of(head.target))
+
+
+def put_in(head: Head, injections: Iterable[Injection], values: Mapping[str, Secret]) -> list[tuple[bytes, bytes]]:
+    """The headers with the secrets in their places."""
+    headers = list(head.headers)
+    for index, use, placeholder in injections:
+        name, value = headers[index]
+        if use.basic:
+            user = (_basic(value) or b"").partition(b":")[0]
+            value = b"Basic " + base64.b64encode(user + b":" + values[use.name].reveal().encode())
+        else:
+            value = value.replace(placeholder, values[use.name].reveal().encode())
+        headers[index] = (name, value)
+    return headers
+
+
+def _basic(value: bytes) -> bytes | None:
+    """`user:password` of a Basic header, None for another one."""
+    scheme, _, rest = value.partition(b" ")
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        return base64.b64decode(rest.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _shown(name: bytes, value: bytes) -> bytes:
+    """What a header says, with Basic credentials decoded."""
+    return (_basic(value) or value) if name.endswith(b"authorization") else value
+
+
+class BodyWatch:
+    """Looks for placeholders in a body that comes in pieces."""
+
+    def __init__(self, placeholders: Placeholders) -> None:
+        self._placeholders = placeholders
+        self._tail = b""
+
+    def feed(self, data: bytes) -> None:
+        """Raise `Refusal` when one is there."""
+        seam = self._tail + data[: _LENGTH - 1]
+        self._placeholders.check_nowhere(seam, "in the body")
+        self._placeholders.check_nowhere(data, "in the body")
+        self._tail = (self._tail + data)[-(_LENGTH - 1) :] if len(data) < _LENGTH else data[-(_LENGTH - 1) :]

@@ -1,0 +1,258 @@
+"""Ways outside through a proxy process for each session: started, found again, told, asked, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.egress.base import Gateway, Notes
+from holdfast.egress.files import Places, is_locked, make, places, reach, write_whole
+from holdfast.egress.inside import PORT, environment
+from holdfast.egress.journal import notes
+from holdfast.egress.placeholders import new_placeholder
+from holdfast.egress.rules import Rules
+from holdfast.egress.streams import Ended, Stream
+from holdfast.egress.wire import Ask, Launch, Orders, Part, Ready, Reply
+from holdfast.errors import EgressUnavailable
+from holdfast.facts.session import Destination, EgressPolicy
+from holdfast.ids import Entropy, system_entropy
+from holdfast.vault.base import Vault
+
+READY_S = 30.0
+"""How long a proxy may take to start."""
+
+ANSWER_S = 10.0
+"""How long a living one may take to answer."""
+
+SYSTEM = Part("holdfast.egress.entry", "system_network")
+"""The network of this machine."""
+
+_STEP_S = 0.005
+
+_ready = msgspec.json.Decoder(Ready).decode
+_reply = msgspec.json.Decoder(Reply).decode
+_placeholders = msgspec.json.Decoder(dict[str, str]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class ProxyEgress:
+    """Opens ways outside. Keeps nothing in memory: any process of ours finds what another one opened.
+
+    `folder` is `<home>/egress`. `registries` are the hosts that a policy's word for package registries stands for,
+    asked when it is needed. `bundle` is a file of certificates to trust outside, empty for the system's; `through` the
+    network's own proxy as `host:port`, empty for none, which then resolves names itself.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        vault: Vault,
+        *,
+        registries: Callable[[], Sequence[Destination]] = tuple,
+        bundle: str = "",
+        through: str = "",
+        network: Part = SYSTEM,
+        idle_s: float = 900.0,
+        longest_s: float = 14 * 86_400.0,
+        clock: Clock | None = None,
+        entropy: Entropy = system_entropy,
+    ) -> None:
+        self._folder = folder.absolute()
+        self._vault = vault
+        self._registries = registries
+        self._bundle = bundle
+        self._through = through
+        self._network = network
+        self._idle_s = idle_s
+        self._longest_s = longest_s
+        self._clock = clock or SystemClock()
+        self._entropy = entropy
+
+    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+        """Have a proxy under this policy. Raises `EgressUnavailable`."""
+        found = await anyio.to_thread.run_sync(make, self._folder, session_id)
+        async with self._alone(found):
+            orders = await anyio.to_thread.run_sync(self._orders, found, policy, held, (uid,))
+            if not await self._tell(found, orders):
+                await self._start(session_id, found, orders)
+        return Gateway(str(found.socket), PORT, environment(policy, orders.placeholders))
+
+    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+        """Put the policy in force in the living proxy."""
+        found = places(self._folder, session_id)
+        if not is_locked(found.lock):
+            return
+        async with self._alone(found):
+            await self._tell(found, await anyio.to_thread.run_sync(self._orders, found, policy, held, ()))
+
+    async def notes(self, session_id: str, after: int) -> Notes:
+        """What was noted after that position."""
+        found = places(self._folder, session_id)
+        if is_locked(found.lock):
+            with contextlib.suppress(EgressUnavailable):
+                await self._ask(found, Ask("notes", after=after))
+        return await anyio.to_thread.run_sync(notes, found.journal, after)
+
+    async def close(self, session_id: str) -> None:
+        """End the proxy; one that does not answer is killed."""
+        found = places(self._folder, session_id)
+        if not is_locked(found.lock):
+            return
+        try:
+            await self._ask(found, Ask("close"))
+        except EgressUnavailable:
+            await anyio.to_thread.run_sync(_kill, found)
+        with anyio.move_on_after(ANSWER_S):
+            while is_locked(found.lock):
+                await self._clock.sleep(_STEP_S)
+            return
+        await anyio.to_thread.run_sync(_kill, found)
+
+    async def forget(self, session_id: str) -> None:
+        """End it, and take its journal and all else away."""
+        await self.close(session_id)
+        found = places(self._folder, session_id)
+        for path in (found.own, found.door):
+            await anyio.to_thread.run_sync(shutil.rmtree, path, True)
+
+    # --- what it is told ---
+
+    def _orders(self, found: Places, policy: EgressPolicy, held: tuple[str, ...], uids: tuple[int, ...]) -> Orders:
+        """Blocks. Raises `EgressUnavailable` for a policy that cannot be meant, `SecretUnavailable`."""
+        registries = tuple(self._registries()) if policy.registries else ()
+        Rules(policy, registries)
+        names = list(dict.fromkeys(use.name for use in policy.secrets))
+        known: dict[str, str] = {}
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            known = _placeholders(found.state.read_bytes())
+        fresh = {name: new_placeholder(self._entropy) for name in names if name not in known}
+        if fresh:
+            known = {**known, **fresh}
+            write_whole(found.state, _encode(known), 0o600)
+        return Orders(policy, self._vault.handover(names), known, held, uids, registries)
+
+    async def _tell(self, found: Places, orders: Orders) -> bool:
+        """Give orders to the living proxy; False when there is none. Raises `EgressUnavailable`."""
+        if not is_locked(found.lock):
+            return False
+        try:
+            reply = await self._ask(found, Ask("change", orders))
+        except EgressUnavailable:
+            if is_locked(found.lock):
+                raise
+            return False
+        if not reply.ok:
+            raise EgressUnavailable(reply.problem)
+        return True
+
+    async def _ask(self, found: Places, ask: Ask) -> Reply:
+        """One question to the living proxy. Raises `EgressUnavailable`."""
+        stuck = EgressUnavailable(
+            f"the proxy of this session lives but cannot be reached at {found.control}; nothing more was let through: "
+            "try again later"
+        )
+        with anyio.move_on_after(ANSWER_S):
+            while is_locked(found.lock):
+                try:
+                    stream = Stream(reach(found.control))
+                except OSError:
+                    await self._clock.sleep(_STEP_S)
+                    continue
+                try:
+                    await stream.send(_encode(ask) + b"\n")
+                    said = b""
+                    while not said.endswith(b"\n"):
+                        data = await stream.recv()
+                        if not data:
+                            raise Ended("it ended")
+                        said += data
+                    return _reply(said)
+                except Ended:
+                    continue
+                finally:
+                    stream.close()
+            raise EgressUnavailable("the proxy of this session has ended; nothing more was let through")
+        raise stuck
+
+    @asynccontextmanager
+    async def _alone(self, found: Places) -> AsyncIterator[None]:
+        """Only one process at a time starts or changes a session's proxy."""
+        fd = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await self._clock.sleep(_STEP_S)
+            yield
+        finally:
+            os.close(fd)
+
+    # --- its start ---
+
+    async def _start(self, session_id: str, found: Places, orders: Orders) -> None:
+        launch = Launch(
+            folder=str(self._folder),
+            session_id=session_id,
+            orders=orders,
+            network=self._network,
+            bundle=self._bundle,
+            through=self._through,
+            idle_s=self._idle_s,
+            longest_s=self._longest_s,
+        )
+        ready = await anyio.to_thread.run_sync(_run, _encode(launch))
+        if not ready.ok:
+            raise EgressUnavailable(f"hands have no network: {ready.problem}")
+
+
+def _run(launch: bytes) -> Ready:
+    """Start a proxy and hear whether it is ready. Blocks; it outlives us."""
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-m", "holdfast.egress.entry"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin"},
+        cwd="/",
+    )
+    try:
+        said, complaint = child.communicate(launch, timeout=READY_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return Ready(False, f"its proxy did not start within {READY_S:.0f} s; try again")
+    try:
+        return _ready(said)
+    except msgspec.DecodeError:
+        words = complaint.decode("utf-8", "replace").strip().splitlines()
+        return Ready(False, f"its proxy did not start: {words[-1] if words else 'it was ended'}")
+
+
+def _kill(found: Places) -> None:
+    """End a proxy that does not answer; the kernel says who listens there."""
+    with contextlib.suppress(OSError), reach(found.control) as sock:
+        pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        handle = os.pidfd_open(pid)
+        try:
+            if is_locked(found.lock):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                select.select([handle], [], [], ANSWER_S)
+        finally:
+            os.close(handle)

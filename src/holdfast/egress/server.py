@@ -1,0 +1,209 @@
+"""The proxy: takes connections from hands, and leads each where its first request may go."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import sys
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from holdfast.egress.exchange import Conversation, intercept
+from holdfast.egress.hello import HELLO_MAX, read_hello
+from holdfast.egress.http import HEAD_S, IDLE_S, Head, Inbox, Refusal, answer_to, read_head
+from holdfast.egress.names import Malformed, Place, read_authority
+from holdfast.egress.state import State
+from holdfast.egress.streams import Ended, Stream
+
+CONNECTIONS_MAX = 512
+"""Connections at one time; more are closed at once."""
+
+PRESENT = b"PRESENT * HOLDFAST/1\r\n\r\n"
+"""What the hands' bridge says on one connection of its own: while that is open, hands live."""
+
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+class Server:
+    """Serves one listening socket until its scope is cancelled."""
+
+    def __init__(self, state: State, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._state = state
+        self._listener = listener
+        self._present = 0
+        self.connections = 0
+
+    @property
+    def busy(self) -> int:
+        """Connections that are more than a sign of life."""
+        return self.connections - self._present
+
+    async def serve(self) -> None:
+        """Take connections."""
+        async with anyio.create_task_group() as group:
+            while True:
+                await anyio.wait_readable(self._listener)
+                with contextlib.suppress(OSError):
+                    sock, _ = self._listener.accept()
+                    if self._welcome(sock):
+                        self.connections += 1
+                        group.start_soon(self._hold, sock)
+                    else:
+                        sock.close()
+
+    def _welcome(self, sock: socket.socket) -> bool:
+        """Only the hands' user and ours; the kernel says who it is."""
+        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return uid in self._state.uids and self.connections < CONNECTIONS_MAX
+
+    async def _hold(self, sock: socket.socket) -> None:
+        """One connection, whose troubles are its own."""
+        stream = Stream(sock)
+        try:
+            await self._serve(Inbox(stream))
+        except (Ended, anyio.ClosedResourceError):
+            pass
+        except Exception as error:
+            # A message could hold what a client sent, or a secret: the place alone is told.
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
+            print(f"a connection ended by a mistake of ours: {type(error).__name__} at {where}", file=sys.stderr)
+        finally:
+            self.connections -= 1
+            stream.close()
+
+    async def _serve(self, inbox: Inbox) -> None:
+        place, head = Place("", 0), None
+        try:
+            raw = await inbox.head(wait_s=HEAD_S)
+            if not raw:
+                return
+            if raw == PRESENT:
+                self._present += 1
+                try:
+                    await inbox.stream.recv(1)
+                finally:
+                    self._present -= 1
+                return
+            head = read_head(raw)
+            if head.method == "CONNECT":
+                place = _place(head)
+                await self._connect(inbox, head, place)
+                return
+        except Refusal as refusal:
+            self._state.refused(place, head, refusal)
+            await inbox.stream.send(answer_to(refusal))
+            return
+        await Conversation(self._state, inbox, None).serve(head)
+
+    async def _connect(self, inbox: Inbox, head: Head, place: Place) -> None:
+        """Make the tunnel that was asked for, opaque or taken apart. Raises `Refusal`."""
+        state = self._state
+        for name, value in head.headers:
+            state.placeholders.check_nowhere(name + b":" + value, "where a tunnel is asked for")
+        state.check_bytes()
+        destinations = state.rules.open(place)
+        if not destinations:
+            raise Refusal(403, f"the policy does not let hands talk to {place.host}, port {place.port}")
+        if not inbox.empty:
+            raise Refusal(400, "a client waits for the answer before it uses its tunnel")
+        uses = state.rules.uses(place.host)
+        if not uses:
+            state.admit()
+        upstream = await state.outward.open(place, destinations)
+        try:
+            await inbox.stream.send(_ESTABLISHED)
+            if uses:
+                await intercept(state, inbox, place, upstream)
+            else:
+                await _Tunnel(state, inbox.stream, upstream, place).run()
+        finally:
+            upstream.close()
+
+
+def _place(head: Head) -> Place:
+    """Where a tunnel shall lead. Raises `Refusal`."""
+    try:
+        place = read_authority(head.target)
+        hosts = head.all(b"host")
+        named = read_authority(hosts[0], place.port) if hosts else place
+    except Malformed as error:
+        raise Refusal(400, str(error)) from None
+    if named != place:
+        raise Refusal(421, "the Host of the request is not the host that it asks for")
+    if head.all(b"transfer-encoding") or head.all(b"content-length") not in ([], [b"0"]):
+        raise Refusal(400, "a request for a tunnel has no body")
+    return place
+
+
+class _Tunnel:
+    """Bytes both ways, unread but for the name in the first TLS message."""
+
+    def __init__(self, state: State, client: Stream, server: Stream, place: Place) -> None:
+        self._state = state
+        self._client = client
+        self._server = server
+        self._place = place
+        self._sent = 0
+        self._received = 0
+
+    async def run(self) -> None:
+        """Until both sides have ended, or one is silent for too long."""
+        trouble: list[Refusal] = []
+        async with anyio.create_task_group() as group:
+
+            async def carry(up: bool) -> None:
+                try:
+                    await (self._up() if up else self._down())
+                except Ended:
+                    group.cancel_scope.cancel()
+                except Refusal as refusal:
+                    trouble.append(refusal)
+                    group.cancel_scope.cancel()
+
+            group.start_soon(carry, True)
+            group.start_soon(carry, False)
+        for refusal in trouble[:1]:
+            self._state.refused(self._place, None, refusal)
+        if not trouble or self._sent:
+            self._state.allowed(self._place, sent=self._sent, received=self._received)
+
+    async def _up(self) -> None:
+        first = await self._first()
+        while first:
+            self._sent += len(first)
+            self._state.count(len(first))
+            await self._server.send(first)
+            first = await self._client.recv(wait_s=IDLE_S)
+        self._server.finish()
+
+    async def _first(self) -> bytes:
+        """What the client says first: when that is TLS for another host, it goes no further."""
+        data = await self._client.recv(wait_s=IDLE_S)
+        while data:
+            hello = read_hello(data)
+            if not hello.sound or (hello.name and hello.name.rstrip(".") != self._place.host):
+                raise Refusal(421, "the tunnel was used for TLS with another host than it was asked for")
+            if hello.complete:
+                break
+            more = await self._client.recv(HELLO_MAX, wait_s=HEAD_S)
+            if not more:
+                raise Ended("the client ended in the middle of its first message")
+            data += more
+        return data
+
+    async def _down(self) -> None:
+        while True:
+            data = await self._server.recv(wait_s=IDLE_S)
+            if not data:
+                break
+            self._received += len(data)
+            self._state.count(len(data))
+            await self._client.send(data)
+            await checkpoint()
+        self._client.finish()

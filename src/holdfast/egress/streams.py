@@ -1,0 +1,152 @@
+"""Byte streams over sockets that never block the loop, with TLS or without."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+CHUNK = 1 << 18
+"""Bytes that are read at once, at most."""
+
+RECORD = 1 << 14
+"""Bytes in a TLS record, at most."""
+
+HANDSHAKE_S = 15.0
+"""How long a TLS handshake may take."""
+
+
+class Ended(Exception):
+    """The other side is gone, or its TLS is broken."""
+
+
+class Silent(Ended):
+    """Nothing came within the time that was given."""
+
+
+class Stream:
+    """One connection. It owns its socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+
+    async def recv(self, size: int = CHUNK, *, wait_s: float | None = None) -> bytes:
+        """What has come, at most `size` bytes; nothing at the end. Raises `Ended`, `Silent` after `wait_s`."""
+        try:
+            data = self._take(size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            data = None
+        if data is not None:
+            await checkpoint()
+            return data
+        with anyio.move_on_after(wait_s):
+            return await self._recv_later(size)
+        raise Silent("nothing came")
+
+    async def _recv_later(self, size: int) -> bytes:
+        while True:
+            await self._until_readable()
+            try:
+                return self._take(size)
+            except ssl.SSLWantWriteError:
+                await self._until_writable()
+            except (BlockingIOError, ssl.SSLWantReadError):
+                continue
+
+    def _take(self, size: int) -> bytes:
+        try:
+            return self._take_all(size) if isinstance(self.sock, ssl.SSLSocket) else self.sock.recv(size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except OSError as error:
+            raise Ended(str(error)) from None
+
+    def _take_all(self, size: int) -> bytes:
+        """All records that are there: one alone is too little to be worth a turn of the loop."""
+        parts = [self.sock.recv(min(size, RECORD))]
+        left = size - len(parts[0])
+        with contextlib.suppress(BlockingIOError, ssl.SSLError):
+            while parts[-1] and left >= RECORD:
+                parts.append(self.sock.recv(RECORD))
+                left -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def send(self, data: bytes | memoryview) -> None:
+        """Send all of it. Raises `Ended`."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self.sock.send(view[:CHUNK]) :]
+            except ssl.SSLWantReadError:
+                await self._until_readable()
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                await self._until_writable()
+            except OSError as error:
+                raise Ended(str(error)) from None
+
+    async def start_tls(self, context: ssl.SSLContext, *, server: bool, name: str | None = None) -> None:
+        """Go on in TLS. Raises `Ended` when the handshake fails or takes too long."""
+        try:
+            self.sock = context.wrap_socket(
+                self.sock, server_side=server, server_hostname=name, do_handshake_on_connect=False
+            )
+            with anyio.fail_after(HANDSHAKE_S):
+                await self._handshake(self.sock)
+        except TimeoutError:
+            raise Ended("the TLS handshake took too long") from None
+        except (OSError, ValueError) as error:
+            raise Ended(_words(error)) from None
+
+    async def _handshake(self, sock: ssl.SSLSocket) -> None:
+        while True:
+            try:
+                sock.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                await self._until_readable()
+            except ssl.SSLWantWriteError:
+                await self._until_writable()
+
+    def is_quiet(self) -> bool:
+        """True for an open connection on which nothing was said unasked."""
+        try:
+            self._take(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except (Ended, ssl.SSLWantWriteError):
+            return False
+        return False
+
+    def finish(self) -> None:
+        """Nothing more will be sent; what the other side still sends may come."""
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """End it both ways. Safe to repeat."""
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+    async def _until_readable(self) -> None:
+        try:
+            await anyio.wait_readable(self.sock)
+        except (OSError, ValueError, anyio.ClosedResourceError) as error:
+            raise Ended(str(error)) from None
+
+    async def _until_writable(self) -> None:
+        try:
+            await anyio.wait_writable(self.sock)
+        except (OSError, ValueError, anyio.ClosedResourceError) as error:
+            raise Ended(str(error)) from None
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({(error.reason or 'unknown').lower().replace('_', ' ')})"
+    return str(error)
