@@ -17,6 +17,7 @@ import msgspec
 from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
+from holdfast.hands import outside
 from holdfast.hands.base import Capabilities, HandsSpec
 from holdfast.hands.box.mounts import TROUBLE
 from holdfast.hands.launch import PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
@@ -105,6 +106,7 @@ class BubblewrapProvider:
             *("--bind", str(output), OUTPUT),
             *_extras(spec.read_only),
             *laid.mounts,
+            *outside.mounts(spec),
             *("--ro-bind-data", "{fd:agent}", PARTS),
             *_closing(),
             *("--chdir", ROOT, "--as-pid-1", "--", *agent_command(PARTS)),

@@ -26,6 +26,7 @@ from holdfast.hands.box.journal import replay
 from holdfast.hands.box.kernel import is_locked
 from holdfast.hands.limits import orphans
 from holdfast.hands.limits.plan import Holding
+from holdfast.hands.outside import Way
 
 PYTHON = "/usr/bin/python3"
 """What runs the agent: the system's own, which every user can reach."""
@@ -37,7 +38,7 @@ GONE_S = 5.0
 """How long a killed process may take to be gone."""
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PARTS = ("wire", "kernel", "tree", "text", "files", "search", "capture", "runner", "agent")
+_PARTS = ("wire", "kernel", "tree", "text", "files", "search", "capture", "runner", "bridge", "agent")
 
 _PACKAGES = """\
 import sys
@@ -127,6 +128,7 @@ class Setup(msgspec.Struct, frozen=True):
     output: str
     limits: dict[str, int]
     env: dict[str, str]
+    network: Way | None = None
 
 
 class Launch(msgspec.Struct, frozen=True):

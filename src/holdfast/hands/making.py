@@ -15,6 +15,7 @@ from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import HandsPolicy
+from holdfast.hands import outside
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.host import boot_id, host_id, run_directory
 from holdfast.hands.launch import Launch, Laying, Limits, Lives, Opening, Place, Setup, limits_of, start_supervisor
@@ -129,7 +130,7 @@ class Maker:
                 blobs=plan.blobs,
                 uid=user.uid,
                 gid=user.gid,
-                setup=Setup(plan.root, plan.output, limits_of(limits), spec.env),
+                setup=Setup(plan.root, plan.output, limits_of(limits), outside.environment(spec), outside.way(spec)),
                 laying=plan.laying,
                 grace_s=self._lives.grace_s,
                 life_s=self._lives.longest_s,

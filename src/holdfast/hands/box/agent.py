@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.hands.box import files, kernel, runner, search, tree
+from holdfast.hands.box import bridge, files, kernel, runner, search, tree
 from holdfast.hands.box.capture import Capture
 from holdfast.hands.box.text import Refusal
 from holdfast.hands.box.wire import Channel, Message, encode
@@ -47,6 +47,7 @@ class Agent:
         self._control = control
         self._work: dict[int, Work] = {}
         self._place: dict[str, Any] = {}
+        self._bridge = bridge.Keeper(None)
         self._poll = select.poll()
         self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -70,6 +71,7 @@ class Agent:
                 elif fd == self._wake:
                     os.read(self._wake, 4096)
                     self._reap()
+                    self._bridge.tend()
                 else:
                     self._answer(fd)
             if self._control.closed:
@@ -96,6 +98,7 @@ class Agent:
             kernel.become_subreaper()
         if not os.access(message["output"], os.W_OK):
             raise OSError(f"the output folder {message['output']} cannot be written")
+        self._bridge = bridge.Keeper(message.get("network"))
         self._control.send({"ev": "hello", "pid": os.getpid(), "uid": os.getuid(), "first": first})
 
     def _begin(self, message: Message) -> None:
@@ -165,7 +168,7 @@ class Agent:
 
     def _strays(self) -> None:
         """A child died with its work undone: what it had started is ours now, and ends."""
-        spare = frozenset(work.pid for work in self._work.values())
+        spare = self._bridge.pids | {work.pid for work in self._work.values()}
         if tree.sweep(self._reap, spare) is None:
             os._exit(70)
 
@@ -177,6 +180,7 @@ class Agent:
                 return False
             if pid == 0:
                 return True
+            self._bridge.reaped(pid)
 
     def _end(self) -> None:
         """The supervisor is gone. The first process of a namespace takes all others with it."""
