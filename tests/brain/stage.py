@@ -14,7 +14,7 @@ from holdfast.brain.wake import Outcome, wake
 from holdfast.clock import Clock, SystemClock
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event
-from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
+from holdfast.facts.session import Agent, HandsPolicy, Limits, Rule, SessionCreated, Workspace
 from holdfast.fleet.intake import Intake
 from holdfast.hands.fake import FakeProvider, Pace, at_once
 from holdfast.hands.fake_files import Effect, nothing_happens
@@ -73,6 +73,7 @@ class Stage:
     criteria: tuple[str, ...] = ()
     tools: tuple[str, ...] = Agent("").tools
     clock: Clock = field(default_factory=SystemClock)
+    hands_policy: HandsPolicy = field(default_factory=HandsPolicy)
 
     def __post_init__(self) -> None:
         self.store = MemoryStore(self.clock)
@@ -106,6 +107,7 @@ class Stage:
             limits=self.limits,
             rules=self.pinned,
             criteria=self.criteria,
+            hands=self.hands_policy,
         )
         await self.intake.open(self.session_id, created)
 

@@ -14,6 +14,7 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
 from holdfast.facts.egress import EgressFailed
+from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
@@ -43,6 +44,9 @@ _SHOWN = (
     ApprovalExpired,
     ApprovalSuperseded,
     EgressFailed,
+    JobEnded,
+    JobLine,
+    ServiceEnded,
 )
 
 _FOLD_SOURCES = (

@@ -11,12 +11,12 @@ from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.session import fold_egress
 from holdfast.session.fold_money import spend
-from holdfast.session.job_tools import JOB_STOP, JOB_WAIT
 from holdfast.session.notes import result_text
 from holdfast.session.policy import evaluate
 from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.tokens import estimate, estimate_content, estimate_input
 from holdfast.session.tools import check_input, find_tool, main_argument
+from holdfast.session.tools_jobs import JOB_STOP, JOB_WAIT
 
 GRANT = "grant:"
 """How a dispatch names a person's grant as what allowed it: with the position of the answer that gave it."""

@@ -7,10 +7,10 @@ from holdfast.facts.job import JobLine
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, RunHarness
 from holdfast.session.children import due, is_over
-from holdfast.session.job_tools import JOB_STOP, JOB_WAIT, SERVICE_STOP
 from holdfast.session.notes import job_name
 from holdfast.session.state import Call, State
 from holdfast.session.state_jobs import Job
+from holdfast.session.tools_jobs import JOB_STOP, JOB_WAIT, SERVICE_STOP
 
 LATE_US = 120_000_000
 """A job without an end so long after its latest one is asked after: whoever would have told of it may be gone."""

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool
-from holdfast.session.job_tools import DECLARED, JOB_START, job_input_problem
+from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
 
 Where = Literal["", "process", "harness"]
 """Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""

@@ -62,7 +62,10 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         await snapshot_act.settle(shift)
         if shift.state.seq != shift.decided_at:
             return None  # the snapshot is an event: decide again
-    if wants_rewiring(shift.state):
+    if problem := jobs_act.refusal(shift, uses[0]):
+        await shift.decision(ToolResult(call_id=uses[0].call_id, outcome="error", content=problem))
+        return None
+    if wants_rewiring(shift.state) and not shift.state.hands_at_work():
         await hands_act.give_back(shift)  # others are made, with the way outside that the policy has by now
         return None
     hands = await hands_act.current(shift)
