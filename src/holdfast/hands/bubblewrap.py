@@ -22,6 +22,7 @@ from holdfast.hands.base import Capabilities, HandsSpec
 from holdfast.hands.box.mounts import TROUBLE
 from holdfast.hands.launch import PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
 from holdfast.hands.layers import contents, lay_out, layers_finding, try_layers
+from holdfast.hands.limits.orphans import clear_all
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import diagnose, examine, missing_program
 from holdfast.hands.seccomp import assemble_here
@@ -43,11 +44,11 @@ ISOLATION: dict[str, Isolation] = {
     "processes": "hard",
     "syscalls": "hard",
     "users": "hard",
-    "memory": "soft",
-    "disk": "soft",
+    "memory": "none",
+    "disk": "none",
     "cpu": "none",
 }
-"""Memory and disk are limited per process and per file only; processor time not at all."""
+"""What the sandbox itself is; `limits` adds how memory, disk and processor time are limited here."""
 
 _ETC = (
     "ld.so.cache ld.so.conf ld.so.conf.d alternatives ssl/certs ssl/openssl.cnf ca-certificates pki/tls/certs "
@@ -74,7 +75,8 @@ class BubblewrapProvider:
         self._program = program
 
     async def probe(self) -> Capabilities:
-        """Run the real profile once around a tiny program, and say what came of it."""
+        """Run the real profile once around a tiny program, and say what came of it. What the dead left goes."""
+        await anyio.to_thread.run_sync(clear_all, self._maker.folder)
         found = await anyio.to_thread.run_sync(examine, self._program, _trial(self._program), ISOLATION)
         if not found.usable:
             return found

@@ -11,6 +11,9 @@ from typing import Literal
 from holdfast.facts.base import Isolation
 from holdfast.hands.base import Capabilities, Finding
 from holdfast.hands.launch import PYTHON
+from holdfast.hands.limits import ladder
+from holdfast.hands.limits.plan import able
+from holdfast.hands.limits.plan import findings as about_limits
 from holdfast.hands.user import HandsUser
 
 BWRAP_OLDEST = "0.8"
@@ -40,9 +43,6 @@ _WHAT = {
     "processes": "own process namespace, at most so many processes, none survives its call",
     "syscalls": "mounts, namespaces, tracing, bpf, io_uring, keyrings and rare socket families are closed",
     "users": "never root, no capability, no way to regain one",
-    "memory": "limited per process only; many processes together are not",
-    "disk": "limited per file, and scratch folders in memory by size; the workspace as a whole is not",
-    "cpu": "not limited but by each call's time limit",
 }
 
 
@@ -140,7 +140,10 @@ def examine(program: str, trial: Trial, isolation: Mapping[str, Isolation]) -> C
             f"type: {_install('python3')}",
         )
         return Capabilities("bubblewrap", False, findings=(finding, *about_here()))
-    walls = tuple(Finding(kind, _LEVEL[level], _WHAT[kind]) for kind, level in isolation.items())
+    rung = ladder.find()
+    isolation = able(isolation, rung)
+    limits = {finding.name: finding for finding in about_limits(rung, isolation)}
+    walls = (limits.get(kind) or Finding(kind, _LEVEL[level], _WHAT[kind]) for kind, level in isolation.items())
     works = Finding("sandbox", "ok", f"bubblewrap isolates here, tried as uid {user.uid}")
     return Capabilities("bubblewrap", True, dict(isolation), (works, *walls, *about_here()))
 

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from holdfast.hands.base import ExecResult
 
+_LIMITS = {
+    "memory": "ended for its memory: all that runs here together may use only so much; use less at a time",
+    "processes": "ended for its processes: all that runs here together may be only so many; start fewer at a time",
+    "disk": "ended for disk space: a file, or all that was added here, got too large; remove what is not needed",
+    "inodes": "ended for the number of its files: too many were added here; remove what is not needed",
+    "cpu": "ended for its processor time",
+}
+
 
 def content_of(result: ExecResult) -> str:
     """The output, then in brackets what the output cannot say."""
@@ -40,5 +48,5 @@ def _notes(result: ExecResult) -> list[str]:
     if result.killed:
         notes.append(f"{result.killed} processes left behind were ended")
     if result.limit:
-        notes.append(f"it reached the limit of {result.limit}")
+        notes.append(("a process of it was " if result.ok else "") + _LIMITS[result.limit])
     return notes
