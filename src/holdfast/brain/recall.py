@@ -51,7 +51,10 @@ _SHOWN = (
 
 _FOLD_SOURCES = (
     ("holdfast.facts", None),
-    ("holdfast.session", ("digests", "fold", "notes", "phrases", "policy", "state", "tokens", "tools", "trace")),
+    (
+        "holdfast.session",
+        ("digests", "fold", "notes", "phrases", "policy", "render", "state", "tokens", "tools", "trace"),
+    ),
 )
 
 

@@ -38,7 +38,10 @@ GONE_S = 5.0
 """How long a killed process may take to be gone."""
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PARTS = ("wire", "kernel", "tree", "text", "files", "search", "capture", "runner", "bridge", "agent")
+_PARTS = (
+    *("wire", "kernel", "tree", "text", "files", "search", "web_text", "web"),
+    *("stream", "keep", "capture", "aside", "runner", "still", "tar", "moving", "bridge", "agent"),
+)
 
 _PACKAGES = """\
 import sys
@@ -135,6 +138,7 @@ class Launch(msgspec.Struct, frozen=True):
     """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it.
 
     `holding` are its limits; `before` is a command that starts it where they can be had, with `before_env`.
+    `on_news` is the command that is run when a job has news, see `box.herald`.
     """
 
     epoch: int
@@ -154,6 +158,7 @@ class Launch(msgspec.Struct, frozen=True):
     holding: Holding = Holding()
     before: tuple[str, ...] = ()
     before_env: dict[str, str] = {}
+    on_news: tuple[str, ...] = ()
 
 
 class _Ready(msgspec.Struct, frozen=True):

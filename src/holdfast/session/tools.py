@@ -13,6 +13,7 @@ import msgspec
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool
 from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
+from holdfast.session.tools_web import DECLARED as WEB_DECLARED
 
 Where = Literal["", "process", "harness"]
 """Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
@@ -129,7 +130,8 @@ class Tool(msgspec.Struct, frozen=True):
     """A tool's declaration. `timeout_s` bounds one call; `read_only` calls may run side by side.
 
     `main` is the argument that rules with a `match` look at. `input_type` is None for a tool of the embedding
-    program, which checks its own input; `custom` is then its declaration.
+    program, which checks its own input; `custom` is then its declaration. What an `untrusted` one returns may have
+    been written by strangers.
     """
 
     name: str
@@ -141,6 +143,7 @@ class Tool(msgspec.Struct, frozen=True):
     main: str = ""
     where: Where = ""
     custom: CustomTool | None = None
+    untrusted: bool = False
 
 
 BASH_TIMEOUT_MAX_S = 3_600.0
@@ -274,6 +277,7 @@ TOOLS: dict[str, Tool] = {
             where="harness",
         ),
         *(Tool(*each) for each in DECLARED),
+        *(msgspec.structs.replace(Tool(*each), untrusted=True) for each in WEB_DECLARED),
     )
 }
 

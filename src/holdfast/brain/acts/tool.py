@@ -30,6 +30,7 @@ from holdfast.session.render import action_digest
 from holdfast.session.state import Call
 from holdfast.session.taint import wants_rewiring
 from holdfast.session.tools import TOOLS, find_tool, timeout_s
+from holdfast.session.tools_web import WEB_SEARCH, search_input
 
 RETRIES = 3
 """Dispatches of one call at most; then its outcome is told as unknown."""
@@ -150,7 +151,10 @@ def _request(shift: Shift, use: AgentToolUse, root: str) -> ExecRequest:
     if use.name in ("write", "edit") and isinstance(path, str):
         full = posixpath.normpath(posixpath.join(root, path))
         seen = {full: shift.state.seen.get(full, "")}
-    return ExecRequest(use.name, use.input, timeout_s(TOOLS[use.name], use.input), seen=seen)
+    given = use.input
+    if use.name == WEB_SEARCH and shift.state.created is not None:
+        given = search_input(given, shift.state.created.searchers, shift.state.outside.policy.secrets)
+    return ExecRequest(use.name, given, timeout_s(TOOLS[use.name], use.input), seen=seen)
 
 
 async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
@@ -159,7 +163,7 @@ async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
         return
     await hands.start(shift.epoch, use.call_id, _request(shift, use, hands.identity.root))
     result = await _wait(shift, hands, use.call_id)
-    await shift.fact(_result(use.call_id, result, reconciled=False))
+    await shift.fact(_result(shift.state.call(use.call_id), result, reconciled=False))
 
 
 async def _wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
@@ -177,10 +181,10 @@ async def _wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
     return await alongside(lambda: hands.wait(shift.epoch, call_id), watch)
 
 
-def _result(call_id: str, result: ExecResult, *, reconciled: bool) -> ToolResult:
+def _result(call: Call, result: ExecResult, *, reconciled: bool) -> ToolResult:
     outcome = "cancelled" if result.cancelled else "ok" if result.ok else "error"
     return ToolResult(
-        call_id=call_id,
+        call_id=call.call_id,
         outcome=outcome,  # type: ignore[arg-type]
         content=content_of(result),
         exit_code=result.exit_code,
@@ -192,6 +196,7 @@ def _result(call_id: str, result: ExecResult, *, reconciled: bool) -> ToolResult
         duration_ms=result.duration_ms,
         files=result.files,
         reconciled=reconciled,
+        untrusted=TOOLS[call.name].untrusted,
     )
 
 
@@ -225,7 +230,7 @@ async def _reconcile_hands(shift: Shift, call: Call) -> None:
             await _adopt(shift, hands, call)
         case "finished":
             assert status.result is not None
-            await shift.fact(_result(call.call_id, status.result, reconciled=True))
+            await shift.fact(_result(call, status.result, reconciled=True))
         case "running":
             await _attach(shift, hands, call.call_id)
         case "never_started" if shift.state.stopping:
@@ -251,7 +256,7 @@ async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
     except HandsLost as error:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
         return
-    await shift.fact(_result(call_id, result, reconciled=True))
+    await shift.fact(_result(shift.state.call(call_id), result, reconciled=True))
 
 
 async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: bool = True) -> None:
