@@ -1,0 +1,58 @@
+"""A network of one's own for a proxy under test: names lead to addresses, and addresses to sockets of this machine.
+
+The proxy judges the addresses as they are told; only then they are replaced. So a server on loopback can stand for one
+that is anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.egress.outward import SystemNetwork
+from holdfast.egress.wire import Part
+
+
+class TableNetwork:
+    """Reads its tables from a JSON file anew each time, so that a test can change them.
+
+    `names` maps a host to a list of answers, which are given in turn; the last one stays. `routes` maps
+    `address port` to where that really is. What is in neither is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._asked: dict[str, int] = {}
+        self._system = SystemNetwork()
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """The next answer of that name. Raises `OSError`."""
+        answers = self._tables()["names"].get(host)
+        if not answers:
+            raise OSError("no such name")
+        turn = self._asked[host] = self._asked.get(host, 0) + 1
+        found: list[str] = answers[min(turn, len(answers)) - 1]
+        return found
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """A connection to what stands for that address. Raises `OSError`."""
+        route = self._tables()["routes"].get(f"{address} {port}")
+        if route is None:
+            raise OSError("no such address")
+        return await self._system.connect(route[0], route[1])
+
+    def _tables(self) -> dict[str, dict[str, list[object]]]:
+        found: dict[str, dict[str, list[object]]] = json.loads(self._path.read_text())
+        return found
+
+
+def table(path: str) -> TableNetwork:
+    """As a proxy makes it, see `part`."""
+    return TableNetwork(Path(path))
+
+
+def part(path: Path) -> Part:
+    """What a `ProxyEgress` is given to use such a network."""
+    return Part(__name__, "table", str(path))
