@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 from holdfast.brain.custom import ToolRunner
 from holdfast.clock import Clock
 from holdfast.egress.base import Egress
+from holdfast.environment.base import Environments
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Provider
@@ -76,9 +77,10 @@ class Doors:
     `provisioning` says when hands are made: at the first streamed tool name, or before the model is
     asked. `tools` are those of the embedding program, by name. `targets` are where messages to people go.
     `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
-    new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none. `uid`
-    says as which user the hands of a workspace run. `on_news` is the command that is run for a session when a job of
-    it has news and no brain waits for that.
+    new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none.
+    `environments` keeps what stands ready before work begins; without one a session that wants something does not
+    begin. `uid` says as which user the hands of a workspace run. `on_news` is the command that is run for a session
+    when a job of it has news and no brain waits for that.
     """
 
     log: Log
@@ -98,6 +100,7 @@ class Doors:
     targets: Mapping[str, Outlet] = field(default_factory=dict)
     shelf: Shelf | None = None
     egress: Egress | None = None
+    environments: Environments | None = None
     uid: Callable[[Workspace], int] = no_user
     workspace: Callable[[str, Workspace], Workspace] = same_workspace
     on_news: Callable[[str], tuple[str, ...]] = nobody_is_told

@@ -14,6 +14,7 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
 from holdfast.facts.egress import EgressFailed
+from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
@@ -44,6 +45,7 @@ _SHOWN = (
     ApprovalExpired,
     ApprovalSuperseded,
     EgressFailed,
+    EnvironmentRecorded,
     JobEnded,
     JobLine,
     ServiceEnded,

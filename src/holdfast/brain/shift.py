@@ -13,6 +13,7 @@ from holdfast.errors import Fenced
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.model import AgentMessage
+from holdfast.facts.session import Service
 from holdfast.hands.base import Hands
 from holdfast.ids import new_event_id
 from holdfast.log.base import Lease, Post
@@ -30,6 +31,7 @@ class Shift:
     append of this shift. `provisioned` is there while hands are being made, and after that failed.
     `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action
     was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
+    `standing` are the services that its environment wants to run wherever there are hands.
     `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held.
     """
 
@@ -46,6 +48,7 @@ class Shift:
         self.provisioned: anyio.Event | None = None
         self.provision_error: Exception | None = None
         self.keeping: anyio.Event | None = None
+        self.standing: tuple[Service, ...] = ()
         self.money_waits = 0
         self.pushed: tuple[str, tuple[str, ...]] | None = None
         self.probes = 0

@@ -1,1 +1,1 @@
-"""What stands ready before work begins: how it is made, kept by digest, and laid under hands."""
+"""Environments: what stands ready before the work, made once and kept by the digest of what it was made from."""

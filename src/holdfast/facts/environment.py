@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts.base import Fact
+from holdfast.facts.egress import EgressSeen
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
@@ -20,8 +21,9 @@ class EnvironmentRecorded(Fact, frozen=True, tag="environment.recorded"):
     """An environment was made, or found as it had been made before (`cached`).
 
     `digest` is over everything that it was made from: commands, lock files (path to digest), packages, tool-chains and
-    the system beneath. `versions` are those of the tools that were there. `error` says why there is none; the work then
-    goes on without it only where the session's policy has no commands of its own.
+    the system beneath. `versions` are those of the tools that were there, `folders` what it shows where. `seen` is what
+    the set-up asked for outside. `notes` are sentences about what was left out. `error` says why there is none; the
+    work then goes on without it only where the session's policy asks for nothing of its own.
     """
 
     digest: str
@@ -34,3 +36,6 @@ class EnvironmentRecorded(Fact, frozen=True, tag="environment.recorded"):
     bytes: int = 0
     duration_ms: float = 0.0
     error: str = ""
+    folders: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen: tuple[EgressSeen, ...] = ()

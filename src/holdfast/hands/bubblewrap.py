@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
+from holdfast.errors import CannotRunSafely, EnvironmentFailed, SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands import outside
@@ -126,6 +126,7 @@ def _refuse(problem: str) -> Exception:
     finding = diagnose(problem)
     if TROUBLE in problem:
         finding = layers_finding(problem.strip().splitlines()[-1])
+        return EnvironmentFailed(f"{finding.message}: {finding.fix}")
     return SandboxUnavailable(f"{finding.message}. {finding.fix}")
 
 

@@ -61,6 +61,8 @@ def _before_the_work(state: State, now_us: int) -> Action | None:
         return None
     if state.paused:
         return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
+    if state.environment_error and not state.interrupted:
+        return end(state, "parked", "person", state.environment_error)
     return jobs.step(state, now_us) or people.step(state, now_us)
 
 

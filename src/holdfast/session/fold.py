@@ -23,6 +23,7 @@ from holdfast.session import (
     fold_children,
     fold_context,
     fold_egress,
+    fold_environment,
     fold_fork,
     fold_jobs,
     fold_people,
@@ -110,6 +111,7 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
 def _message(state: State, fact: UserMessage, event: Event) -> None:
     state.ended = None
     state.message_seq = event.seq
+    fold_environment.forget_failures(state)
     state.failed_calls = 0
     state.clear_signs()
     state.posted(event.seq, estimate_content(fact.content))
@@ -191,6 +193,7 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_jobs.APPLY,
     **fold_context.APPLY,
     **fold_egress.APPLY,
+    **fold_environment.APPLY,
     **fold_fork.APPLY,
 }
 """What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""

@@ -32,7 +32,8 @@ CARRIED = frozenset(
 
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
-    "unpriced spend asks grants notices children jobs services failed_calls breaker".split()
+    "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
+    "environment_error".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 

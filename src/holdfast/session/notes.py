@@ -8,6 +8,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, RuleBreached
 from holdfast.facts.egress import EgressFailed
+from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
@@ -58,6 +59,8 @@ def note_of(fact: Fact) -> str:
             return f"[A rule of this project was not kept: {rule}\n{detail}\nSet it right before you go on.]"
         case EgressFailed(reason=reason):
             return f"[There is no way outside now: {reason}. Go on with what can be done without a network.]"
+        case EnvironmentRecorded():
+            return _environment(fact)
         case ApprovalDecided() | ApprovalExpired() | ApprovalSuperseded():
             return _about_a_secret(fact)
         case ContextCompacted(summary=summary):
@@ -70,6 +73,24 @@ def note_of(fact: Fact) -> str:
             return "\n\n".join(blocks)
         case _:
             return ""
+
+
+def _environment(fact: EnvironmentRecorded) -> str:
+    """What stands ready, or that it does not."""
+    if fact.error:
+        return f"[What was to stand ready for the work does not: {fact.error}\nGo on without it.]"
+    folders = [path for path in fact.folders if path.startswith("/workspace/")]
+    words = ["[The workspace was set up before the work."]
+    if fact.steps:
+        words.append("Done: " + "; ".join(step.command.partition("\n")[0][:200] for step in fact.steps) + ".")
+    if fact.packages:
+        words.append(f"Packages: {', '.join(fact.packages[:40])}.")
+    if folders:
+        words.append(
+            f"{', '.join(folders[:20])} came of it: you can change what is in there, but changes there last only as "
+            "long as this sandbox and are not kept."
+        )
+    return " ".join([*words, *fact.notes]) + "]"
 
 
 def _about_a_secret(fact: ApprovalDecided | ApprovalExpired | ApprovalSuperseded) -> str:

@@ -250,6 +250,8 @@ class State(msgspec.Struct):
     An interrupt holds until the next request, which only a later message brings about (S14).
     `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
     testify, and leave something behind. A shift that ends clears them away first.
+    `environment` is the digest of what stands ready, `environment_failed` of what could not be made and is gone on
+    without, `environment_error` why the work must not begin; a person who says something has it tried again.
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
     latest end of a shift, until something new arrives; `parked_us` is when the latest one ended. `set_back` is
     where the clock went back.
@@ -286,6 +288,9 @@ class State(msgspec.Struct):
     calls: list[Call] = []
     hands: HandsProvisioned | None = None
     hands_known: dict[str, HandsProvisioned] = {}
+    environment: str = ""
+    environment_failed: str = ""
+    environment_error: str = ""
     seen: dict[str, str] = {}
     interrupted: int = 0
     cancelled: int = 0

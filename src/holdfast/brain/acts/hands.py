@@ -7,6 +7,7 @@ import contextlib
 import anyio
 
 from holdfast.brain.acts import egress as egress_act
+from holdfast.brain.acts import environment as environment_act
 from holdfast.brain.acts import news
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
@@ -48,6 +49,7 @@ async def _provision(shift: Shift) -> None:
         hands = await _make(shift)
         await shift.fact(hands.identity)
         shift.hands = hands
+        await environment_act.start_services(shift, hands)
         shift.provisioned = None
     except BaseException as error:
         if hands is not None:
@@ -71,7 +73,7 @@ async def _make(shift: Shift) -> Hands:
 async def _spec(shift: Shift) -> HandsSpec:
     assert shift.state.created is not None
     workspace = shift.state.created.workspace
-    return HandsSpec(
+    spec = HandsSpec(
         session_id=shift.state.session_id,
         hands_id=new_hands_id(shift.doors.clock.now_us(), shift.doors.entropy),
         workspace=workspace,
@@ -81,6 +83,7 @@ async def _spec(shift: Shift) -> HandsSpec:
         on_news=shift.doors.on_news(shift.state.session_id),
         network=await egress_act.network(shift),
     )
+    return await environment_act.dress(shift, spec)
 
 
 async def fence(shift: Shift) -> None:
@@ -134,6 +137,8 @@ def kept(state: State, ended: ShiftEnded) -> bool:
 
 async def current(shift: Shift) -> Hands:
     """The live hands of the session. Raises `HandsLost` when the state has none."""
+    if shift.provisioned is not None:
+        await provision(shift)  # they are there, and what has to run in them is being started
     identity = shift.state.hands
     if identity is None:
         raise HandsLost("the session has no hands")

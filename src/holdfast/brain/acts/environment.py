@@ -1,0 +1,152 @@
+"""What stands ready before the work: found or made before hands are, and laid under every one of them."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+
+from holdfast.brain.acts import jobs as jobs_act
+from holdfast.brain.acts.setting_up import SetUp, SetUpFailed, set_up
+from holdfast.brain.shift import Shift
+from holdfast.environment.base import WORKSPACE, Environments, Laid, Made, Wanted
+from holdfast.errors import (
+    CannotRunSafely,
+    EnvironmentFailed,
+    HandsError,
+    HandsLost,
+    HeadMoved,
+    SandboxUnavailable,
+    StorageFull,
+    UsageError,
+)
+from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.session import Environment, SessionCreated
+from holdfast.hands.base import Hands, HandsSpec, Layer
+from holdfast.hands.user import choose_user
+from holdfast.session.fold_environment import required
+
+TROUBLE = (EnvironmentFailed, UsageError, CannotRunSafely, HandsError)
+"""What keeps an environment from being there. A disk without room is the machine's own trouble."""
+
+
+async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
+    """The spec of hands that stand on the session's environment; makes that when it is not there yet.
+
+    Raises `HeadMoved` when there is none and the work must not begin without: that is an event, decide again.
+    """
+    created = shift.state.created
+    assert created is not None
+    policy = created.environment
+    shift.standing = ()
+    if policy == Environment():
+        return spec
+    wanted: Wanted | None = None
+    try:
+        environments = _door(shift, created)
+        user = await anyio.to_thread.run_sync(choose_user, created.workspace)
+        wanted = await environments.look(created.workspace, policy, user.uid)
+        if wanted.digest == shift.state.environment_failed:
+            return spec
+        made = None
+        if not wanted.empty:
+            job = SetUp(environments, wanted, policy, created.workspace, (user.uid, user.gid))
+            made = await environments.find(wanted) or await set_up(shift, job)
+        spec = _dressed(spec, wanted, made, _dotenv(created, spec))
+    except (StorageFull, SandboxUnavailable):
+        raise
+    except TROUBLE as error:
+        await _failed(shift, wanted, str(error), error)
+        return spec
+    if shift.state.environment != wanted.digest:
+        await shift.fact(_record(wanted, made))
+    shift.standing = wanted.services
+    return spec
+
+
+def _door(shift: Shift, created: SessionCreated) -> Environments:
+    if created.workspace.isolation == "none":
+        raise EnvironmentFailed(
+            "an environment is laid by the sandbox, and this session runs without one: leave --no-sandbox out, or the "
+            "environment"
+        )
+    if shift.doors.environments is None:
+        raise EnvironmentFailed(
+            "these hands cannot be given an environment: use the sandbox of this machine, or leave the environment out"
+        )
+    return shift.doors.environments
+
+
+async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exception) -> None:
+    """Record it. Work that may go on without goes on; else the session parks and says what to type."""
+    created, state = shift.state.created, shift.state
+    assert created is not None
+    steps = error.steps if isinstance(error, SetUpFailed) else ()
+    files = wanted.files if wanted is not None else {}
+    stops = required(created.environment)
+    if stops:
+        message = f"{message}\nMend that, then type: holdfast send {state.session_id} 'go on'"
+    digest = wanted.digest if wanted is not None else ""
+    await shift.fact(EnvironmentRecorded(digest=digest, files=files, steps=steps, error=message))
+    if stops:
+        raise HeadMoved("there is no environment for the work", folded=shift.decided_at, head=shift.state.seq)
+
+
+def _record(wanted: Wanted, made: Made | None) -> EnvironmentRecorded:
+    if made is None:
+        return EnvironmentRecorded(digest=wanted.digest, toolchains=wanted.toolchains, notes=wanted.notes)
+    return made.record
+
+
+def _dressed(spec: HandsSpec, wanted: Wanted, made: Made | None, files: dict[str, bytes]) -> HandsSpec:
+    laid = () if made is None else made.laid
+    return msgspec.structs.replace(
+        spec,
+        layers=(*spec.layers, *(layer(each) for each in laid if each.inside not in files)),
+        held=(*spec.held, *(() if made is None else (made.folder,))),
+        read_only={**{path: path for path in wanted.toolchains}, **spec.read_only},
+        env={**wanted.env, **spec.env},
+        files={**spec.files, **files},
+        environment=wanted.digest,
+    )
+
+
+def layer(laid: Laid) -> Layer:
+    """What the hands make of something laid."""
+    return Layer(laid.inside, (laid.path,), over=laid.how == "over", private=laid.how == "own")
+
+
+def _dotenv(created: SessionCreated, spec: HandsSpec) -> dict[str, bytes]:
+    """A `.env` with placeholders where the secrets' values would be."""
+    wanted = created.environment.dotenv
+    if not wanted:
+        return {}
+    if spec.network is None:
+        raise EnvironmentFailed("`dotenv` needs the way outside that its secrets are bound to, and there is none")
+    variables = {use.name: use.variable for use in created.egress.secrets}
+    lines = []
+    for name, secret in wanted.items():
+        value = spec.network.env.get(variables.get(secret, ""))
+        if value is None:
+            raise EnvironmentFailed(
+                f"`dotenv` gives {name} the secret {secret}, which this session may not use: add it under "
+                "[[egress.secrets]] with a `variable`"
+            )
+        lines.append(f"{name}={value}\n")
+    return {f"{WORKSPACE}/.env": "".join(lines).encode()}
+
+
+async def start_services(shift: Shift, hands: Hands) -> None:
+    """Have the services of the environment run in new hands, before the first call.
+
+    Raises `HeadMoved` when one is not ready: that is an event, decide again.
+    """
+    for service in shift.standing:
+        try:
+            problem = await jobs_act.start_service(shift, hands, service)
+        except HandsLost:
+            raise
+        except HandsError as error:
+            problem = str(error)
+        if problem:
+            message = f"the service {service.name} of the environment is not ready. {problem}"
+            await _failed(shift, None, message, EnvironmentFailed(message))

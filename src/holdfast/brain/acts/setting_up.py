@@ -1,0 +1,270 @@
+"""A set-up, run once: in hands of its own, with a network that reaches package registries and little else.
+
+Packages come first, in hands that see nothing of the workspace; later hands take system programs from what they leave.
+Then the commands run over the workspace: what they write goes into the layer, and the workspace stays as it is. The
+layer is kept when all of them went well, and only then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import anyio
+import msgspec
+
+from holdfast.brain.alongside import alongside
+from holdfast.brain.shift import Shift
+from holdfast.environment.base import SHARED, WORKSPACE, Draft, Environments, Laid, Made, Tools, Wanted
+from holdfast.environment.keep import packages_laid
+from holdfast.environment.scripts import APT_CONF, LIBRARIES, VERSIONS, unpack, versions_of
+from holdfast.errors import EnvironmentFailed, HandsError, HandsLost, HeadMoved
+from holdfast.facts.egress import EgressSeen
+from holdfast.facts.environment import EnvironmentRecorded, Step
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import EgressPolicy, Environment, Workspace
+from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec, Layer, Network
+from holdfast.ids import new_hands_id
+
+EPOCH = 1
+"""Of hands of a set-up. They belong to whoever holds the lock of their draft, not to a session's shift."""
+
+SCRATCH = "/opt/scratch"
+OUTPUT_BYTES = 6_000
+SAID_CHARS = 1_500
+"""So much of what a failed command said last is told."""
+
+
+class SetUpFailed(EnvironmentFailed):
+    """A set-up did not succeed; `steps` are what was run."""
+
+    def __init__(self, message: str, steps: tuple[Step, ...]) -> None:
+        super().__init__(message)
+        self.steps = steps
+
+
+class SetUp(NamedTuple):
+    """What is to be set up, for which workspace, as which user and group."""
+
+    environments: Environments
+    wanted: Wanted
+    policy: Environment
+    workspace: Workspace
+    owner: tuple[int, int]
+
+
+class _Run:
+    """One set-up while it runs."""
+
+    def __init__(self, shift: Shift, job: SetUp, draft: Draft, tools: Tools) -> None:
+        self.shift = shift
+        self.job = job
+        self.draft = draft
+        self.tools = tools
+        self.network: Network | None = None
+        self.steps: list[Step] = []
+        self.ends_s = shift.doors.clock.monotonic_s() + job.policy.timeout_s
+        self.packages: tuple[str, ...] = ()
+        self.versions: dict[str, str] = {}
+
+
+async def set_up(shift: Shift, job: SetUp) -> Made:
+    """Make the environment, or take it from whoever made it meanwhile.
+
+    Raises `EnvironmentFailed`; `HeadMoved` when a person stopped it. Leaves nothing but a whole layer.
+    """
+    began = shift.doors.clock.monotonic_s()
+
+    async def release(identity: HandsProvisioned) -> None:
+        with contextlib.suppress(HandsError):
+            await (await shift.doors.hands.attach(identity)).release(EPOCH)
+
+    draft = await job.environments.prepare(job.wanted, job.owner, release)
+    if isinstance(draft, Made):
+        return draft
+    outside = f"{shift.state.session_id}-setup"
+    seen: tuple[EgressSeen, ...] = ()
+    try:
+        run = _Run(shift, job, draft, await job.environments.tools())
+        try:
+            run.network = await _network(shift, job, outside)
+            await _packages(run)
+            await _commands(run)
+        finally:
+            with anyio.CancelScope(shield=True):
+                seen = await _seen(shift, outside)
+        record = EnvironmentRecorded(
+            digest=job.wanted.digest,
+            steps=tuple(run.steps),
+            files=job.wanted.files,
+            packages=run.packages,
+            toolchains=job.wanted.toolchains,
+            versions=run.versions,
+            duration_ms=round((shift.doors.clock.monotonic_s() - began) * 1000, 3),
+            notes=job.wanted.notes,
+            seen=seen,
+        )
+        made = await job.environments.seal(draft, job.wanted, os.path.realpath(job.workspace.path), record)
+        return made
+    except BaseException as error:
+        with anyio.CancelScope(shield=True):
+            await job.environments.give_up(draft)
+        if isinstance(error, SetUpFailed) and (refused := _refused(seen)):
+            raise SetUpFailed(f"{error}\n{refused}", error.steps) from None
+        raise
+
+
+async def _network(shift: Shift, job: SetUp, outside: str) -> Network | None:
+    """The way to registries and to the hosts that the policy names, apart from the session's own."""
+    if shift.doors.egress is None:
+        return None
+    policy = EgressPolicy(allow=job.policy.hosts, registries=True)
+    gateway = await shift.doors.egress.open(outside, policy, uid=job.owner[0])
+    return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
+
+
+async def _seen(shift: Shift, outside: str) -> tuple[EgressSeen, ...]:
+    """What was asked for outside; then the way is closed and forgotten."""
+    egress = shift.doors.egress
+    if egress is None:
+        return ()
+    await egress.close(outside)
+    notes = await egress.notes(outside, 0)
+    await egress.forget(outside)
+    short = (msgspec.structs.replace(each, path="") for each in notes.seen)
+    hosts: dict[tuple[str, int, str], EgressSeen] = {}
+    for each in short:
+        key = (each.host, each.port, each.verdict)
+        before = hosts.get(key)
+        hosts[key] = each if before is None else _sum(before, each)
+    return tuple(hosts.values())[:64]
+
+
+def _sum(one: EgressSeen, other: EgressSeen) -> EgressSeen:
+    return msgspec.structs.replace(
+        one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received
+    )
+
+
+def _refused(seen: tuple[EgressSeen, ...]) -> str:
+    places = sorted({f"{each.host}:{each.port}" for each in seen if each.verdict == "refused"})
+    if not places:
+        return ""
+    return f"It was refused {', '.join(places[:8])}: what it needs is named in `hosts` under [environment]."
+
+
+async def _packages(run: _Run) -> None:
+    """Unpack the Debian packages, and list their libraries."""
+    wanted = run.job.wanted.packages
+    if not wanted:
+        return
+    if not run.tools.apt:
+        raise EnvironmentFailed(
+            f"packages ({', '.join(wanted)}) are Debian's, and this machine has no apt; use `setup` or `toolchains`"
+        )
+    port = run.network.port if run.network is not None else 0
+    conf = (APT_CONF.replace("@PORT@", str(port)) + run.tools.apt).encode()
+    lists = "/var/lib/apt/lists"
+    shown = {**run.tools.read_only, **({lists: lists} if os.path.isdir(lists) else {})}
+    place = Workspace(run.draft.packages)
+    spec = _spec(run, place, network=run.network, read_only=shown, files={f"{WORKSPACE}/apt.conf": conf})
+    async with _Hands(run, spec) as hands:
+        said = await _step(run, hands, unpack(wanted), f"apt-get install {' '.join(wanted)}")
+    run.packages = tuple(line for line in said.output.splitlines() if "=" in line and " " not in line)
+    async with _Hands(run, _spec(run, place, layers=_laid(run))) as hands:
+        await _step(run, hands, LIBRARIES, "")
+
+
+def _laid(run: _Run) -> tuple[Layer, ...]:
+    """The unpacked packages, as layers."""
+    root = os.path.join(run.draft.packages, "root")
+    if not os.path.isdir(root):
+        return ()
+    return tuple(_layer(each) for each in packages_laid(Path(root)))
+
+
+def _layer(laid: Laid) -> Layer:
+    return Layer(laid.inside, (laid.path,), over=laid.how == "over")
+
+
+async def _commands(run: _Run) -> None:
+    """Run the commands over the workspace, one after the other."""
+    draft, job = run.draft, run.job
+    layers = (
+        *_laid(run),
+        Layer(WORKSPACE, (), upper=draft.workspace, over=True),
+        Layer(SHARED, (), upper=draft.shared),
+        Layer(SCRATCH, (), upper=draft.scratch),
+    )
+    env = {**run.tools.env, "PATH": job.wanted.env["PATH"], "HOME": f"{SCRATCH}/home", "TMPDIR": f"{SCRATCH}/tmp"}
+    shown = {path: path for path in job.wanted.toolchains}
+    spec = _spec(run, job.workspace, network=run.network, layers=layers, env=env, read_only=shown)
+    async with _Hands(run, spec) as hands:
+        for command in job.wanted.commands:
+            await _step(run, hands, command, command)
+        run.versions = versions_of((await _step(run, hands, VERSIONS, "")).output)
+
+
+def _spec(run: _Run, workspace: Workspace, **more: object) -> HandsSpec:
+    doors = run.shift.doors
+    created = run.shift.state.created
+    assert created is not None
+    hands_id = new_hands_id(doors.clock.now_us(), doors.entropy)
+    return HandsSpec(run.shift.state.session_id, hands_id, workspace, policy=created.hands, **more)  # type: ignore[arg-type]
+
+
+class _Hands:
+    """Hands of a set-up for a block: remembered beside the draft, given back at its end."""
+
+    def __init__(self, run: _Run, spec: HandsSpec) -> None:
+        self._run = run
+        self._spec = spec
+        self._hands: Hands | None = None
+
+    async def __aenter__(self) -> Hands:
+        self._hands = await self._run.shift.doors.hands.provision(self._spec, EPOCH)
+        await self._run.job.environments.begun(self._run.draft, self._hands.identity)
+        return self._hands
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._hands is not None:
+            with anyio.CancelScope(shield=True), contextlib.suppress(HandsLost):
+                await self._hands.release(EPOCH)
+
+
+async def _step(run: _Run, hands: Hands, command: str, shown: str) -> ExecResult:
+    """Run one command to its end; recorded as `shown` unless that is empty. Raises `SetUpFailed`."""
+    left = run.ends_s - run.shift.doors.clock.monotonic_s()
+    call_id = f"set_up_{len(run.steps)}_{'step' if shown else 'own'}"
+    request = ExecRequest("bash", {"command": command}, max(left, 1.0), output_cap=OUTPUT_BYTES)
+
+    async def end_when_stopped() -> None:
+        await run.shift.until_stopped()
+        await hands.kill(EPOCH, call_id)
+
+    await hands.start(EPOCH, call_id, request)
+    try:
+        result = await alongside(lambda: hands.wait(EPOCH, call_id), end_when_stopped)
+    except HandsLost as error:
+        raise SetUpFailed(f"the hands of the set-up were ended: {error}", tuple(run.steps)) from None
+    if result.cancelled:
+        raise HeadMoved("the set-up was stopped", folded=run.shift.decided_at, head=run.shift.state.seq)
+    said = "" if result.ok else result.output[-SAID_CHARS:].strip()
+    if shown:
+        run.steps.append(Step(shown[:2000], result.exit_code, result.duration_ms, said))
+    if not result.ok:
+        raise SetUpFailed(_told(shown or command, result, said), tuple(run.steps))
+    return result
+
+
+def _told(command: str, result: ExecResult, said: str) -> str:
+    first = command.partition("\n")[0][:200]
+    if result.timed_out:
+        how = "was not done in the time that `timeout_s` under [environment] gives"
+    elif result.limit:
+        how = f"went over the limit of {result.limit}"
+    else:
+        how = f"ended with status {result.exit_code if result.exit_code is not None else f'signal {result.signal}'}"
+    return f"The set-up before the work failed: `{first}` {how}. Nothing of it was kept. It said last:\n{said}"

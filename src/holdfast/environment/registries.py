@@ -1,0 +1,172 @@
+"""Which package registries this machine uses: its own tools are asked, and nothing else.
+
+They run on the host in an empty folder with a clean environment, so nothing that a workspace says counts. What they
+name may have an address of a private network (a mirror does). Credentials in an address are left out: what needs them
+is a secret, and hands have none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from holdfast.environment.base import Tools
+from holdfast.facts.session import Destination
+
+ASK_S = 20.0
+"""How long a tool may take to say how it is set."""
+
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_PYTHON = "/usr/bin/python3"
+_DEFAULT_INDEX = "from pip._internal.models.index import PyPI; print(PyPI.simple_url, PyPI.file_storage_domain)"
+_APT = ("sources.list", "sources.list.d", "preferences", "preferences.d", "keyrings", "trusted.gpg", "trusted.gpg.d")
+_APT_KEYS = re.compile(
+    r'(APT::Architectures?(::)?|APT::Default-Release|Acquire::Check-[A-Za-z-]+|Acquire::Languages(::)?) ".*";'
+)
+_HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def _ask(*command: str) -> str:
+    """What a tool prints; empty when it is not there, fails or takes too long."""
+    program = shutil.which(command[0], path=_PATH)
+    if program is None:
+        return ""
+    env = {"PATH": _PATH, "HOME": str(_HOME), "LC_ALL": "C"}
+    with tempfile.TemporaryDirectory() as empty:
+        try:
+            done = subprocess.run(
+                [program, *command[1:]], env=env, cwd=empty, stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=ASK_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def destination(address: str) -> Destination | None:
+    """Where an http address leads; None for any other."""
+    try:
+        parts = urlsplit(address.strip())
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return None
+    plain = parts.scheme == "http"
+    return Destination(parts.hostname, (port or (80 if plain else 443),), plain=plain, private=True)
+
+
+def without_credentials(address: str) -> str:
+    """The address without a user or password in it."""
+    parts = urlsplit(address.strip())
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _pip() -> tuple[list[str], dict[str, str]]:
+    """The index, its extra ones, and where the default one keeps its files."""
+    settings: dict[str, str] = {}
+    for line in _ask(_PYTHON, "-m", "pip", "config", "list").splitlines():
+        name, _, value = line.partition("=")
+        settings[name.rpartition(".")[2]] = " ".join(shlex.split(value))
+    default, _, files = _ask(_PYTHON, "-I", "-c", _DEFAULT_INDEX).strip().partition(" ")
+    index = settings.get("index-url", default)
+    extra = [each for each in settings.get("extra-index-url", "").split() if destination(each)]
+    env = {}
+    if destination(index):
+        env["PIP_INDEX_URL"] = env["UV_DEFAULT_INDEX"] = without_credentials(index)
+    if extra:
+        env["PIP_EXTRA_INDEX_URL"] = " ".join(map(without_credentials, extra))
+    addresses = [index, *extra]
+    if files and index == default:
+        addresses.append(f"{urlsplit(default).scheme}://{files}")
+    return addresses, env
+
+
+def _npm() -> tuple[list[str], dict[str, str]]:
+    """The registry, and those of single scopes."""
+    try:
+        settings = json.loads(_ask("npm", "config", "ls", "--json") or "{}")
+    except ValueError:
+        settings = {}
+    addresses, env = [], {}
+    for name, value in sorted(settings.items()):
+        if isinstance(value, str) and (name == "registry" or name.endswith(":registry")) and destination(value):
+            addresses.append(value)
+            env[f"npm_config_{name}"] = without_credentials(value)
+    return addresses, env
+
+
+def _apt() -> list[str]:
+    return _ask("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages").split()
+
+
+def _go() -> tuple[list[str], dict[str, str]]:
+    said = _ask("go", "env", "GOPROXY", "GOSUMDB").split()
+    addresses = [each for each in re.split("[,|]", said[0]) if destination(each)] if said else []
+    if len(said) > 1 and said[1] != "off":
+        addresses.append(f"https://{said[1].split('+')[0]}")
+    return addresses, {"GOPROXY": ",".join(map(without_credentials, addresses[:1]))} if addresses else {}
+
+
+def _cargo() -> list[str]:
+    """Indexes that cargo has used here, by the names of its own folders, and where those say that files are."""
+    out = []
+    for folder in sorted((_HOME / ".cargo" / "registry" / "index").glob("*-*")):
+        out.append(f"https://{folder.name.rpartition('-')[0]}")
+        try:
+            out.append(str(json.loads((folder / "config.json").read_text())["dl"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return out
+
+
+def _joined(addresses: Iterable[str]) -> tuple[Destination, ...]:
+    """One destination a host, with all its ports."""
+    found: dict[str, list[Destination]] = {}
+    for address in addresses:
+        place = destination(address)
+        if place is not None:
+            found.setdefault(place.host, []).append(place)
+    return tuple(
+        Destination(
+            host,
+            tuple(sorted({port for each in places for port in each.ports})),
+            plain=any(each.plain for each in places),
+            private=True,
+        )
+        for host, places in sorted(found.items())
+    )
+
+
+def _apt_settings() -> str:
+    """Those of apt's settings that say what to fetch and how old it may be; none that runs anything."""
+    return "\n".join(line for line in _ask("apt-config", "dump").splitlines() if _APT_KEYS.fullmatch(line)) + "\n"
+
+
+def _shown(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    return {str(folder / name): str(folder / name) for name in names if (folder / name).exists()}
+
+
+@cache
+def discover() -> Tools:
+    """Ask all of them, once for a process. Blocks for about a second."""
+    pip, pip_env = _pip()
+    npm, npm_env = _npm()
+    go, go_env = _go()
+    apt = _apt()
+    return Tools(
+        destinations=_joined([*pip, *npm, *go, *apt, *_cargo()]),
+        env={**pip_env, **npm_env, **go_env},
+        apt=_apt_settings() if apt else "",
+        read_only={**_shown(Path("/etc/apt"), _APT), **_shown(Path("/var/lib/dpkg"), ("status",))} if apt else {},
+    )

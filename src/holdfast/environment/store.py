@@ -1,0 +1,271 @@
+"""Layers on the disk, under `<home>/environments`: each is whole or not there.
+
+```
+<digest>/              a finished layer; `made.json` in it says what it lays where
+making/<digest>/       one that is being made, or was when its maker died
+making/<digest>.lock   held by whoever makes it, and free when that dies
+```
+
+A draft becomes a layer by one rename, after its bytes are on the disk. Hands that stand on a layer hold its folder
+while they live; `tidy` takes only what nobody holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from holdfast.clock import Clock
+from holdfast.environment import registries
+from holdfast.environment.base import SHARED, Draft, Laid, Made, Release, Tools, Wanted
+from holdfast.environment.keep import keep_new, packages_laid, remove, size_of
+from holdfast.environment.look import look
+from holdfast.errors import CannotRunSafely, EnvironmentFailed, StorageFull
+from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import Environment, Workspace
+
+BYTES_MAX = 20 << 30
+"""Bytes of layers that are kept; beyond it the one that was not used for the longest time goes first."""
+
+UNUSED_S = 30 * 24 * 3600.0
+"""A layer that nobody used for so long goes."""
+
+FRESH_S = 3600.0
+"""One that was used within this time stays in any case: hands that will stand on it may be on their way."""
+
+HANDS_LIVE_S = 25 * 3600.0
+"""No hands of a maker that died live longer than this."""
+
+_PARTS = (
+    *("packages", "workspace", "workspace.work", "shared", "shared.work"),
+    *("scratch", "scratch.work", "scratch/home", "scratch/tmp"),
+)
+_WAIT_S = 0.05
+_MADE = "made.json"
+_HANDS = "hands.jsonl"
+
+_made = msgspec.json.Decoder(Made)
+_hands = msgspec.json.Decoder(HandsProvisioned)
+
+
+class LayerStore:
+    """Keeps layers under one folder. Any process of the home may use it at the same time."""
+
+    def __init__(self, folder: Path, clock: Clock, *, bytes_max: int = BYTES_MAX, unused_s: float = UNUSED_S) -> None:
+        self._folder = folder
+        self._making = folder / "making"
+        self._clock = clock
+        self._bytes_max = bytes_max
+        self._unused_s = unused_s
+        self._locks: dict[str, int] = {}
+
+    async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
+        """What that workspace wants."""
+        return await anyio.to_thread.run_sync(look, workspace.path, policy, uid)
+
+    async def tools(self) -> Tools:
+        """How the package tools of this machine are set."""
+        return await anyio.to_thread.run_sync(registries.discover)
+
+    async def find(self, wanted: Wanted) -> Made | None:
+        """The layer, when it was made before."""
+        return await anyio.to_thread.run_sync(self._find, wanted.digest)
+
+    def _find(self, digest: str) -> Made | None:
+        folder = self._folder / digest
+        try:
+            made = _made.decode((folder / _MADE).read_bytes())
+            os.utime(folder / _MADE)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise EnvironmentFailed(
+                f"the environment in {folder} cannot be read ({error}); nothing was changed: remove that folder, and "
+                "it is made again"
+            ) from None
+        return made
+
+    async def prepare(self, wanted: Wanted, owner: tuple[int, int], release: Release) -> Draft | Made:
+        """A place to make it in; or the layer, when another made it while this waited."""
+        await anyio.to_thread.run_sync(self._ready)
+        while True:
+            made = await self.find(wanted)
+            if made is not None:
+                return made
+            if self._lock(wanted.digest):
+                break
+            await anyio.sleep(_WAIT_S)
+        try:
+            made = await self.find(wanted)
+            if made is not None:
+                self._unlock(wanted.digest)
+                return made
+            for hands in self._left(wanted.digest):
+                await release(hands)
+            return await anyio.to_thread.run_sync(self._draft, wanted.digest, owner)
+        except BaseException:
+            self._unlock(wanted.digest)
+            raise
+
+    def _ready(self) -> None:
+        try:
+            for path in (self._folder.parent, self._folder, self._making):
+                path.mkdir(mode=0o711 if os.getuid() == 0 else 0o700, exist_ok=True)
+        except OSError as error:
+            raise CannotRunSafely(f"{self._making} for environments cannot be made: {error.strerror}") from None
+
+    def _lock(self, digest: str) -> bool:
+        """Take the lock of a digest; False while another holder lives. It dies with us."""
+        path = self._making / f"{digest}.lock"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(fd), os.stat(path)):
+                self._locks[digest] = fd
+                return True
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(fd)
+        return False
+
+    def _unlock(self, digest: str) -> None:
+        fd = self._locks.pop(digest, -1)
+        if fd >= 0:
+            with contextlib.suppress(OSError):
+                os.unlink(self._making / f"{digest}.lock")
+            os.close(fd)
+
+    def _left(self, digest: str) -> list[HandsProvisioned]:
+        """Hands of a maker that died."""
+        try:
+            lines = (self._making / digest / _HANDS).read_bytes().splitlines()
+        except FileNotFoundError:
+            return []
+        out = []
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError):  # the last one may be cut
+                out.append(_hands.decode(line))
+        return out
+
+    def _draft(self, digest: str, owner: tuple[int, int]) -> Draft:
+        folder = self._making / digest
+        remove(folder)
+        try:
+            folder.mkdir(mode=0o711)
+            folder.chmod(0o711)
+            for name in _PARTS:
+                (folder / name).mkdir(mode=0o755)
+                (folder / name).chmod(0o755)
+                os.chown(folder / name, *owner)
+        except OSError as error:
+            raise _trouble(folder, error) from None
+        parts = (str(folder / name) for name in ("packages", "workspace", "shared", "scratch"))
+        return Draft(digest, str(folder), *parts)
+
+    async def begun(self, draft: Draft, hands: HandsProvisioned) -> None:
+        """Remember hands that work on a draft."""
+        await anyio.to_thread.run_sync(self._note, draft, hands)
+
+    def _note(self, draft: Draft, hands: HandsProvisioned) -> None:
+        with open(Path(draft.folder) / _HANDS, "ab") as file:
+            file.write(msgspec.json.encode(hands) + b"\n")
+
+    async def seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
+        """Keep what came of it, all at once; then take away what nobody needs any more."""
+        made = await anyio.to_thread.run_sync(self._seal, draft, wanted, real, record)
+        self._unlock(draft.digest)
+        await anyio.to_thread.run_sync(self.tidy)
+        return made
+
+    def _seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
+        folder, final = Path(draft.folder), self._folder / draft.digest
+        try:
+            kept = keep_new(Path(draft.workspace), Path(real), lfs=wanted.lfs)
+            for name in ("workspace.work", "shared.work", "scratch.work", "scratch", _HANDS):
+                remove(folder / name)
+            laid = [*kept.laid]
+            if (Path(draft.packages) / "root").is_dir():
+                laid = [*packages_laid(Path(draft.packages) / "root"), *laid]
+            if any(os.scandir(draft.shared)):
+                laid.append(Laid(SHARED, draft.shared, "own"))
+            laid = [msgspec.structs.replace(each, path=each.path.replace(str(folder), str(final), 1)) for each in laid]
+            changed = f"changes to {', '.join(kept.changed[:10])} were left out: the workspace had them before"
+            record = msgspec.structs.replace(
+                record,
+                bytes=size_of(folder),
+                folders=tuple(each.inside for each in laid),
+                notes=(*record.notes, *((changed,) if kept.changed else ())),
+            )
+            made = Made(str(final), tuple(laid), record)
+            (folder / _MADE).write_bytes(msgspec.json.encode(made))
+            subprocess.run(["/bin/sync", "-f", str(folder)], check=False, env={})
+            os.rename(folder, final)
+        except OSError as error:
+            raise _trouble(folder, error) from None
+        return made
+
+    async def give_up(self, draft: Draft) -> None:
+        """Take a draft away."""
+        try:
+            await anyio.to_thread.run_sync(remove, Path(draft.folder))
+        finally:
+            self._unlock(draft.digest)
+
+    def tidy(self) -> int:
+        """Remove drafts that nobody makes, layers long unused, and those beyond the size that is kept.
+
+        Returns how many layers went. One that live hands stand on stays.
+        """
+        now, total, gone = self._clock.now_us() / 1_000_000, 0, 0
+        for lock in self._making.glob("*.lock"):
+            digest = lock.name.removesuffix(".lock")
+            old = now - lock.stat().st_mtime > HANDS_LIVE_S
+            if digest not in self._locks and (old or not self._left(digest)) and self._lock(digest):
+                remove(self._making / digest)
+                self._unlock(digest)
+        for used, size, folder in sorted(self._layers(), reverse=True):
+            total += size
+            age = now - used
+            if (age > self._unused_s or total > self._bytes_max) and age > FRESH_S and _free(folder):
+                remove(folder)
+                total -= size
+                gone += 1
+        return gone
+
+    def _layers(self) -> list[tuple[float, int, Path]]:
+        """When each layer was used last, its size, its folder."""
+        out = []
+        for path in self._folder.glob(f"*/{_MADE}"):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                made = _made.decode(path.read_bytes())
+                out.append((path.stat().st_mtime, made.record.bytes, path.parent))
+        return out
+
+
+def _free(folder: Path) -> bool:
+    """Make a layer unfindable, unless hands hold it."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (folder / _MADE).unlink()
+    except (BlockingIOError, FileNotFoundError):
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _trouble(folder: Path, error: OSError) -> EnvironmentFailed | StorageFull:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(
+            f"the disk took no more bytes of an environment in {folder}; free some space, then try again"
+        )
+    return EnvironmentFailed(f"the environment could not be kept in {folder}: {error.strerror}; nothing was kept of it")
