@@ -151,12 +151,15 @@ class Proxy:
                     return
                 line += data
             self._heard_s = self._clock.monotonic_s()
+            ends = False
             try:
-                reply = self._answer(_decode_ask(line))
+                ask = _decode_ask(line)
+                reply = self._answer(ask)
+                ends = ask.verb == "close"
             except (HoldfastError, msgspec.DecodeError, msgspec.ValidationError) as error:
                 reply = Reply(False, str(error) if isinstance(error, HoldfastError) else "that was no question")
             await stream.send(_encode(reply) + b"\n")
-            if line.startswith(b'{"verb":"close"'):
+            if ends:
                 scope.cancel()
         except Ended:
             pass

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import anyio
 import h11
 
+from holdfast.egress.gitpush import PushGate, push_gate
 from holdfast.egress.http import HEAD_MAX, IDLE_S, Head, Inbox, Refusal, answer_to, read_head, stays_open
 from holdfast.egress.names import Malformed, Place, check_target, path_of, read_absolute, read_authority
 from holdfast.egress.placeholders import BodyWatch, Injection, put_in
@@ -101,6 +102,7 @@ class Conversation:
         self._state.refused(place, head, refusal)
         with contextlib.suppress(Ended):
             await self._inbox.stream.send(answer_to(refusal))
+            await self._inbox.stream.linger()
 
     async def upstream(self, place: Place, destinations: Sequence[Destination]) -> Stream:
         """A connection to that place: the one that is open, when it still is. Raises `Refusal`."""
@@ -154,6 +156,7 @@ class _Exchange:
         self._scrubber: Scrubber | None = None
         self._forms: Forms | None = None
         self._secrets = ""
+        self._gates: list[PushGate] = []
         self._begun = False
         self._uploaded = False
         self._sent = 0
@@ -176,6 +179,8 @@ class _Exchange:
         bounds: list[Destination | SecretUse] = [*destinations, *(one.use for one in injections)]
         if is_bounded(bounds) and any(self._head.all(name) for name in _OVERRIDES):
             raise Refusal(403, "a header would change the method or the path that was judged")
+        gates = [push_gate(one.use, self._head) for one in injections]
+        self._gates = [gate for gate in gates if gate is not None]
         headers = await self._headers(injections)
         stream = await self._conversation.upstream(self._place, destinations)
         try:
@@ -244,7 +249,10 @@ class _Exchange:
     # --- the request's way ---
 
     async def _upload(self, stream: Stream, request: h11.Request) -> None:
-        await self._put(stream, request)
+        """Send the request. The head of one whose body is judged waits until its body may follow."""
+        waiting: list[h11.Event] = [request]
+        if not self._gates:
+            await self._put(stream, waiting)
         if self._down.they_are_waiting_for_100_continue:
             await self._client.send(self._down.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         watch = BodyWatch(self._state.placeholders)
@@ -257,18 +265,25 @@ class _Exchange:
                     raise Ended("the client ended in the middle of its request")
                 self._down.receive_data(data)
             elif isinstance(event, h11.Data):
-                watch.feed(event.data)
-                self._state.count(len(event.data))
-                await self._put(stream, event)
+                data = bytes(event.data)
+                watch.feed(data)
+                self._state.count(len(data))
+                for gate in self._gates:
+                    data = gate.feed(data)
+                if data:
+                    await self._put(stream, [*waiting, h11.Data(data=data)])
+                    waiting = []
             else:
+                for gate in self._gates:
+                    gate.end()
                 inbox.put_back(self._down.trailing_data[0])
-                await self._put(stream, h11.EndOfMessage())
+                await self._put(stream, [*waiting, h11.EndOfMessage()])
                 self._uploaded = True
                 return
 
-    async def _put(self, stream: Stream, event: h11.Event) -> None:
+    async def _put(self, stream: Stream, events: list[h11.Event]) -> None:
         """Send to the other side. One that stopped listening may still have an answer: that is not our failure."""
-        data = self._up.send(event) or b""
+        data = b"".join(self._up.send(event) or b"" for event in events)
         self._sent += len(data)
         try:
             await stream.send(data)

@@ -98,6 +98,7 @@ class Server:
         except Refusal as refusal:
             self._state.refused(place, head, refusal)
             await inbox.stream.send(answer_to(refusal))
+            await inbox.stream.linger()
             return
         await Conversation(self._state, inbox, None).serve(head)
 

@@ -19,6 +19,13 @@ HANDSHAKE_S = 15.0
 """How long a TLS handshake may take."""
 
 
+SEND_S = 600.0
+"""How long the other side may take nothing of what is sent to it."""
+
+LINGER_S = 2.0
+LINGER_CHUNKS = 64
+
+
 class Ended(Exception):
     """The other side is gone, or its TLS is broken."""
 
@@ -123,11 +130,24 @@ class Stream:
 
     def finish(self) -> None:
         """Nothing more will be sent; what the other side still sends may come."""
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(OSError, ValueError):
+            if isinstance(self.sock, ssl.SSLSocket):
+                self.sock.unwrap()
+            else:
+                self.sock.shutdown(socket.SHUT_WR)
+
+    async def linger(self) -> None:
+        """After the last word: take what still comes for a moment, so that the other side gets to read it."""
+        self.finish()
+        with anyio.move_on_after(LINGER_S), contextlib.suppress(Ended):
+            for _ in range(LINGER_CHUNKS):
+                if not await self.recv():
+                    return
 
     def close(self) -> None:
         """End it both ways. Safe to repeat."""
+        if isinstance(self.sock, ssl.SSLSocket):
+            self.finish()
         with contextlib.suppress(OSError):
             self.sock.close()
 
@@ -139,7 +159,8 @@ class Stream:
 
     async def _until_writable(self) -> None:
         try:
-            await anyio.wait_writable(self.sock)
+            with anyio.fail_after(SEND_S):
+                await anyio.wait_writable(self.sock)
         except (OSError, ValueError, anyio.ClosedResourceError) as error:
             raise Ended(str(error)) from None
 

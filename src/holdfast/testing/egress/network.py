@@ -6,13 +6,21 @@ that is anywhere.
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from holdfast.egress.outward import SystemNetwork
 from holdfast.egress.wire import Part
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """What stands in the file."""
+
+    names: dict[str, list[list[str]]]
+    routes: dict[str, tuple[str, int]]
 
 
 class TableNetwork:
@@ -29,23 +37,21 @@ class TableNetwork:
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
         """The next answer of that name. Raises `OSError`."""
-        answers = self._tables()["names"].get(host)
+        answers = self._tables().names.get(host)
         if not answers:
             raise OSError("no such name")
         turn = self._asked[host] = self._asked.get(host, 0) + 1
-        found: list[str] = answers[min(turn, len(answers)) - 1]
-        return found
+        return answers[min(turn, len(answers)) - 1]
 
     async def connect(self, address: str, port: int) -> socket.socket:
         """A connection to what stands for that address. Raises `OSError`."""
-        route = self._tables()["routes"].get(f"{address} {port}")
+        route = self._tables().routes.get(f"{address} {port}")
         if route is None:
             raise OSError("no such address")
-        return await self._system.connect(route[0], route[1])
+        return await self._system.connect(*route)
 
-    def _tables(self) -> dict[str, dict[str, list[object]]]:
-        found: dict[str, dict[str, list[object]]] = json.loads(self._path.read_text())
-        return found
+    def _tables(self) -> Tables:
+        return msgspec.json.decode(self._path.read_bytes(), type=Tables)
 
 
 def table(path: str) -> TableNetwork:
