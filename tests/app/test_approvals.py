@@ -266,7 +266,7 @@ def test_tables_that_cannot_be_meant(
 
 def test_a_repository_says_nothing_about_people(type: Type, model: str) -> None:
     Path("holdfast.toml").write_text('[people]\non_expiry = "approve"\n')
-    type("run", "x", "--model", model).refused(2, "people table", "a repository must not say")
+    type("run", "x", "--model", model).refused(2, "table people", "a repository must not say")
 
 
 # --- races ----------------------------------------------------------------------------------------

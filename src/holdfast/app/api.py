@@ -81,6 +81,8 @@ class Holdfast:
         has no price; its cost is then not counted. `max_turns`, `max_output_tokens`, `context_tokens`: caps on
         responses, on the tokens of one, and on the context. At a cap the session parks. `sandbox=False` runs tools
         without isolation. `user`: run tools as this login (root only). `owner`: who answers its questions.
+        `allow_hosts`: hosts that tools may talk to, such as `["api.example.com"]`, beside those of the user's
+        `[egress]`; `registries` lets them reach package registries. `secrets`: of the user's secrets only these.
 
         Raises `UsageError` for what cannot be meant, `CannotRunSafely` without a sandbox, key or extra, and errors of
         the log. Cancelling it lets go of the session, which can be resumed.

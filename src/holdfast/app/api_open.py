@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app import policies
+from holdfast.app import egress_policy, hands_policy, policies
 from holdfast.app.api_agent import Agent, check_functions, declared, functions_of, runners
 from holdfast.app.api_files import blocks, key_of
 from holdfast.app.api_types import Attachment, Dollars
@@ -50,6 +50,9 @@ class Order:
     sandbox: bool = True
     user: str = ""
     owner: str = ""
+    allow_hosts: Sequence[str] = ()
+    registries: bool = False
+    secrets: Sequence[str] | None = None
     content: tuple[Block, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +66,10 @@ class Order:
         criteria: Sequence[object] = self.criteria
         if isinstance(criteria, str) or not all(isinstance(each, str) and each.strip() for each in criteria):
             raise UsageError(f'criteria={self.criteria!r} has to be a list of sentences, such as ["all tests pass"]')
+        for name in ("allow_hosts", "secrets"):
+            names: object = getattr(self, name)
+            if isinstance(names, str) or not all(isinstance(each, str) for each in getattr(self, name) or ()):
+                raise UsageError(f'{name}={names!r} has to be a list of names, such as ["api.example.com"]')
         object.__setattr__(self, "content", blocks(self.attachments))
 
 
@@ -138,6 +145,8 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
         breakers=policies.breakers(settings),
     )
     people = policies.people(settings)
+    egress = egress_policy.egress(settings, hosts=order.allow_hosts, registries=order.registries, secrets=order.secrets)
+    policy, environment = hands_policy.hands(settings), hands_policy.environment(settings)
     _check_models(who, settings, limits)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(runtime, session_id, order)
@@ -156,6 +165,10 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
             program=PROGRAM,
             criteria=tuple(order.criteria),
             people=msgspec.structs.replace(people, owner=order.owner) if order.owner else people,
+            hands=policy,
+            egress=egress,
+            environment=environment,
+            searchers=egress_policy.searchers(settings),
         )
         receipt = await runtime.intake.open(session_id, created)
     row = await runtime.store.find(receipt.session_id)
@@ -252,5 +265,9 @@ def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, c
     folder = fspath(order.workspace)
     if folder and str(check_folder(folder)) != row.workspace:
         raise UsageError(f"session {name} works in {row.workspace}, and that does not change; leave workspace out")
+    if order.allow_hosts or order.registries or order.secrets is not None:
+        raise UsageError(
+            f"session {name} is there already; what it may talk to is changed with: holdfast egress {name} --allow HOST"
+        )
     if order.criteria and tuple(order.criteria) != created.criteria:
         raise UsageError(f"session {name} has other criteria, and they do not change; leave criteria out")

@@ -44,6 +44,9 @@ class RunOptions(TypedDict, total=False):
     sandbox: bool
     user: str
     owner: str
+    allow_hosts: Sequence[str]
+    registries: bool
+    secrets: Sequence[str] | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ EXAMPLE = 'allow = ["api.example.com", "git.example.com:8443"]'
 PORTS_MAX = 16
 
 
-def destination_of_flag(given: str, flag: str = "--allow-host") -> Destination:
-    """A place that a command names, as `HOST` or `HOST:PORT`. Raises `UsageError`."""
+def named_destination(given: str) -> Destination:
+    """A place that a person names, as `HOST` or `HOST:PORT`. Raises `UsageError`."""
     try:
         return _destination(given)
     except ValueError as error:
-        raise UsageError(f"{flag}: {error}; an example is {flag} api.example.com") from error
+        raise UsageError(str(error)) from error
 
 
 def destinations(value: Any) -> tuple[Destination, ...]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.app.config import Settings, count, nearest
-from holdfast.app.destinations import HTTPS, destination_of_flag, destinations, merged
+from holdfast.app.destinations import HTTPS, destinations, merged, named_destination
 from holdfast.app.secrets import secret_uses
 from holdfast.app.sizes import size_bytes
 from holdfast.app.tables import Key, named_tables, one_of, read_table, text, yes_or_no
@@ -40,7 +40,7 @@ def egress(
     upstream(settings)
     return msgspec.structs.replace(
         policy,
-        allow=merged((*policy.allow, *(destination_of_flag(host) for host in hosts), *_of_searchers(settings, policy))),
+        allow=merged((*policy.allow, *(named_destination(host) for host in hosts), *_of_searchers(settings, policy))),
         registries=policy.registries or registries,
         secrets=_chosen(secret_uses(settings), secrets),
     )
@@ -77,7 +77,7 @@ def _chosen(uses: tuple[SecretUse, ...], names: Sequence[str] | None) -> tuple[S
     for name in names:
         if name not in known:
             meant = nearest(name, known) if known else "there is no [secrets.NAME] table in your own holdfast.toml yet"
-            raise UsageError(f"--secret {name!r} names no secret; {meant}")
+            raise UsageError(f"there is no secret {name!r}; {meant}")
     return tuple(use for use in uses if use.name in names)
 
 
@@ -100,7 +100,12 @@ def _searcher(name: str, table: Mapping[str, Any], uses: Mapping[str, SecretUse]
         host = read_host(parts.hostname or "")
     except Malformed:
         host = ""
-    if parts.scheme != "https" or not host or found.url.count("{query}") != 1 or "{query}" in parts.netloc:
+    if (
+        parts.scheme != "https"
+        or not host
+        or found.url.count("{query}") != 1
+        or "{query}" in urlsplit(found.url).netloc
+    ):
         raise UsageError(
             f"url in {where} has to be an https:// address with {{query}} once in it; an example is {example}"
         )

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.app import policies
+from holdfast.app import egress_policy, hands_policy, policies
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime
 from holdfast.app.config import budget_pico, load_agent, pinned_rules
@@ -69,6 +69,10 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
         unpriced=args.unpriced,
     )
     people = policies.people(settings)
+    egress = egress_policy.egress(
+        settings, hosts=args.allow_host, registries=args.registries, secrets=args.secret or None
+    )
+    hands, environment = hands_policy.hands(settings), hands_policy.environment(settings)
     accounts = tuple(check_account(name) for name in dict.fromkeys(args.account))
     for name in (agent.model, *agent.fallbacks):
         check_model(call, name, None if limits.unpriced else limits.budget_pico)
@@ -87,6 +91,10 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
             accounts=(session_id, *accounts),
             program=PROGRAM,
             people=people,
+            hands=hands,
+            egress=egress,
+            environment=environment,
+            searchers=egress_policy.searchers(settings),
         )
         receipt = await runtime.intake.open(session_id, created)
     row = await runtime.store.find(receipt.session_id)
@@ -140,6 +148,11 @@ def _check_kept(call: Call, created: SessionCreated, row: SessionRow) -> None:
             raise _kept(row, "--agent", f"has another agent, {agent.name}")
     if (args.rules or args.rule_flags) and load_rules(args.rules, args.rule_flags) != agent.rules:
         raise _kept(row, "--rules, --allow, --ask and --deny", "has other rules")
+    if args.allow_host or args.registries or args.secret:
+        raise UsageError(
+            f"session {name_of(row)} is there already; what it may talk to is changed with: "
+            f"{call.typed('egress', name_of(row), '--allow', 'HOST')}"
+        )
     if args.user and args.user != created.workspace.user:
         raise _kept(row, "--user", f"runs tools as {created.workspace.user or 'the default user'}")
     if args.no_sandbox and created.workspace.isolation != "none":

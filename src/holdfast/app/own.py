@@ -42,10 +42,9 @@ def check_repository(path: Path, data: Mapping[str, Any], mine: Path) -> None:
     """Raise `UsageError` for what the file of a repository may not set; `mine` is where it would count."""
     for table, why in TABLES.items():
         if table in data:
-            name = f"{table} tables, and they count" if table == "notify" else f"a {table} table, and it counts"
-            pronoun = "them" if table == "notify" else "it"
+            what = "the table" if table in ("prices", "people", "egress") else "tables named"
             raise UsageError(
-                f"{path} has {name} only in your own {mine}: {why}; move {pronoun} there, or delete {pronoun}"
+                f"{path} has {what} {table}, which counts only in your own {mine}: {why}; move it, or delete it"
             )
     for key, why in ENVIRONMENT.items():
         if key in _table(data, "environment"):

@@ -58,8 +58,8 @@ def secret_uses(settings: Settings) -> tuple[SecretUse, ...]:
     for use in uses:
         if use.variable and use.variable in seen:
             raise UsageError(
-                f"variable in [secrets.{use.name}] is {use.variable}, and [secrets.{seen[use.variable]}] has that; choose "
-                "another one"
+                f"[secrets.{seen[use.variable]}] and [secrets.{use.name}] have the same variable, {use.variable}; "
+                "choose another one"
             )
         seen[use.variable] = use.name
     return uses

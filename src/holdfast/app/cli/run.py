@@ -49,6 +49,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             type=partial(_flag, decision),
             help=f"{WORDS[decision]} (glob); of all rules and flags that fit, the last one counts",
         )
+    parser.add_argument(
+        "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="let tools talk to this host, by TLS"
+    )
+    parser.add_argument("--registries", action="store_true", help="let tools reach this machine's package registries")
+    parser.add_argument(
+        "--secret", metavar="NAME", action="append", default=[], help="of your secrets only these; all when left out"
+    )
     parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
     parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
     parser.add_argument("--take-over", action="store_true", help="give the workspace to the tools' user (root only)")
