@@ -253,6 +253,7 @@ class _Exchange:
         waiting: list[h11.Event] = [request]
         if not self._gates:
             await self._put(stream, waiting)
+            waiting = []
         if self._down.they_are_waiting_for_100_continue:
             await self._client.send(self._down.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         watch = BodyWatch(self._state.placeholders)
