@@ -69,11 +69,13 @@ sys.modules["holdfast.hands.box.agent"].main()
 class Limits(msgspec.Struct, frozen=True):
     """Resource limits of every command, in bytes and counts. Per process, except `processes`.
 
-    `processes` None leaves the number as it is: outside a sandbox it counts all that the user runs.
+    `processes` None leaves the number as it is: outside a sandbox it counts all that the user runs. `address_space` is
+    far more than memory: what runs JavaScript or WebAssembly reserves a lot of it and uses little. Memory itself is
+    limited by the policy, for all of the hands together.
     """
 
     processes: int | None = 300
-    address_space: int = 6 << 30
+    address_space: int = 256 << 30
     file_size: int = 256 << 20
     open_files: int = 1024
     core: int = 0

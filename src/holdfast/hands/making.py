@@ -34,7 +34,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 class Plan(NamedTuple):
     """How one provider starts its hands. Paths in `root` and `output` are as they are inside.
 
-    `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them.
+    `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them. `weak` says
+    what is missing of a sandbox. `starter` is who runs `argv`, when that is not the hands' user.
     """
 
     provider: str
@@ -47,6 +48,8 @@ class Plan(NamedTuple):
     places: tuple[Place, ...] = ()
     laying: Laying | None = None
     folders: tuple[str, ...] = ()
+    weak: str = ""
+    starter: HandsUser | None = None
 
 
 class Maker:
@@ -114,7 +117,9 @@ class Maker:
             root=plan.root,
             uid=user.uid,
             isolation=isolation,
+            weak=plan.weak,
         )
+        starter = plan.starter or user
         if len(identity.address) > 100:
             raise CannotRunSafely(f"{identity.address} is too long for a socket; choose a shorter folder for sockets")
         await anyio.to_thread.run_sync(make_folder, folder, user, plan.folders)
@@ -128,10 +133,11 @@ class Maker:
                 argv=plan.argv,
                 env=plan.env,
                 blobs=plan.blobs,
-                uid=user.uid,
-                gid=user.gid,
+                uid=starter.uid,
+                gid=starter.gid,
                 setup=Setup(plan.root, plan.output, limits_of(limits), outside.environment(spec), outside.way(spec)),
                 laying=plan.laying,
+                on_news=spec.on_news,
                 grace_s=self._lives.grace_s,
                 life_s=self._lives.longest_s,
                 hello_s=self._lives.hello_s,

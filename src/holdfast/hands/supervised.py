@@ -180,7 +180,7 @@ class SupervisedHands:
         """What a dead supervisor's folder still holds of a call's output. Nothing comes after it."""
         result = said.exits.get(call_id, {}).get("result")
         folder = str(self._folder / "output")
-        return Output(*piece_of(folder, call_id, self.identity.uid, after, max_bytes, result, over=True))
+        return Output(*piece_of(folder, call_id, after, max_bytes, result, over=True))
 
     @property
     def _journal(self) -> Path:

@@ -7,6 +7,7 @@ and descriptors are closed to commands either way. It ends when the supervisor d
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import select
@@ -17,13 +18,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.hands.box import bridge, files, kernel, runner, search, tree
+from holdfast.hands.box import bridge, files, kernel, moving, runner, search, stream, tree, web
 from holdfast.hands.box.capture import Capture
+from holdfast.hands.box.keep import FILE_MAX, RECENT_MAX, Keep
+from holdfast.hands.box.still import Still
 from holdfast.hands.box.text import Refusal
 from holdfast.hands.box.wire import Channel, Message, encode
 
 OVERTIME_S = 20.0
 """How long after its time limit a call's own child may take to end it."""
+
+
+LOOK_S = 600.0
+"""How long to sleep at most: a number of days is too long for the kernel's."""
+
+COMMANDS = ("bash", "job", "service")
+"""The tools whose calls run a command, in a child that ends all that the command started."""
+
+KEEP_MAX = 64 << 20
+"""Bytes of a job's or service's output that are kept when nothing else was said: a quarter of them its beginning."""
 
 
 class Work:
@@ -35,7 +48,7 @@ class Work:
         self.call = str(message["call"])
         self.step = str(message["op"])
         self.deadline = deadline
-        self.sweeps = self.step == "run" and message["request"]["tool"] == "bash"
+        self.sweeps = self.step == "run" and message["request"]["tool"] in COMMANDS
         self.why = ""
         self.answer: Message | None = None
 
@@ -48,6 +61,7 @@ class Agent:
         self._work: dict[int, Work] = {}
         self._place: dict[str, Any] = {}
         self._bridge = bridge.Keeper(None)
+        self._still = Still()
         self._poll = select.poll()
         self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -60,10 +74,10 @@ class Agent:
         while True:
             now = time.monotonic()
             self._overdue(now)
-            until = min((work.deadline for work in self._work.values()), default=now + 3600)
-            writing = select.POLLOUT if self._control.wants_write else 0
-            self._poll.modify(self._control.fd, select.POLLIN | writing)
-            for fd, _ in self._poll.poll(max(0.0, until - now) * 1000 + 1):
+            until = min((work.deadline for work in self._work.values()), default=math.inf)
+            for channel in [self._control, *(work.link for work in self._work.values())]:
+                self._poll.modify(channel.fd, select.POLLIN | (select.POLLOUT if channel.wants_write else 0))
+            for fd, _ in self._poll.poll(min(max(0.0, until - now), LOOK_S) * 1000 + 1):
                 if fd == self._control.fd:
                     self._control.flush()
                     for message in self._control.receive():
@@ -79,14 +93,39 @@ class Agent:
                 return
 
     def _take(self, message: Message) -> None:
-        if message["op"] == "setup":
-            self._setup(message)
-        elif message["op"] == "kill":
-            for work in self._work.values():
-                if work.call == message["call"]:
+        match message["op"]:
+            case "setup":
+                self._setup(message)
+            case "kill":
+                for work in self._at(message["call"]):
                     self._stop(work, "stop")
-        else:
-            self._begin(message)
+            case "input":
+                for work in self._at(message["call"]):
+                    work.link.send({"input": message})
+            case "piece":
+                for work in self._at(message["call"]):
+                    work.link.send(message)
+            case "pause":
+                self._control.send({"ev": "paused", "done": self._still.begin(self._bridge.pids)})
+            case "resume":
+                self._resume()
+            case _:
+                self._begin(message)
+
+    def _at(self, call: str) -> list[Work]:
+        """The children at work on that call."""
+        return [work for work in self._work.values() if work.call == call]
+
+    def _resume(self) -> None:
+        """All goes on, with as much time left as there was."""
+        if self._still.since is not None:
+            late_s = time.monotonic() - self._still.since
+            for work in self._work.values():
+                work.deadline += late_s
+                if work.sweeps:
+                    work.link.send({"later": late_s})
+            self._still.end()
+        self._control.send({"ev": "resumed"})
 
     def _setup(self, message: Message) -> None:
         environment = {**os.environ, **message["env"], "PWD": message["root"]}
@@ -103,16 +142,23 @@ class Agent:
 
     def _begin(self, message: Message) -> None:
         mine, theirs = socket.socketpair()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            theirs.close()
+            mine.close()
+            self._refuse(message)
+            return
         if pid == 0:
             self._child(theirs.detach(), message)
         theirs.close()
         link = Channel(mine.detach())
-        work = Work(pid, link, message, time.monotonic() + message["request"]["timeout_s"])
+        work = Work(pid, link, message, time.monotonic() + lasts(message))
         if work.sweeps:
             work.deadline += OVERTIME_S
         self._work[link.fd] = work
         self._poll.register(link.fd, select.POLLIN)
+        self._control.send({"ev": "began", "call": work.call, "pid": pid})
 
     def _child(self, link: int, message: Message) -> None:
         """In the child: do the step, say how it went, end."""
@@ -122,7 +168,7 @@ class Agent:
             self._control.close()
             for work in self._work.values():
                 work.link.close()
-            if message["op"] == "prepare" or message["request"]["tool"] != "bash":
+            if message["op"] != "run" or message["request"]["tool"] not in COMMANDS:
                 kernel.die_with_parent(signal.SIGKILL)
             answer = do(message, self._place, link)
             os.set_blocking(link, True)
@@ -133,10 +179,18 @@ class Agent:
         finally:
             os._exit(0)
 
+    def _refuse(self, message: Message) -> None:
+        """There may be no more processes: other calls have them all."""
+        told = "[not run: no process could be started for it, since other calls here have as many as are allowed]"
+        result = {"ok": False, "output": told, "bytes_total": len(told), "limit": "processes"}
+        event = "prepared" if message["op"] == "prepare" else "done"
+        self._control.send({"ev": event, "call": message["call"], "result": result})
+
     def _stop(self, work: Work, why: str) -> None:
         """End a step early. A command's own child ends its tree first; any other is killed."""
         work.why = work.why or why
         try:
+            self._still.free(work.pid)
             if work.sweeps and why == "stop":
                 work.link.send({"stop": True})
             else:
@@ -145,6 +199,8 @@ class Agent:
             pass
 
     def _overdue(self, now: float) -> None:
+        if self._still.since is not None:
+            return
         for work in self._work.values():
             if now >= work.deadline and work.why != "timeout":
                 work.deadline = now + OVERTIME_S
@@ -153,9 +209,14 @@ class Agent:
 
     def _answer(self, fd: int) -> None:
         work = self._work[fd]
-        messages = work.link.receive()
-        if messages:
-            work.answer = messages[0]
+        work.link.flush()
+        for message in work.link.receive():
+            if "note" in message:
+                self._control.send({"ev": "note", "call": work.call, **message["note"]})
+            elif "piece" in message:
+                self._control.send({"ev": "piece", "call": work.call, **message["piece"]})
+            else:
+                work.answer = message
         if not work.link.closed:
             return
         self._poll.unregister(fd)
@@ -190,19 +251,24 @@ class Agent:
 
 def do(message: Message, place: dict[str, Any], link: int) -> Message:
     """One step of one call, in a child of its own."""
+    if message["op"] in moving.STEPS:
+        runner.limit(place["limits"])
+        return {"result": moving.move(message["op"], message["path"], place, link)}
     request = message["request"]
     tool, given, cap = request["tool"], request["input"], request["output_cap"]
     began = time.monotonic()
     try:
         if message["op"] == "prepare":
             return {"expect": files.prepare(tool, given, place, request["seen"])}
-        if tool == "bash":
+        if tool in COMMANDS:
             return {"result": _bash(message, place, link)}
         runner.limit(place["limits"])
         simple: dict[str, Callable[[], dict[str, Any]]] = {
             "read": lambda: files.read(given, place, cap),
             "glob": lambda: search.glob(given, place, cap),
             "grep": lambda: search.grep(given, place, cap),
+            "web_fetch": lambda: web.fetch(given, place, cap),
+            "web_search": lambda: web.search(given, place, cap),
         }
         step = simple.get(tool) or (lambda: files.commit(tool, given, place, message["expect"]))
         result = step()
@@ -222,9 +288,20 @@ def _bash(message: Message, place: dict[str, Any], link: int) -> dict[str, Any]:
         return {"ok": True, "output": "Each command already runs in a new shell; there is nothing to restart."}
     if "\0" in command:
         raise Refusal("the command holds a zero byte")
-    name = "".join(char if char.isalnum() or char in ".-_" else "_" for char in message["call"])
-    capture = Capture(request["output_cap"], os.path.join(place["output"], f"{name}.txt"))
-    return runner.Runner(command, place, link, capture).run(request["timeout_s"])
+    path = os.path.join(place["output"], stream.file_name(message["call"]))
+    first, recent = FILE_MAX, RECENT_MAX
+    if request["tool"] != "bash":
+        most = int(request["input"].get("keep_bytes") or KEEP_MAX)
+        first, recent = most // 4, most - most // 4
+    capture = Capture(request["output_cap"], path, Keep(path, first, recent))
+    return runner.Runner(request["input"], place, link, capture).run(lasts(message))
+
+
+def lasts(message: Message) -> float:
+    """How many seconds a step may take: a service as long as its hands, and a tar as long as it is asked for."""
+    if message["op"] in moving.STEPS or message["request"]["tool"] == "service":
+        return math.inf
+    return float(message["request"]["timeout_s"])
 
 
 def _cut_short(why: str) -> dict[str, Any]:

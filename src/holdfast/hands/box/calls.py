@@ -7,12 +7,21 @@ from typing import Any
 from holdfast.hands.box.journal import Place
 from holdfast.hands.box.wire import Channel, Message
 
+COMMANDS = ("bash", "job", "service")
+"""The tools whose calls run a command."""
+
 
 class Call:
-    """One call: `preparing` (nothing was done yet), `running`, `done`."""
+    """One call: `preparing` (nothing was done yet), `running`, `done`.
+
+    `notes` is what became known of it while it ran. `given` and `taken` count the bytes of its input: those that were
+    accepted for it, and those that it read.
+    """
 
     def __init__(self, call_id: str, request: Message, deadline: float) -> None:
         self.id = call_id
+        self.tool = str(request["tool"])
+        self.name = str(request["input"].get("name") or "")
         self.request = request
         self.deadline = deadline
         self.state = "preparing"
@@ -20,6 +29,11 @@ class Call:
         self.expect: Message | None = None
         self.starters: list[tuple[Channel, Any]] = []
         self.waiters: list[tuple[Channel, Any, int]] = []
+        self.notes: Message = {}
+        self.given = 0
+        self.taken = 0
+        self.takes = self.tool in COMMANDS and bool(request["input"].get("stdin"))
+        self.closed = False
         self.place: Place | None = None
         self.unsaved: Message | None = None
 
@@ -30,3 +44,8 @@ class Refusal(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def alive(client: Channel) -> bool:
+    """True unless whoever asked over this connection has gone away."""
+    return not client.closed and not client.hung_up()

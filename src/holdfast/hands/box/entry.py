@@ -7,30 +7,41 @@ import os
 import signal
 import sys
 
+from holdfast.hands.box import herald
 from holdfast.hands.box.journal import JournalFull
 from holdfast.hands.box.supervisor import Supervisor
-from holdfast.hands.box.wire import encode
+from holdfast.hands.box.wire import Message, encode
 
 
-def _leave() -> None:
-    """Leave the process session and the parent behind: what ends them does not reach us."""
+def _leave(launch: Message) -> int:
+    """Leave the process session and the parent behind: what ends them does not reach us.
+
+    The one in between stays as the herald, when there is something to tell: returns the descriptor that leads to it.
+    """
     if os.fork():
         os._exit(0)
     os.setsid()
-    if os.fork():
-        os._exit(0)
     os.chdir("/")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    source, to = os.pipe2(os.O_CLOEXEC) if launch["on_news"] else (-1, -1)
+    if os.fork():
+        if source >= 0:
+            os.close(to)
+            herald.become(source, launch["on_news"])
+        os._exit(0)
+    if source >= 0:
+        os.close(source)
+    return to
 
 
 def main() -> None:
     """Standard input: the launch. Standard output: one line that says whether it went well."""
     launch = json.loads(sys.stdin.buffer.read())
-    _leave()
+    to = _leave(launch)
     supervisor = None
     try:
-        supervisor = Supervisor(launch)
+        supervisor = Supervisor(launch, herald.Herald(to))
         problem = supervisor.meet()
     except (OSError, JournalFull, KeyError, ValueError) as error:
         problem = f"the supervisor could not start: {error}"

@@ -1,8 +1,8 @@
 """What a call printed, by position: from the files that its runner keeps, or from its result.
 
 The files lie in a folder of the hands' user, so their content is as little to be trusted as output itself, and they
-are opened as such: no link is followed, nothing but a plain file of that user is read. The first is `NAME.txt`, later
-ones carry in their names the position of their first byte: `NAME.POSITION.txt`.
+are opened as such: no link is followed, nothing but a plain file of the folder's owner is read. The first is
+`NAME.txt`, later ones carry in their names the position of their first byte: `NAME.POSITION.txt`.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def cut(data: bytes, seq: int, after: int, max_bytes: int, *, over: bool) -> Pie
 
 
 def piece_of(
-    folder: str, call_id: str, uid: int, after: int, max_bytes: int, result: dict[str, Any] | None, *, over: bool
+    folder: str, call_id: str, after: int, max_bytes: int, result: dict[str, Any] | None, *, over: bool
 ) -> Piece:
     """What a call printed from `after` on. `result` is its end, None without one; `over` says that nothing comes."""
     if result is not None:
         piece = from_result(result, after, max_bytes)
-        return piece or from_files(folder, call_id, uid, after, max_bytes, int(result.get("bytes_total", 0)))
-    piece = from_files(folder, call_id, uid, after, max_bytes, None)
+        return piece or from_files(folder, call_id, after, max_bytes, int(result.get("bytes_total", 0)))
+    piece = from_files(folder, call_id, after, max_bytes, None)
     if over and not piece.text:
-        return from_files(folder, call_id, uid, after, max_bytes, piece.seq)
+        return from_files(folder, call_id, after, max_bytes, piece.seq)
     return piece
 
 
@@ -78,7 +78,7 @@ def from_result(result: dict[str, Any], after: int, max_bytes: int) -> Piece | N
     return cut(data[after:total], after, after, max_bytes, over=True)
 
 
-def from_files(folder: str, call_id: str, uid: int, after: int, max_bytes: int, total: int | None) -> Piece:
+def from_files(folder: str, call_id: str, after: int, max_bytes: int, total: int | None) -> Piece:
     """What the files hold from `after` on. `total` is how much was printed, None while it is not known."""
     limit = min(max(max_bytes, LEAST), MOST)
     try:
@@ -86,7 +86,7 @@ def from_files(folder: str, call_id: str, uid: int, after: int, max_bytes: int, 
     except OSError:
         return _nothing(after, total)
     try:
-        seq, data, more = _collect(parts, file_name(call_id), uid, after, limit)
+        seq, data, more = _collect(parts, file_name(call_id), os.fstat(parts).st_uid, after, limit)
     finally:
         os.close(parts)
     if not data:

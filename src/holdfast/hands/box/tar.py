@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-import tarfile
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from holdfast.hands.box.text import Refusal
+
+if TYPE_CHECKING:
+    import tarfile  # where it is used it is imported late: it takes as long as all else of the agent
 
 CHUNK = 512 << 10
 """Bytes that are handed on at a time."""
@@ -67,6 +69,8 @@ def checked(member: tarfile.TarInfo) -> tuple[str, ...]:
 
 def pack(folder: str, out: IO[bytes]) -> int:
     """Write a folder to `out`; returns the number of entries. Raises `Refusal`, `OSError`."""
+    import tarfile
+
     if not os.path.isdir(folder):
         raise Refusal(f"{folder} is no folder")
     bounds = Bounds()
@@ -86,6 +90,8 @@ def pack(folder: str, out: IO[bytes]) -> int:
 
 
 def _add(archive: tarfile.TarFile, path: str, name: str, known: dict[tuple[int, int], str], bounds: Bounds) -> None:
+    import tarfile
+
     status = os.lstat(path)
     member = tarfile.TarInfo(name)
     member.mode = stat.S_IMODE(status.st_mode) & 0o777
@@ -120,10 +126,19 @@ def _add_file(archive: tarfile.TarFile, path: str, member: tarfile.TarInfo, boun
 
 def unpack(folder: str, source: IO[bytes]) -> int:
     """Put what `source` holds into a folder, which is made; returns the number of entries."""
+    import tarfile
+
     os.makedirs(folder, exist_ok=True)
+    try:
+        return _unpack(folder, tarfile.open(mode="r|", fileobj=source, bufsize=CHUNK, encoding="utf-8"))
+    except tarfile.TarError as error:
+        raise Refusal(f"this is no tar that can be read: {error}") from None
+
+
+def _unpack(folder: str, archive: tarfile.TarFile) -> int:
     bounds = Bounds()
     links: list[tuple[str, ...]] = []
-    with _Folder(folder) as into, tarfile.open(mode="r|", fileobj=source, bufsize=CHUNK, encoding="utf-8") as archive:
+    with _Folder(folder) as into, archive:
         for member in archive:
             parts = checked(member)
             bounds.count(member)

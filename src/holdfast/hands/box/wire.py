@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from typing import Any
 
 Message = dict[str, Any]
@@ -82,6 +83,12 @@ class Channel:
                 self.closed = True
                 return
             del self._out[:sent]
+
+    def hung_up(self) -> bool:
+        """True when the other side has gone away, whether or not that was heard yet."""
+        poll = select.poll()
+        poll.register(self.fd, 0)
+        return bool(poll.poll(0))
 
     def close(self) -> None:
         """Close the descriptor. Safe to repeat."""
