@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast.environment import browser
 from holdfast.environment.base import SHARED
 from holdfast.errors import UsageError
 from holdfast.facts.session import Service
@@ -21,6 +22,7 @@ class Recipe(NamedTuple):
 _DATA = f"{SHARED}/postgresql"
 
 RECIPES: dict[str, Recipe] = {
+    "browser": Recipe(browser.PACKAGES, browser.COMMANDS, browser.SERVICES, browser.ENV),
     "postgresql": Recipe(
         packages=("postgresql",),
         commands=(
