@@ -86,7 +86,7 @@ def _kind(path: Path) -> str:
     if not stat.S_ISDIR(found.st_mode):
         return "other"
     try:
-        return "folder" if any(os.scandir(path)) else "empty"
+        return "folder" if os.listdir(path) else "empty"
     except OSError:
         return "other"
 

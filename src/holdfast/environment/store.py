@@ -194,7 +194,7 @@ class LayerStore:
             laid = [*kept.laid]
             if (Path(draft.packages) / "root").is_dir():
                 laid = [*packages_laid(Path(draft.packages) / "root"), *laid]
-            if any(os.scandir(draft.shared)):
+            if os.listdir(draft.shared):
                 laid.append(Laid(SHARED, draft.shared, "own"))
             laid = [msgspec.structs.replace(each, path=each.path.replace(str(folder), str(final), 1)) for each in laid]
             changed = f"changes to {', '.join(kept.changed[:10])} were left out: the workspace had them before"

@@ -41,16 +41,20 @@ async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
     if policy == Environment():
         return spec
     wanted: Wanted | None = None
+    began = shift.doors.clock.monotonic_s()
     try:
         environments = _door(shift, created)
         user = await anyio.to_thread.run_sync(choose_user, created.workspace)
         wanted = await environments.look(created.workspace, policy, user.uid)
         if wanted.digest == shift.state.environment_failed:
             return spec
-        made = None
-        if not wanted.empty:
+        made = await environments.find(wanted) if not wanted.empty else None
+        took_s = shift.doors.clock.monotonic_s() - began
+        record = _found(wanted, made, took_s)
+        if made is None and not wanted.empty:
             job = SetUp(environments, wanted, policy, created.workspace, (user.uid, user.gid))
-            made = await environments.find(wanted) or await set_up(shift, job)
+            made = await set_up(shift, job)
+            record = made.record
         spec = _dressed(spec, wanted, made, _dotenv(created, spec))
     except (StorageFull, SandboxUnavailable):
         raise
@@ -58,7 +62,7 @@ async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
         await _failed(shift, wanted, str(error), error)
         return spec
     if shift.state.environment != wanted.digest:
-        await shift.fact(_record(wanted, made))
+        await shift.fact(record)
     shift.standing = wanted.services
     return spec
 
@@ -91,10 +95,11 @@ async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exce
         raise HeadMoved("there is no environment for the work", folded=shift.decided_at, head=shift.state.seq)
 
 
-def _record(wanted: Wanted, made: Made | None) -> EnvironmentRecorded:
+def _found(wanted: Wanted, made: Made | None, took_s: float) -> EnvironmentRecorded:
+    """What is recorded of an environment that was made before, or that has nothing to make."""
     if made is None:
         return EnvironmentRecorded(digest=wanted.digest, toolchains=wanted.toolchains, notes=wanted.notes)
-    return made.record
+    return msgspec.structs.replace(made.record, cached=True, duration_ms=round(took_s * 1000, 3))
 
 
 def _dressed(spec: HandsSpec, wanted: Wanted, made: Made | None, files: dict[str, bytes]) -> HandsSpec:
