@@ -202,7 +202,7 @@ def _workspace(runtime: Runtime, session_id: str, order: Order) -> Workspace:
 
 async def _check_machine(runtime: Runtime, workspace: Workspace) -> None:
     """Refuse now, rather than at the first tool call, what the machine cannot do safely."""
-    capabilities = await runtime.provider(workspace).probe()
+    capabilities = await runtime.provider(workspace, hands_policy.hands(runtime.settings)).probe()
     if not capabilities.usable:
         bad = [finding for finding in capabilities.findings if finding.level in ("bad", "absent") and finding.fix]
         why = "; ".join(f"{finding.message}: {finding.fix}" for finding in bad)

@@ -15,18 +15,19 @@ from holdfast.app.config import Settings, actor, database_path, environment
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
+from holdfast.app.outside import open_egress
 from holdfast.app.prompts import load_prompts
+from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
+from holdfast.egress.base import Egress
 from holdfast.errors import HoldfastError, NeedsProgram, UnknownSession
-from holdfast.facts.session import SessionCreated, Workspace
+from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
-from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.host import boot_id, host_id
-from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.log.sqlite.store import SqliteStore
@@ -64,11 +65,19 @@ class Runtime:
         """Where workspaces are kept as they were; None on a machine without git, which is what keeps them."""
         return ShadowShelf(self.home.path / "snapshots") if is_here() else None
 
-    def provider(self, workspace: Workspace) -> Provider:
-        """The hands that a workspace asks for."""
-        if workspace.isolation == "none":
-            return UnsandboxedProvider(self.home.hands)
-        return BubblewrapProvider(self.home.hands)
+    @cached_property
+    def providers(self) -> Providers:
+        """What makes hands, by name."""
+        return Providers(self.home.hands)
+
+    @cached_property
+    def egress(self) -> Egress:
+        """What opens ways outside for hands. Raises `UsageError` for settings that cannot be meant."""
+        return open_egress(self.settings, self.home.path)
+
+    def provider(self, workspace: Workspace, policy: HandsPolicy | None = None) -> Provider:
+        """The hands of a session on that workspace. `policy` is only for what is asked before it has one."""
+        return SessionProvider(self.providers, policy or HandsPolicy(), workspace)
 
     def doors(
         self,
@@ -92,6 +101,8 @@ class Runtime:
             prompt_digests=prompts.digests,
             targets=self.outlets,
             shelf=self.shelf,
+            egress=self.egress,
+            uid=lambda workspace: choose_user(workspace).uid,
             workspace=self.fresh_workspace,
             on_news=self.news_command,
             observer=observer or NoObserver(),

@@ -221,7 +221,7 @@ def check_folder(text: str) -> Path:
 
 async def check_machine(call: Call, runtime: Runtime, workspace: Workspace) -> None:
     """Refuse now, rather than at the first tool call, what the machine cannot do safely."""
-    capabilities = await runtime.provider(workspace).probe()
+    capabilities = await runtime.provider(workspace, hands_policy.hands(call.settings)).probe()
     if not capabilities.usable:
         bad = [finding for finding in capabilities.findings if finding.level in ("bad", "absent") and finding.fix]
         why = "; ".join(f"{finding.message}: {finding.fix}" for finding in bad)
@@ -231,6 +231,9 @@ async def check_machine(call: Call, runtime: Runtime, workspace: Workspace) -> N
         )
     if workspace.isolation == "none":
         call.note("WARNING: tools run without a sandbox (--no-sandbox); the log records it")
+    for finding in capabilities.findings:
+        if finding.name == "landlock":
+            call.note(f"WARNING: {finding.message}; the log records it")
 
 
 @contextmanager

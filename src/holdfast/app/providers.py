@@ -1,44 +1,94 @@
-"""Which provider of hands a session gets: what its policy names, else this machine's own sandbox."""
+"""Which provider makes a session's hands, and which one finds them again."""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 from holdfast.app.config import passed_on
 from holdfast.errors import UsageError
+from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import HandsPolicy, Workspace
-from holdfast.hands.base import Provider
+from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
 from holdfast.hands.bubblewrap import BubblewrapProvider
-from holdfast.hands.far.link import PipeLink
-from holdfast.hands.far.provider import FarProvider, ssh_command
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 
-NAMES = "bubblewrap, ssh:HOST"
-"""What can be named, for messages."""
+NAMES = "bubblewrap, podman:IMAGE, docker:IMAGE, runc, crun, runsc, ssh:HOST, landlock"
+"""What `provider` in [hands] can be."""
 
 SSH_NEEDS = ("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "LANG")
 """What ssh itself may see of our environment; nothing of it is sent to the other machine."""
 
-
-def find_provider(policy: HandsPolicy, workspace: Workspace, home: Path) -> Provider:
-    """The provider that holds for a session. Raises `UsageError` or `CannotRunSafely` for one that cannot be."""
-    if workspace.isolation == "none":
-        return UnsandboxedProvider(home / "hands")
-    kind, _, rest = policy.provider.partition(":")
-    if kind == "ssh":
-        link = PipeLink(ssh_command(rest), name=policy.provider, env=passed_on(SSH_NEEDS))
-        return FarProvider(link, home / "hands" / "far", name=policy.provider)
-    return local_provider(policy, home / "hands")
+CONTAINERS = ("podman", "docker", "runc", "crun", "runsc")
 
 
-def local_provider(policy: HandsPolicy, folder: Path) -> Provider:
-    """A provider of this machine, with its journals in `folder`."""
-    kind, _, _ = policy.provider.partition(":")
-    if kind in ("", "bubblewrap"):
+class Providers:
+    """All providers of one home, each made when it is first needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[tuple[str, bool], Provider] = {}
+
+    def of(self, policy: HandsPolicy, workspace: Workspace) -> Provider:
+        """The one that a session's policy names. Only a person's own settings and flags get there, never a tool."""
+        return self.named("unsandboxed" if workspace.isolation == "none" else policy.provider, policy.accept_weak)
+
+    def named(self, name: str, accept_weak: bool) -> Provider:
+        """The one with that name. Raises `UsageError` or `CannotRunSafely` for one that cannot be."""
+        key = (name, accept_weak)
+        if key not in self._made:
+            self._made[key] = self._make(name, accept_weak)
+        return self._made[key]
+
+    def _make(self, name: str, accept_weak: bool) -> Provider:
+        kind, _, rest = name.partition(":")
+        if name == "unsandboxed":
+            return UnsandboxedProvider(self._folder)
+        if kind == "ssh":
+            far = importlib.import_module("holdfast.hands.far.provider")
+            link = importlib.import_module("holdfast.hands.far.link")
+            pipe = link.PipeLink(far.ssh_command(rest), name=name, env=passed_on(SSH_NEEDS))
+            provider: Provider = far.FarProvider(pipe, self._folder / "far", name=name)
+            return provider
+        return local_provider(name, self._folder, accept_weak=accept_weak)
+
+
+def local_provider(name: str, folder: Path, *, accept_weak: bool = False) -> Provider:
+    """A provider of this machine, with its journals in `folder`. Raises `UsageError` or `CannotRunSafely`."""
+    if name in ("", "bubblewrap"):
         return BubblewrapProvider(folder)
-    raise UsageError(f"no hands are made by {policy.provider!r}; [hands] provider is one of {NAMES}")
+    if name == "landlock":
+        weak: Provider = importlib.import_module("holdfast.hands.landlock").LandlockProvider(
+            folder, accept_weak=accept_weak
+        )
+        return weak
+    if name.partition(":")[0].partition("+")[0] in CONTAINERS:
+        made: Provider = importlib.import_module("holdfast.hands.oci.provider").OciProvider(folder, name)
+        return made
+    raise UsageError(f"there are no hands by {name!r}; provider in [hands] is one of {NAMES}")
+
+
+class SessionProvider:
+    """The provider of one session: makes hands as the spec's policy says, finds them by what made them."""
+
+    def __init__(self, providers: Providers, policy: HandsPolicy, workspace: Workspace) -> None:
+        self._providers = providers
+        self._policy = policy
+        self._workspace = workspace
+
+    async def probe(self) -> Capabilities:
+        """What the provider of the policy can do here."""
+        return await self._providers.of(self._policy, self._workspace).probe()
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
+        """Make hands as the policy of that spec says."""
+        return await self._providers.of(spec.policy, spec.workspace).provision(spec, epoch)
+
+    async def attach(self, identity: HandsProvisioned) -> Hands:
+        """The incarnation of that event, by the provider that the event names."""
+        return await self._providers.named(identity.provider, accept_weak=True).attach(identity)
 
 
 def serving_provider(name: str, folder: Path) -> Provider:
-    """The provider of a machine that gives its hands to others."""
-    return local_provider(HandsPolicy(provider=name), folder / "hands")
+    """The provider of a machine that gives its hands to others; a weak one is none."""
+    return local_provider(name, folder / "hands")

@@ -22,6 +22,7 @@ _CLONE_NAMESPACES = 0x7E020000
 
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _AF_NETLINK = 16
+_NO_FAMILY = 0xFFFFFFFF
 _FAMILIES = (1, 2, 10)
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
@@ -117,9 +118,9 @@ class _Program:
         return b"".join(out)
 
 
-def assemble(machine: str) -> bytes:
-    """The filter for that architecture. Raises `KeyError` when there is none."""
-    this = MACHINES[machine]
+def assemble(machine: str, *, sockets: bool = True) -> bytes:
+    """The filter for that architecture; without `sockets` there is none but a pair. Raises `KeyError` for another."""
+    this = MACHINES[machine] if sockets else MACHINES[machine]._replace(families=())
     out = _Program()
     out.load(_ARCH)
     out.test(_JEQ, this.audit, "", "kill")
@@ -134,7 +135,7 @@ def assemble(machine: str) -> bytes:
     out.label("socket")
     out.load(_ARGS)
     _any(out, this.families, "allowed")
-    out.test(_JEQ, _AF_NETLINK, "", "family")
+    out.test(_JEQ, _AF_NETLINK if sockets else _NO_FAMILY, "", "family")
     out.load(_ARGS + 16)
     out.test(_JEQ, 0, "allowed", "family")
     out.label("clone")
@@ -164,7 +165,7 @@ def _any(out: _Program, values: Iterable[int], then: str) -> None:
         out.test(_JEQ, value, then)
 
 
-def assemble_here() -> bytes | None:
+def assemble_here(*, sockets: bool = True) -> bytes | None:
     """The filter for this machine, None when there is none."""
     machine = os.uname().machine
-    return assemble(machine) if machine in MACHINES else None
+    return assemble(machine, sockets=sockets) if machine in MACHINES else None

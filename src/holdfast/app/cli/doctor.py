@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app import exits
+from holdfast.app import exits, hands_policy
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, open_runtime
 from holdfast.app.config import database_path
 from holdfast.app.home import Home
 from holdfast.app.keys import look
+from holdfast.app.providers import Providers
 from holdfast.errors import HoldfastError
 from holdfast.hands.base import Capabilities, Finding
-from holdfast.hands.bubblewrap import BubblewrapProvider
 
 MARKS = {"hard": "hard  ", "soft": "soft  ", "ok": "ok    ", "absent": "absent", "bad": "BAD   "}
 
@@ -29,7 +29,7 @@ async def run(call: Call) -> int:
     """Look, and say what was found. A log that cannot be opened is a finding, not the end of looking."""
     home = Home(Path(call.settings.home).absolute())
     log, code = await _log(call)
-    capabilities = await BubblewrapProvider(home.hands).probe()
+    capabilities = await _hands(call, home)
     code = code or (exits.DONE if capabilities.usable else exits.UNABLE)
     models = await look()
     findings = (log, *capabilities.findings, *models.findings)
@@ -49,6 +49,15 @@ async def run(call: Call) -> int:
     return code
 
 
+async def _hands(call: Call, home: Home) -> Capabilities:
+    """What the provider of the settings can do here; one that cannot be is a finding."""
+    try:
+        policy = hands_policy.hands(call.settings)
+        return await Providers(home.hands).named(policy.provider, policy.accept_weak).probe()
+    except HoldfastError as error:
+        return Capabilities("", False, findings=(Finding("hands", "bad", str(error)),))
+
+
 async def _log(call: Call) -> tuple[Finding, int]:
     """The finding about the log, and the exit status that it asks for."""
     try:
@@ -60,6 +69,8 @@ async def _log(call: Call) -> tuple[Finding, int]:
 
 
 def _verdict(capabilities: Capabilities) -> str:
+    if capabilities.usable and capabilities.provider == "landlock":
+        return "tool calls are isolated WEAKLY here (landlock): read above what is missing"
     if capabilities.usable:
         return f"tool calls are isolated here ({capabilities.provider})"
     return "tool calls cannot be isolated here; `run` refuses, unless --no-sandbox is given"

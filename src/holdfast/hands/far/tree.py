@@ -71,8 +71,8 @@ class _Exactly:
         self._file = file
         self._left = size
 
-    def read(self, size: int) -> bytes:
-        size = min(size, self._left)
+    def read(self, size: int = -1, /) -> bytes:
+        size = self._left if size < 0 else min(size, self._left)
         data = self._file.read(size)
         data += bytes(size - len(data))
         self._left -= size

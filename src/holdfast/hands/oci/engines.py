@@ -1,0 +1,128 @@
+"""The engines that can be named, whether they work here, and the command that runs a container on each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.errors import SandboxUnavailable, UsageError
+from holdfast.hands.making import PATH
+from holdfast.hands.oci.bundle import Bind
+
+RUNTIMES = ("runc", "crun", "runsc")
+"""OCI runtimes, which need no image: their root is made of this host's own programs."""
+
+ENGINES = ("podman", "docker")
+"""Engines, which need an image with bash and a Python from 3.9 on at /usr/bin/python3."""
+
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,255}")
+_FIXES = {
+    "runc": "install it (apt-get install runc) and start Holdfast as root",
+    "crun": "install it (apt-get install crun) and start Holdfast as root",
+    "runsc": "install gVisor's runsc and start Holdfast as root",
+    "podman": "install podman, and look at what `podman info` says",
+    "docker": "install docker, and look at what `docker info` says",
+}
+
+
+class Engine(NamedTuple):
+    """What was named: `podman:IMAGE`, `docker:IMAGE`, with `+runsc` for gVisor behind it; `runc`, `crun`, `runsc`."""
+
+    name: str
+    image: str = ""
+    runtime: str = ""
+
+    @property
+    def needs_image(self) -> bool:
+        """True for an engine, False for a runtime alone."""
+        return self.name in ENGINES
+
+    @property
+    def fix(self) -> str:
+        """What to do where it does not work."""
+        return _FIXES[self.name]
+
+    @property
+    def program(self) -> str:
+        """Its path. Raises `SandboxUnavailable` where it is not installed."""
+        found = shutil.which(self.name, path=PATH)
+        if found is None:
+            raise SandboxUnavailable(f"{self.name} is not installed here; nothing was started: {self.fix}")
+        return found
+
+
+def named(text: str) -> Engine:
+    """What that name of a provider means. Raises `UsageError`."""
+    kind, _, image = text.partition(":")
+    name, plus, runtime = kind.partition("+")
+    engine = Engine(name, image, runtime)
+    if name in RUNTIMES and not image and not plus:
+        return engine
+    if name in ENGINES and _IMAGE.fullmatch(image) and (not plus or runtime in RUNTIMES):
+        return engine
+    raise UsageError(
+        f"{text!r} names no container engine; write podman:IMAGE, docker:IMAGE, docker+runsc:IMAGE (gVisor), runc, "
+        "crun or runsc"
+    )
+
+
+def complaint(engine: Engine) -> str:
+    """Why it cannot be used here; empty when it can. Asks the engine, which takes a moment."""
+    try:
+        program = engine.program
+    except SandboxUnavailable:
+        return f"{engine.name} is not installed here"
+    if not engine.needs_image:
+        return "" if os.getuid() == 0 else f"{engine.name} alone needs root here"
+    ask = [program, "info", "--format", "{{json .}}"]
+    try:
+        done = subprocess.run(ask, capture_output=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{engine.name} does not answer ({error})"
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    if done.returncode != 0:
+        return f"{engine.name} does not work here ({said[-1] if said else 'it said nothing'})"
+    try:
+        info = json.loads(done.stdout)
+    except ValueError:
+        return f"{engine.name} says of itself what cannot be understood"
+    errors = info.get("ServerErrors") if isinstance(info, dict) else None
+    return f"{engine.name} does not work here ({errors[0]})" if errors else ""
+
+
+def run_command(
+    engine: Engine, folder: Path, name: str, command: list[str], env: dict[str, str], user: tuple[int, int],
+    binds: list[Bind], *, cwd: str, home: str,
+) -> list[str]:  # fmt: skip
+    """The command that runs the container in the foreground until it ends."""
+    if not engine.needs_image:
+        quiet = ["--network=none", "--host-uds=open"] if engine.name == "runsc" else []
+        state = ["--root", str(folder / "state"), *quiet]
+        return [engine.program, *state, "run", "--bundle", str(folder / "bundle"), name]
+    uid, gid = user
+    mounts = [f"--volume={bind.outside}:{bind.inside}:{'rw' if bind.write else 'ro'}" for bind in binds]
+    return [
+        engine.program,
+        *("run", "--rm", f"--name={name}", "--pull=never", "--network=none", "--read-only", "--hostname=hands"),
+        *("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={uid}:{gid}", f"--workdir={cwd}"),
+        *(f"--tmpfs={path}:rw,nosuid,nodev,size=64m,mode=1777" for path in ("/tmp", "/var/tmp", home)),
+        *(("--userns=keep-id",) if engine.name == "podman" and os.getuid() != 0 else ()),
+        *((f"--runtime={engine.runtime}",) if engine.runtime else ()),
+        *mounts,
+        *(f"--env={key}={value}" for key, value in env.items()),
+        f"--entrypoint={command[0]}",
+        engine.image,
+        *command[1:],
+    ]
+
+
+def clear_command(engine: Engine, folder: Path, name: str) -> list[str]:
+    """The command that takes away whatever is left of it."""
+    if not engine.needs_image:
+        return [engine.program, "--root", str(folder / "state"), "delete", "--force", name]
+    return [engine.program, "rm", "--force", name]
