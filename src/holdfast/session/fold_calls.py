@@ -156,7 +156,7 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     state.unseen = True
     for item_id in [ask.item_id for ask in state.asks.values() if ask.call_id == call.call_id]:
         del state.asks[item_id]
-    if call.waits_for:
+    if call.waits_for and call.end == "ok":  # one that was cut short has reported nothing
         reported = {state.children[name].finished_seq for name in call.waits_for if name in state.children}
         for job in (state.jobs[name] for name in call.waits_for if name in state.jobs):
             reported |= {job.line_seq, job.late_seq, job.ended_seq}

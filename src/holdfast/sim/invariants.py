@@ -14,6 +14,7 @@ from holdfast.sim import (
     invariants_calls,
     invariants_context,
     invariants_family,
+    invariants_jobs,
     invariants_log,
     invariants_money,
     invariants_people,
@@ -51,6 +52,19 @@ class Violation:
 
     invariant: str
     message: str
+
+
+OF_JOBS: tuple[OfWorld, ...] = invariants_jobs.WORLD
+"""What worlds of long commands are judged by, beside the invariants of logs."""
+
+
+def judge_jobs(world: World, only: str = "") -> list[Violation]:
+    """Everything that does not hold in a world of long commands."""
+    found: list[Violation] = []
+    for of_world in (*OF_JOBS, invariants_rest.nothing_unexplained):
+        if only in ("", of_world.__name__):
+            found += _found(of_world, world)
+    return found
 
 
 def judge(world: World, only: str = "") -> list[Violation]:

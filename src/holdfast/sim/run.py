@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from holdfast.sim.crowd import Crowd
-from holdfast.sim.invariants import Violation, judge
+from holdfast.sim.invariants import Violation, judge, judge_jobs
 from holdfast.sim.loop import Stuck, run
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import World
+from holdfast.sim.yard import Yard
 
 TRACE_LINES = 60
 """The last steps that are told of a failing seed."""
@@ -35,11 +36,13 @@ class Outcome:
     calm: bool = False
     used: float = 0.0
     over_pico: int = 0
+    jobs: bool = False
 
     @property
     def replay(self) -> str:
         """The command that runs this seed again."""
-        return f"holdfast sim {'--family ' if self.family else ''}--first {self.seed} --seeds 1"
+        kind = "--family " if self.family else "--jobs " if self.jobs else ""
+        return f"holdfast sim {kind}--first {self.seed} --seeds 1"
 
     def report(self) -> str:
         """A failing seed, in words: what does not hold, the last steps, how to see it again."""
@@ -73,10 +76,18 @@ def run_family(seed: int) -> Outcome:
     )
 
 
-def _lived(world: World, storm: Storm, only: str = "") -> list[Violation]:
+def run_jobs(seed: int, only: str = "") -> Outcome:
+    """Live through a world of commands that outlive their shifts, and judge it; with `only`, by that invariant."""
+    world = World(seed, family=False)
+    return replace(_outcome(world, _lived(world, Yard(world), only, judge_jobs)), jobs=True)
+
+
+def _lived(
+    world: World, storm: Storm, only: str = "", by: Callable[[World, str], list[Violation]] = judge
+) -> list[Violation]:
     try:
         run(world.loop, storm.run())
-        return judge(world, only)
+        return by(world, only)
     except Stuck as stuck:
         return [Violation("comes_to_rest", str(stuck))]
     except Exception as error:  # people and the look at the end meet what brains meet

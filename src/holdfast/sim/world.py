@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -12,6 +13,7 @@ import anyio
 from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.job import JobEnded, JobStarted
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown
@@ -25,7 +27,7 @@ from holdfast.log.verify import Beside, Verified
 from holdfast.session.home import HOME, home_created
 from holdfast.sim.loop import VirtualLoop
 from holdfast.sim.world_model import Script
-from holdfast.sim.world_record import Commit, CommitKind, Effect, Known, Mishap, Record, Testimony
+from holdfast.sim.world_record import Commit, CommitKind, Effect, EndSaid, Known, Mishap, Record, Testimony
 
 START_US = 1_790_000_000_000_000
 """Wall time at which every world begins."""
@@ -109,7 +111,7 @@ class Session:
     """One session of this world: how it was opened, what its model will say, and what its log came to.
 
     `holder` is the worker of a shift that has not ended, `dispatched` the hands of each call's latest
-    dispatch, `children` the sessions that it opened, each with its place in the log, `born` counts those.
+    dispatch, `children` the sessions and jobs that it opened, each with its place in the log, `born` counts those.
     """
 
     session_id: str
@@ -136,9 +138,11 @@ class Session:
                 self.dispatched[call_id] = hands_id
             case ChildOpened(child_id=child_id):
                 self.children.append((event.seq, child_id))
+            case JobStarted(job_id=job_id):
+                self.children.append((event.seq, job_id))
 
     def children_before(self, seq: int) -> list[str]:
-        """The sessions that it had opened before that position, in order."""
+        """The sessions and jobs that it had opened before that position, in order."""
         return [child_id for at, child_id in self.children if at < seq]
 
 
@@ -164,7 +168,10 @@ class World:
         self.clock = VirtualClock(self.loop)
         self.entropy = Random(self.chance.getrandbits(64)).randbytes
         self.store = WatchedStore(self.clock, self.entropy)
-        self.hands = FakeProvider(self.clock, effect=self._command, pace=self._pace, boot_id="boot-1")
+        self.hands = FakeProvider(
+            self.clock, effect=self._command, pace=self._pace, boot_id="boot-1", on_news=self._news
+        )
+        self.told: Callable[[str, str, str], None] | None = None
         self.sessions: dict[str, Session] = {}
         self.named: dict[str, Session] = {}
         created = home_created().fact
@@ -237,6 +244,9 @@ class World:
                     record.testimonies.append(self._testimony(session, event.seq, call_id))
                 case ToolDispatched(call_id=call_id, attempt=attempt) if attempt > 1:
                     record.testimonies.append(self._testimony(session, event.seq, call_id))
+                case JobEnded(job_id=job_id, outcome=outcome):
+                    known = self._testimony(session, event.seq, job_id.removeprefix("job_"))
+                    record.ends.append(EndSaid(job_id, outcome, known.state))
             session.follow(event)
             self.note(commit.who, f"{session.script.name} #{event.seq} e{event.epoch} {event.type}")
 
@@ -302,12 +312,19 @@ class World:
         chance = self.chance
         longest = chance.choice((4.0, 4.0, 20.0)) if request.tool == "bash" else 0.2
         before, after = chance.uniform(0.0, longest), chance.uniform(0.0, longest / 2)
-        if chance.random() < 0.3:
+        if request.tool == "job":
+            before, after = chance.choice((1.0, 900.0, 4_000.0)) * chance.random(), 0.0
+        elif chance.random() < 0.3:
             before = 0.0
         self.loop.call_later(before, self.hands.settle)
         self.loop.call_later(before + after, self.hands.settle)
         self._lasts_s = before + after
         return before, after
+
+    def _news(self, session_id: str, call_id: str, news: str) -> None:
+        self.note("hands", f"news of {call_id}: {news}")
+        if self.told is not None:
+            self.told(session_id, call_id, news)
 
     def tempt(self, hands_id: str) -> None:
         """A call was started on these hands: they may die while it runs, or just after."""

@@ -76,7 +76,7 @@ class Turn:
 
 
 def named(arguments: str, children: Sequence[str]) -> str:
-    """Arguments with `@0` for the first child that was opened replaced by its id, and so on."""
+    """Arguments with `@0` for the first child or job that was begun replaced by its id, and so on."""
     for number, child_id in enumerate(children):
         arguments = arguments.replace(f'"@{number}"', f'"{child_id}"')
     return arguments

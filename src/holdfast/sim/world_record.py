@@ -135,6 +135,27 @@ class Mishap:
     error: BaseException
 
 
+@dataclass(slots=True)
+class Delivered:
+    """News of a job that came into a log, and how the session's row stood right after it."""
+
+    session_id: str
+    seq: int
+    status: str
+    due_us: int | None
+    now_us: int
+    held: bool
+
+
+@dataclass(slots=True)
+class EndSaid:
+    """A job's end as the log tells it, and what its hands could say of it at that moment."""
+
+    job_id: str
+    outcome: str
+    state: Known
+
+
 @dataclass
 class Record:
     """Everything that was seen in one seed. `slept` names the processes that stood still once."""
@@ -147,6 +168,8 @@ class Record:
     effects: list[Effect] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
     replied: list[Replied] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
+    ends: list[EndSaid] = field(default_factory=list)
     mishaps: list[Mishap] = field(default_factory=list)
     trace: list[tuple[float, str, str]] = field(default_factory=list)
     kills: int = 0

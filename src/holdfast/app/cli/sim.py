@@ -10,7 +10,7 @@ import anyio.to_thread
 from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
-from holdfast.sim.run import Totals, run_family, run_seed, run_seeds
+from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds
 
 STRIDE = 50
 """Seeds between two lines of progress."""
@@ -20,9 +20,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("--seeds", metavar="N", type=int, default=200, help="how many seeds (200 unless given)")
     parser.add_argument("--first", metavar="S", type=int, default=0, help="the first seed (0 unless given)")
-    parser.add_argument(
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument(
         "--family", action="store_true", help="in each seed, sixteen children at work on the money of their parent"
     )
+    kind.add_argument("--jobs", action="store_true", help="in each seed, sessions whose commands outlive their shifts")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
@@ -35,6 +37,8 @@ async def run(call: Call) -> int:
     began_s = clock.monotonic_s()
     totals = Totals()
     one, stride = (run_family, STRIDE // 10) if call.args.family else (run_seed, STRIDE)
+    if call.args.jobs:
+        one = run_jobs
     for start in range(first, first + seeds, stride):
         part = range(start, min(start + stride, first + seeds))
         # The simulator has an event loop of its own, and a thread has room for one.

@@ -249,11 +249,11 @@ async def report(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 async def _told(shift: Shift, job: Job) -> str:
-    """The end of a job, or the news of it that no request has shown yet."""
-    if job.ended_seq:
-        fact = await shift.body(job.ended_seq)
-        return fact.content if isinstance(fact, JobEnded) else f"[Job {job_name(job)} is over: {job.outcome}.]"
+    """The news of a job that no request has shown yet, or that it is over, or still runs."""
     pending = {item.seq for item in shift.state.pending}
+    if job.ended_seq:
+        fact = await shift.body(job.ended_seq) if job.ended_seq in pending else None
+        return fact.content if isinstance(fact, JobEnded) else f"[Job {job_name(job)} ended before: {job.outcome}.]"
     facts = [await shift.body(seq) for seq in (job.line_seq, job.late_seq) if seq in pending]
     lines = [fact.content for fact in facts if isinstance(fact, JobLine)]
     return "\n".join([*lines, f"[Job {job_name(job)} still runs.]"])

@@ -1,0 +1,192 @@
+"""Commands that outlive their shifts, simulated: the code holds, and each invariant notices planted bugs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.app.cli import main
+from holdfast.brain.acts import jobs as jobs_act
+from holdfast.brain.acts import news as news_act
+from holdfast.brain.acts import tool as tool_act
+from holdfast.brain.shift import Shift
+from holdfast.facts.job import JobEnded, JobLine
+from holdfast.facts.model import AgentToolUse
+from holdfast.hands.base import CallStatus, Hands
+from holdfast.session import fold, fold_jobs, jobs, rows
+from holdfast.session.actions import Action, WaitUntil
+from holdfast.session.state import Call, State
+from holdfast.session.state_jobs import Job
+from holdfast.sim.invariants import OF_JOBS
+from holdfast.sim.run import run_jobs, run_seeds
+
+CLEAN = 200
+WITHIN = 400
+
+Planting = Callable[[pytest.MonkeyPatch], None]
+PLANTS: list[tuple[str, Planting]] = []
+
+
+def plant(invariant: str) -> Callable[[Planting], Planting]:
+    """Take a function that breaks the code as a bug that this invariant has to notice."""
+
+    def take(planting: Planting) -> Planting:
+        PLANTS.append((invariant, planting))
+        return planting
+
+    return take
+
+
+def test_no_invariant_is_violated() -> None:
+    totals = run_seeds(range(CLEAN), run_jobs)
+    if totals.failing is not None:
+        pytest.fail(totals.failing.report())
+    assert totals.seeds == CLEAN
+    assert min(totals.crashes, totals.effects) >= CLEAN
+
+
+@pytest.mark.faults
+def test_no_invariant_is_violated_in_many_worlds() -> None:
+    totals = run_seeds(range(100_000, 105_000), run_jobs)
+    if totals.failing is not None:
+        pytest.fail(totals.failing.report())
+
+
+def test_a_seed_is_one_world() -> None:
+    assert run_jobs(7) == run_jobs(7)
+
+
+def test_the_command_runs_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--jobs", "--seeds", "3"]) == 0
+    assert "3 seeds" in capsys.readouterr().out
+
+
+@plant("jobs_run_once")
+def an_unknown_job_is_started_again(patch: pytest.MonkeyPatch) -> None:
+    async def unknown(shift: Shift, call: Call, status: CallStatus) -> None:
+        await tool_act._again(shift, call)
+
+    patch.setattr(tool_act, "_unknown", unknown)
+
+
+@plant("jobs_run_once")
+def hands_know_a_job_by_its_shift(patch: pytest.MonkeyPatch) -> None:
+    async def run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
+        if use.name in jobs_act.STOPS:
+            await jobs_act.stop(shift, use)
+            return
+        await hands.start(shift.epoch, f"{use.call_id}.{shift.epoch}", jobs_act._request(use))
+        await jobs_act.adopt(shift, hands, use)
+
+    patch.setattr(jobs_act, "run", run)
+
+
+@plant("jobs_are_told_once")
+def news_have_no_key(patch: pytest.MonkeyPatch) -> None:
+    count = iter(range(10**9))
+    patch.setattr(news_act, "ended_key", lambda job: f"job:{next(count)}")
+
+
+@plant("jobs_are_told_once")
+def a_wait_tells_what_it_told_before(patch: pytest.MonkeyPatch) -> None:
+    async def told(shift: Shift, job: Job) -> str:
+        fact = await shift.body(job.ended_seq) if job.ended_seq else None
+        return fact.content if isinstance(fact, JobEnded) else "[still runs]"
+
+    patch.setattr(jobs_act, "_told", told)
+
+
+@plant("job_ends_are_true")
+def a_job_that_runs_is_taken_for_gone(patch: pytest.MonkeyPatch) -> None:
+    whole = news_act._of_job
+
+    def of_job(job: Job, status: CallStatus) -> Any:
+        return whole(job, CallStatus("unknown") if status.state == "running" else status)
+
+    patch.setattr(news_act, "_of_job", of_job)
+
+
+@plant("job_ends_are_true")
+def a_job_is_recorded_and_never_started(patch: pytest.MonkeyPatch) -> None:
+    async def run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
+        if use.name in jobs_act.STOPS:
+            await jobs_act.stop(shift, use)
+            return
+        await jobs_act.adopt(shift, hands, use)
+
+    patch.setattr(jobs_act, "run", run)
+
+
+@plant("no_brain_waits_for_a_job")
+def a_wait_is_spent_in_the_shift(patch: pytest.MonkeyPatch) -> None:
+    whole = jobs.wait_for
+
+    def wait_for(state: State, call: Call, now_us: int) -> Action:
+        action = whole(state, call, now_us)
+        return WaitUntil(now_us + 2_000_000_000) if type(action).__name__ == "End" else action
+
+    patch.setattr(jobs, "wait_for", wait_for)
+
+
+@plant("no_brain_waits_for_a_job")
+def a_start_waits_for_the_end(patch: pytest.MonkeyPatch) -> None:
+    whole = jobs_act.adopt
+
+    async def adopt(shift: Shift, hands: Hands, use: AgentToolUse, **more: Any) -> None:
+        await hands.wait(shift.epoch, use.call_id)
+        await whole(shift, hands, use, **more)
+
+    patch.setattr(jobs_act, "adopt", adopt)
+
+
+@plant("news_wake_at_once")
+def the_end_of_a_job_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rows, "_WAKE", rows._WAKE - {JobEnded})
+
+
+@plant("news_wake_at_once")
+def a_line_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rows, "_WAKE", rows._WAKE - {JobLine})
+
+
+@plant("deadlines_are_told_once")
+def a_deadline_is_not_taken_down(patch: pytest.MonkeyPatch) -> None:
+    whole = fold_jobs.APPLY[JobLine]
+
+    def line(state: State, fact: JobLine, event: Any) -> None:
+        before = state.jobs[fact.job_id].deadline_us
+        whole(state, fact, event)
+        if fact.deadline and event.seq % 5:  # now and then it is, or nothing would ever end
+            state.jobs[fact.job_id].deadline_us = before
+
+    patch.setitem(fold._APPLY, JobLine, line)
+
+
+@plant("deadlines_are_told_once")
+def a_line_has_no_key(patch: pytest.MonkeyPatch) -> None:
+    count = iter(range(10**9))
+    whole = news_act._of_job
+
+    def of_job(job: Job, status: CallStatus) -> Any:
+        job.line_seq = 0
+        return [
+            msgspec.structs.replace(each, key=f"{each.key}:{next(count)}") if isinstance(each.fact, JobLine) else each
+            for each in whole(job, status)
+        ]
+
+    patch.setattr(news_act, "_of_job", of_job)
+
+
+def test_every_invariant_has_two_planted_bugs() -> None:
+    assert Counter(invariant for invariant, _ in PLANTS) == {each.__name__: 2 for each in OF_JOBS}
+
+
+@pytest.mark.parametrize(("invariant", "planting"), PLANTS, ids=[planting.__name__ for _, planting in PLANTS])
+def test_a_planted_bug_is_found(invariant: str, planting: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
+    planting(monkeypatch)
+    found = (each for seed in range(WITHIN) for each in run_jobs(seed, invariant).violations)
+    assert any(each.invariant == invariant for each in found), f"{invariant} notices nothing"
