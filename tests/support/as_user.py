@@ -21,7 +21,10 @@ UID = 61_234
 PYTHON = "/usr/bin/python3"
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("anyio", "idna", "msgspec", "sniffio", "typing_extensions")
+_PACKAGES = (
+    *("anyio", "idna", "msgspec", "sniffio", "typing_extensions"),
+    *("h11", "cryptography", "_cffi_backend"),
+)
 
 
 def unable() -> str:
