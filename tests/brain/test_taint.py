@@ -281,6 +281,20 @@ async def test_a_proxy_that_died_is_there_again_in_the_next_shift() -> None:
     assert len(await stage.facts(HandsProvisioned)) == 1
 
 
+async def test_a_proxy_that_ended_meanwhile_is_there_for_the_next_call() -> None:
+    stage = OutsideStage([turn("", READ), turn("", READ), turn("", READ), turn("Done.")])
+
+    async def end(part: Any) -> None:
+        if len(stage.model.requests) > 1:
+            stage.outside.kill(stage.session_id)
+        stage.outside.broken = "out of files" if len(stage.model.requests) == 3 else ""
+
+    stage.model.on_part = end
+    await stage.run()
+    assert await stage.results() == ["allowed", "allowed", "unreachable\n[exit status 7]"]
+    assert [fact.reason for fact in await stage.facts(EgressFailed)] == ["out of files"]
+
+
 @pytest.mark.parametrize("command", [READ, bash("get evil.test")])
 async def test_a_childs_report_says_whether_it_read_what_strangers_wrote(command: Any) -> None:
     stage = OutsideStage([turn("", command), turn("Done.")])

@@ -10,6 +10,7 @@ import pytest
 from holdfast.facts.base import Text
 from holdfast.facts.child import ChildFinished, ChildOpened
 from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
+from holdfast.facts.hands import HandsReleased
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, Grant
 from holdfast.facts.session import (
     Destination,
@@ -297,7 +298,7 @@ def test_hands_from_before_the_policy_are_made_anew_unless_it_cannot_be() -> Non
     assert not wants_rewiring(story.state())
     story.tell(SessionUpdated(egress=POLICY))
     assert wants_rewiring(story.state())
-    story.tell(EgressFailed(reason="no proxy")).hands("hnd_2")
+    story.tell(HandsReleased(hands_id="hnd_1"), EgressFailed(reason="no proxy")).hands("hnd_2")
     assert not wants_rewiring(story.state())
     story.hands("hnd_3")
     assert story.state().outside.wired

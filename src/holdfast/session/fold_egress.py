@@ -143,7 +143,8 @@ def _held(state: State, seen: EgressSeen, event: Event) -> None:
 
 def _failed(state: State, fact: EgressFailed, event: Event) -> None:
     outside = state.outside
-    outside.failing = fact.reason or "it could not be opened"
+    if state.hands is None:
+        outside.failing = fact.reason or "it could not be opened"
     if not outside.told:
         outside.told = True
         _tell(state, fact, event)

@@ -40,7 +40,8 @@ async def network(shift: Shift) -> Network | None:
         uid = shift.doors.uid(created.workspace)
         gateway = await shift.doors.egress.open(shift.state.session_id, policy, uid=uid, held=held)
     except (EgressUnavailable, SecretUnavailable) as error:
-        await shift.fact(EgressFailed(reason=str(error)))
+        if shift.state.hands is None or not shift.state.outside.told:
+            await shift.fact(EgressFailed(reason=str(error)))
         return None
     shift.pushed = (egress_digest(policy), held)
     return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
@@ -57,7 +58,12 @@ async def resume(shift: Shift) -> None:
     if _used(shift) is None:
         return
     await record(shift)
-    if shift.state.hands is not None and shift.state.outside.wired:
+    await ready(shift)
+
+
+async def ready(shift: Shift) -> None:
+    """Before a call: the proxy lives and knows what holds now. One that ended for want of use is started again."""
+    if shift.state.hands is not None and shift.state.outside.wired and _used(shift) is not None:
         await network(shift)
 
 

@@ -70,7 +70,7 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         await hands_act.give_back(shift)  # others are made, with the way outside that the policy has by now
         return None
     hands = await hands_act.current(shift)
-    await egress_act.push(shift)
+    await egress_act.ready(shift)
     await shift.decision(*(_intent(shift, use, 1, hands, action.approval_id) for use in uses))
     try:
         await _run_all(shift, hands, uses)
