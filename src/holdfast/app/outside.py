@@ -1,0 +1,59 @@
+"""The way outside for this home's sessions: a proxy for each, with the user's secrets behind it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.app.config import Settings
+from holdfast.app.egress_policy import upstream
+from holdfast.app.secrets import open_vault
+from holdfast.clock import SystemClock
+from holdfast.egress.base import Egress, Gateway, Notes
+from holdfast.egress.proxy import ProxyEgress
+from holdfast.environment.registries import discover
+from holdfast.errors import EgressUnavailable
+from holdfast.facts.session import Destination, EgressPolicy
+
+
+class NoEgress:
+    """Without the extra there are no ways outside, and whoever wants one is told what to type."""
+
+    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+        """Raises `EgressUnavailable`."""
+        raise EgressUnavailable(
+            "hands have no network: the way outside needs packages that are not installed; "
+            "type: pip install 'holdfast[egress]'"
+        )
+
+    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+        """Nothing to change."""
+
+    async def notes(self, session_id: str, after: int) -> Notes:
+        """Nothing was noted."""
+        return Notes(after)
+
+    async def close(self, session_id: str) -> None:
+        """Nothing to end."""
+
+    async def forget(self, session_id: str) -> None:
+        """Nothing to take away."""
+
+
+def open_egress(settings: Settings, home: Path) -> Egress:
+    """What opens ways outside. Raises `UsageError` for tables that cannot be meant."""
+    if any(importlib.util.find_spec(module) is None for module in ("h11", "cryptography")):
+        return NoEgress()
+    through = upstream(settings)
+    host = f"[{through.host}]" if through is not None and ":" in through.host else through.host if through else ""
+    return ProxyEgress(
+        home / "egress",
+        open_vault(settings, SystemClock()),
+        registries=_registries,
+        through=f"{host}:{through.port}" if through is not None else "",
+    )
+
+
+def _registries() -> Sequence[Destination]:
+    return discover().destinations
