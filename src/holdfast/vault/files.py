@@ -10,9 +10,14 @@ from holdfast.vault.base import Secret
 from holdfast.vault.values import BYTES_MAX, checked
 
 
+def path_of(place: str, home: str) -> Path:
+    """The file that a reference names; `home` stands for `~`. It is not absolute when nobody knows the home."""
+    return Path(home) / place[2:] if place.startswith("~/") else Path(place)
+
+
 def read_file(place: str, home: str) -> Secret | str:
     """The secret in the file, or why it is not taken and what to type. `home` stands for `~`."""
-    path = Path(home) / place[2:] if place.startswith("~/") else Path(place)
+    path = path_of(place, home)
     if not path.is_absolute():
         return f"nobody knows where ~ leads to for {place}; name the file by its whole path"
     data = _bytes(path)

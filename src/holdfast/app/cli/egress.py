@@ -1,0 +1,218 @@
+"""`holdfast egress`: what a session may talk to and what it did; and to change that while it runs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.config import nearest
+from holdfast.app.destinations import named_destination
+from holdfast.app.detached import see_to
+from holdfast.app.exits import name_of
+from holdfast.app.secrets import secret_uses
+from holdfast.app.sizes import size_text
+from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
+from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
+from holdfast.facts.egress import EgressRecorded, EgressSeen
+from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
+from holdfast.session.rows import SessionRow
+from holdfast.session.state import State
+from holdfast.session.taint import held_secrets, is_tainted, marks
+
+SHOWN = 20
+"""So many kinds of requests are shown to a person, the latest ones."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    for flag, what in (("allow", "let it talk to this host, by TLS"), ("deny", "no longer let it talk to this host")):
+        parser.add_argument(f"--{flag}", metavar="HOST[:PORT]", action="append", default=[], help=what)
+    parser.add_argument("--registries", choices=("on", "off"), help="whether it may reach package registries")
+    parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="let it use this secret of yours")
+    parser.add_argument(
+        "--no-secret", metavar="NAME", action="append", default=[], help="no longer let it use this one"
+    )
+    parser.add_argument("--no-wake", action="store_true", help="only change it, and start nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def run(call: Call) -> int:
+    """Change what is to be changed, all or nothing, and show how it is then."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        policy = state.outside.policy
+        wanted = changed(call, policy)
+        if wanted != policy:
+            await runtime.intake.update(row, SessionUpdated(egress=wanted))
+            state, _ = await recall(row.session_id, runtime.store, runtime.store)
+            await _push(call, runtime, row, state)
+        await _show(call, runtime, row, state)
+        if wanted != policy:
+            call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+        return 0
+
+
+def changed(call: Call, policy: EgressPolicy) -> EgressPolicy:
+    """The policy as the words want it. Raises `UsageError` for what is not there to be taken away."""
+    args = call.args
+    allow, secrets = list(policy.allow), list(policy.secrets)
+    for text in args.deny:
+        allow, secrets = _without(text, allow, secrets)
+    for text in args.allow:
+        place = named_destination(text)
+        if not any(place.host == each.host and set(place.ports) <= set(each.ports) for each in allow):
+            allow.append(place)
+    known = {use.name: use for use in secret_uses(call.settings)} if args.secret else {}
+    for name in args.secret:
+        if name not in known:
+            meant = nearest(name, known) if known else "there is no [secrets.NAME] table in your own holdfast.toml yet"
+            raise UsageError(f"there is no secret {name!r}; {meant}")
+        secrets = [use for use in secrets if use.name != name] + [known[name]]
+    for name in args.no_secret:
+        if all(use.name != name for use in secrets):
+            raise UsageError(f"the session does not use a secret {name!r}; `holdfast egress ID` shows what it may use")
+        secrets = [use for use in secrets if use.name != name]
+    registries = policy.registries if args.registries is None else args.registries == "on"
+    return msgspec.structs.replace(policy, allow=tuple(allow), secrets=tuple(secrets), registries=registries)
+
+
+def _without(
+    text: str, allow: list[Destination], secrets: list[SecretUse]
+) -> tuple[list[Destination], list[SecretUse]]:
+    """Without a place: one port of a host, or the host altogether, and then the secrets that are bound to it too."""
+    place = named_destination(text)
+    whole = len(place.ports) == 1 and not text.endswith(f":{place.ports[0]}")
+    left = []
+    for each in allow:
+        ports = () if whole else tuple(port for port in each.ports if port not in place.ports)
+        if each.host != place.host:
+            left.append(each)
+        elif ports:
+            left.append(msgspec.structs.replace(each, ports=ports))
+    unbound = (
+        [use for use in map(lambda use: _unbound(use, place.host), secrets) if use is not None] if whole else secrets
+    )
+    if left == allow and unbound == secrets:
+        raise UsageError(
+            f"--deny {text}: the session may not talk to it anyway; `holdfast egress ID` shows what it may"
+        )
+    return left, unbound
+
+
+def _unbound(use: SecretUse, host: str) -> SecretUse | None:
+    hosts = tuple(each for each in use.hosts if each != host)
+    return msgspec.structs.replace(use, hosts=hosts) if hosts else None
+
+
+async def _push(call: Call, runtime: Runtime, row: SessionRow, state: State) -> None:
+    """Put it in force in a proxy that lives, also when no brain does."""
+    held = held_secrets(state, SystemClock().now_us())
+    try:
+        await runtime.egress.change(row.session_id, state.outside.policy, held=held)
+    except (EgressUnavailable, SecretUnavailable) as error:
+        call.note(f"the change is in the log, and its proxy could not be told: {error}")
+
+
+# --- showing ---------------------------------------------------------------------------------------
+
+
+async def _show(call: Call, runtime: Runtime, row: SessionRow, state: State) -> None:
+    outside, policy = state.outside, state.outside.policy
+    seen = await _seen(runtime, row, state)
+    if call.json:
+        call.emit(
+            {
+                "session_id": row.session_id,
+                "policy": msgspec.to_builtins(policy),
+                "open": outside.wired,
+                "failing": outside.failing or None,
+                "marks": list(marks(state)),
+                "tainted": is_tainted(state),
+                "held_secrets": list(held_secrets(state, SystemClock().now_us())),
+                "allowed": outside.allowed_count,
+                "refused": outside.refused_count,
+                "held": outside.held_count,
+                "sent_bytes": outside.sent,
+                "received_bytes": outside.received,
+                "dropped": outside.dropped,
+                "seen": [msgspec.to_builtins(each) for each in seen],
+            }
+        )
+        return
+    for line in _allowed(policy):
+        call.say(line)
+    if outside.failing:
+        call.say(f"there is no way outside now: {outside.failing}")
+    if is_tainted(state):
+        call.say(f"it {', '.join(marks(state))}: {outside.reason}")
+    call.say(
+        f"{outside.allowed_count} requests allowed, {outside.refused_count} refused, {outside.held_count} held; "
+        f"{size_text(outside.sent)} sent, {size_text(outside.received)} received"
+    )
+    for each in seen[-SHOWN:]:
+        call.say(f"  {_line(each)}")
+    if not policy.allow and not policy.registries and not policy.secrets:
+        call.note(f"let it talk to a host: {call.typed('egress', name_of(row), '--allow', 'api.example.com')}")
+
+
+def _allowed(policy: EgressPolicy) -> list[str]:
+    lines = [f"may talk to  {_place(each)}" for each in policy.allow]
+    if policy.registries:
+        lines.append("may talk to  the package registries of this machine's own tools")
+    for use in policy.secrets:
+        bounds = [f"methods {', '.join(use.methods)}"] if use.methods else []
+        bounds += [f"paths {', '.join(use.paths)}"] if use.paths else []
+        bounds += [f"push {', '.join(use.push)}"] if use.push else []
+        tail = f"  ({'; '.join(bounds)})" if bounds else ""
+        lines.append(f"may use      the secret {use.name} for {', '.join(use.hosts)}{tail}")
+    return lines or ["may talk to  nothing outside"]
+
+
+def _place(each: Destination) -> str:
+    host = f"[{each.host}]" if ":" in each.host else each.host
+    bounds = [f"methods {', '.join(each.methods)}"] if each.methods else []
+    bounds += [f"paths {', '.join(each.paths)}"] if each.paths else []
+    bounds += ["also without TLS"] if each.plain else []
+    bounds += ["private addresses"] if each.private else []
+    return f"{host}:{','.join(map(str, each.ports))}" + (f"  ({'; '.join(bounds)})" if bounds else "")
+
+
+async def _seen(runtime: Runtime, row: SessionRow, state: State) -> list[EgressSeen]:
+    """What the session did outside, kind by kind, the latest last."""
+    kinds: dict[tuple[Any, ...], EgressSeen] = {}
+    after = row.origin_seq
+    while events := await runtime.store.read(row.session_id, after=after, limit=1_000):
+        after = events[-1].seq
+        for event in events:
+            if isinstance(event.fact, EgressRecorded):
+                for each in event.fact.seen:
+                    _count(kinds, each)
+    return list(kinds.values())
+
+
+def _count(kinds: dict[tuple[Any, ...], EgressSeen], each: EgressSeen) -> None:
+    kind = (each.verdict, each.host, each.port, each.reason, each.method, each.path, each.secret)
+    before = kinds.pop(kind, None)
+    if before is not None:
+        each = msgspec.structs.replace(
+            each,
+            count=each.count + before.count,
+            sent=each.sent + before.sent,
+            received=each.received + before.received,
+        )
+    kinds[kind] = each
+
+
+def _line(each: EgressSeen) -> str:
+    what = f"{each.method} {each.host}:{each.port}{each.path}" if each.method else f"{each.host}:{each.port}"
+    times = f" × {each.count}" if each.count > 1 else ""
+    secret = f" with the secret {each.secret}" if each.secret else ""
+    why = f": {each.reason}" if each.reason else ""
+    return f"{each.verdict:<8} {what}{times}{secret}{why}"

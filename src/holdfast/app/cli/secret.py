@@ -1,0 +1,151 @@
+"""`holdfast secret`: the references to secrets. Values go in and never come out."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from pathlib import Path
+from typing import Any
+
+from holdfast.app import exits
+from holdfast.app.call import Call
+from holdfast.app.config import environment, nearest
+from holdfast.app.secrets import open_vault, secret_sources, secret_uses
+from holdfast.app.tables import NAME
+from holdfast.clock import SystemClock, rfc3339
+from holdfast.errors import SecretUnavailable, UsageError
+from holdfast.vault.base import Secret
+from holdfast.vault.keep import put, take_away, value_of
+from holdfast.vault.sources import Source
+from holdfast.vault.values import BYTES_MAX
+
+ACTIONS = ("list", "check", "set", "remove")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("action", metavar="list|check|set|remove", choices=ACTIONS, help="what to do; there is no get")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="one secret; `set` and `remove` need it")
+    parser.add_argument("--keyring", action="store_true", help="`set` keeps a new one in the system's keyring")
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
+
+
+async def run(call: Call) -> int:
+    """Do it. A value is read by `set` alone, from a prompt without echo or from standard input."""
+    action, name = call.args.action, call.args.name
+    if call.args.keyring and action != "set":
+        raise UsageError("--keyring is for `set` alone; an example is: holdfast secret set github --keyring")
+    if action in ("set", "remove"):
+        if name is None:
+            raise UsageError(f"say which secret; an example is: holdfast secret {action} github")
+        return _set(call, name) if action == "set" else _remove(call, name)
+    sources = [_source(call, name)] if name is not None else list(secret_sources(call.settings))
+    if not sources:
+        call.say(f"there are no secrets; add one: {call.typed('secret', 'set', 'NAME')}")
+    return _check(call, sources) if action == "check" else _list(call, sources)
+
+
+def _source(call: Call, name: str) -> Source:
+    known = {source.name: source for source in secret_sources(call.settings)}
+    if name not in known:
+        meant = nearest(name, known) if known else "there is no [secrets.NAME] table in your own holdfast.toml yet"
+        raise UsageError(f"there is no secret {name!r}; {meant}")
+    return known[name]
+
+
+def _public(call: Call, source: Source) -> dict[str, Any]:
+    use = next(use for use in secret_uses(call.settings) if use.name == source.name)
+    return {
+        "name": source.name,
+        "from": source.described(),
+        "hosts": list(use.hosts),
+        "variable": use.variable or None,
+        "header": use.header,
+        "basic": use.basic,
+        "methods": list(use.methods),
+        "paths": list(use.paths),
+        "push": list(use.push),
+        "expires": rfc3339(source.expires_us) if source.expires_us is not None else None,
+    }
+
+
+def _list(call: Call, sources: list[Source]) -> int:
+    for source in sources:
+        told = _public(call, source)
+        if call.json:
+            call.emit(told)
+            continue
+        until = f", until {told['expires'][:10]}" if told["expires"] else ""
+        shown = f" as {told['variable']}" if told["variable"] else ""
+        call.say(f"{source.name:<16} {told['from']:<40} for {', '.join(told['hosts'])}{shown}{until}")
+    return exits.DONE
+
+
+def _check(call: Call, sources: list[Source]) -> int:
+    vault, code = open_vault(call.settings, SystemClock()), exits.DONE
+    for source in sources:
+        problem = ""
+        try:
+            vault.resolve(source.name)
+        except SecretUnavailable as error:
+            problem, code = str(error), exits.UNABLE
+        if call.json:
+            call.emit({"name": source.name, "ok": not problem, "problem": problem or None})
+        else:
+            call.say(f"{'BAD' if problem else 'ok ':<4} {source.name}{f': {problem}' if problem else ''}")
+    return code
+
+
+def _set(call: Call, name: str) -> int:
+    if NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} cannot be the name of a secret: take letters, digits, - and _, up to 32")
+    known = {source.name: source for source in secret_sources(call.settings)}
+    source = known.get(name)
+    if source is not None and call.args.keyring and source.kind != "keyring":
+        raise UsageError(
+            f"the secret {name!r} is at {source.described()}, as your holdfast.toml says; leave --keyring out, or "
+            f'write from = "keyring:holdfast/{name}" there first'
+        )
+    fresh = source is None
+    if source is None:
+        home = Path(call.settings.home).absolute()
+        place = ("holdfast", name) if call.args.keyring else (str(home / "secrets" / name),)
+        source = Source(name, "keyring" if call.args.keyring else "file", place)
+    put(source, _read(name), environment(), SystemClock())
+    where = f"{source.kind}:{'/'.join(source.place)}"
+    if call.json:
+        call.emit({"name": name, "from": where, "kept": True})
+    else:
+        call.say(f"{name} is kept at {where}")
+    if fresh:
+        call.note(
+            f'to use it, add to your own holdfast.toml: [secrets.{name}] from = "{where}" hosts = ["api.example.com"] '
+            'variable = "API_KEY"'
+        )
+    return exits.DONE
+
+
+def _read(name: str) -> Secret:
+    """What is typed without echo, or what stands on standard input."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return value_of(getpass.getpass(f"value of {name}: ", stream=sys.stderr).encode("utf-8", "replace"))
+    return value_of(sys.stdin.buffer.read(BYTES_MAX + 3) if sys.stdin is not None else b"")
+
+
+def _remove(call: Call, name: str) -> int:
+    known = {source.name: source for source in secret_sources(call.settings)}
+    kept = Path(call.settings.home).absolute() / "secrets" / name
+    source = known.get(name) or (
+        Source(name, "file", (str(kept),)) if NAME.fullmatch(name) and kept.is_file() else None
+    )
+    source = source or _source(call, name)
+    was = take_away(source, environment(), SystemClock())
+    where = f"{source.kind}:{'/'.join(source.place)}"
+    if call.json:
+        call.emit({"name": name, "from": where, "removed": was})
+    else:
+        call.say(f"{name} is removed from {where}" if was else f"there was nothing at {where}")
+    if name in known:
+        call.note(f"your holdfast.toml still has [secrets.{name}]; delete it, or set the secret anew")
+    return exits.DONE
