@@ -42,6 +42,8 @@ VERBS: dict[str, VerbInfo] = {
     "pause": VerbInfo("pause", "have a session rest until it is woken", "holdfast pause 7f3k"),
     "handover": VerbInfo("handover", "make a session another person's", "holdfast handover 7f3k anna"),
     "budget": VerbInfo("budget", "show or set what may be spent", "holdfast budget 7f3k --set 20"),
+    "egress": VerbInfo("egress", "what a session may talk to, and did", "holdfast egress 7f3k --allow api.example.com"),
+    "secret": VerbInfo("secret", "references to secrets; values go in and never out", "holdfast secret set github"),
     "stop": VerbInfo("stop", "stop everything at once, or lift that", "holdfast stop --all"),
     "cancel": VerbInfo("cancel", "end a session for good", "holdfast cancel 7f3k"),
     "worker": VerbInfo("worker", "run whatever is due, until stopped", "holdfast worker --concurrency 8"),
