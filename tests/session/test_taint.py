@@ -13,10 +13,12 @@ from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, Sess
 from holdfast.facts.hands import HandsReleased
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, Grant
 from holdfast.facts.session import (
+    Agent,
     Destination,
     EgressPolicy,
     Environment,
     Parent,
+    Searcher,
     SecretUse,
     SessionForked,
     SessionUpdated,
@@ -31,6 +33,8 @@ from holdfast.session.fold_egress import EGRESS_GUARD, use_digest
 from holdfast.session.notes import FRAME, FRAME_BEGIN, FRAME_END, note_of
 from holdfast.session.state_outside import EVIDENCE_MAX, egress_digest
 from holdfast.session.taint import OUTSIDE, PRIVATE, READ, held_secrets, marks, next_change_us, wants_rewiring
+from holdfast.session.tools import DEFAULT_TOOLS, with_web
+from holdfast.session.tools_web import search_input
 from holdfast.session.window import build
 from tests.session.story import SECOND_US, Story
 
@@ -323,3 +327,26 @@ def test_a_fork_keeps_what_was_read_and_no_word_of_a_person() -> None:
     assert state.outside.policy == POLICY
     assert held_secrets(state, LATER) == ("KEY", "OTHER")
     assert state.outside.through == 0
+
+
+# --- the web among the tools -----------------------------------------------------------------------
+
+
+def test_the_web_is_offered_where_the_session_may_talk_outside() -> None:
+    agent, finder = Agent("m", tools=DEFAULT_TOOLS), (Searcher("s", "https://s.test/?q={query}"),)
+    assert with_web(agent, EgressPolicy(), finder) == agent
+    assert with_web(agent, POLICY, ()).tools == (*DEFAULT_TOOLS, "web_fetch")
+    assert with_web(agent, POLICY, finder).tools == (*DEFAULT_TOOLS, "web_fetch", "web_search")
+    chosen = Agent("m", tools=("bash",))
+    assert with_web(chosen, POLICY, finder) == chosen
+
+
+def test_a_search_is_told_whom_to_ask_and_where_the_placeholder_is() -> None:
+    finders = (Searcher("a", "https://a.test/?q={query}", secret="KEY"), Searcher("b", "https://b.test/?q={query}"))
+    uses = (SecretUse("KEY", ("a.test",), variable="A_KEY", header="x-key"),)
+    told_ = search_input({"query": "q"}, finders, uses)
+    assert told_["query"] == "q"
+    assert [(each["name"], each.get("variable"), each.get("header")) for each in told_["searchers"]] == [
+        ("a", "A_KEY", "x-key"),
+        ("b", None, None),
+    ]

@@ -29,7 +29,7 @@ from holdfast.facts.session import Limits, SessionCreated, SessionUpdated, Works
 from holdfast.facts.user import UserMessage
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.session.rows import SessionRow
-from holdfast.session.tools import offered
+from holdfast.session.tools import offered, with_web
 
 KEY_LENGTH = 200
 
@@ -147,6 +147,8 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
     people = policies.people(settings)
     egress = egress_policy.egress(settings, hosts=order.allow_hosts, registries=order.registries, secrets=order.secrets)
     policy, environment = hands_policy.hands(settings), hands_policy.environment(settings)
+    searchers = egress_policy.searchers(settings)
+    who = with_web(who, egress, searchers)
     _check_models(who, settings, limits)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(runtime, session_id, order)
@@ -168,7 +170,7 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
             hands=policy,
             egress=egress,
             environment=environment,
-            searchers=egress_policy.searchers(settings),
+            searchers=searchers,
         )
         receipt = await runtime.intake.open(session_id, created)
     row = await runtime.store.find(receipt.session_id)

@@ -30,6 +30,7 @@ from holdfast.facts.session import Agent, Limits, SessionCreated, SessionUpdated
 from holdfast.hands.user import HandsUser, choose_user, make_ready, take_over
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
+from holdfast.session.tools import with_web
 
 KEY_LENGTH = 200
 
@@ -80,10 +81,11 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
     workspace = _workspace(call, runtime, session_id)
     load_prompts(settings.prompts, workspace.path)
     await check_machine(call, runtime, workspace)
+    searchers = egress_policy.searchers(settings)
     with _ready(call, workspace):
         created = SessionCreated(
             goal=args.goal,
-            agent=agent,
+            agent=with_web(agent, egress, searchers),
             workspace=workspace,
             limits=limits,
             rules=pinned_rules(Path(workspace.path)),
@@ -94,7 +96,7 @@ async def open_session(call: Call, runtime: Runtime) -> SessionRow:
             hands=hands,
             egress=egress,
             environment=environment,
-            searchers=egress_policy.searchers(settings),
+            searchers=searchers,
         )
         receipt = await runtime.intake.open(session_id, created)
     row = await runtime.store.find(receipt.session_id)

@@ -5,15 +5,18 @@ A declaration is data: what the model is told, and what the harness must know of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.facts.base import OnUnknown
-from holdfast.facts.session import Agent, CustomTool
+from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
+from holdfast.session.state_outside import opens
 from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
 from holdfast.session.tools_web import DECLARED as WEB_DECLARED
+from holdfast.session.tools_web import WEB_FETCH, WEB_TOOLS
 
 Where = Literal["", "process", "harness"]
 """Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
@@ -286,6 +289,14 @@ DEFAULT_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "search_log", 
 
 CHILD_TOOLS = ("spawn", "message_child", "wait_for_children", "cancel_child")
 """What an agent needs to have others work for it."""
+
+
+def with_web(agent: Agent, policy: EgressPolicy, searchers: Sequence[Searcher]) -> Agent:
+    """The agent with the web among its tools, where nobody named its tools and the session may talk outside."""
+    named = tuple(name for name in agent.tools if name in TOOLS)
+    if named != DEFAULT_TOOLS or not opens(policy):
+        return agent
+    return msgspec.structs.replace(agent, tools=(*agent.tools, *(WEB_TOOLS if searchers else (WEB_FETCH,))))
 
 
 def find_tool(agent: Agent, name: str) -> Tool | None:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.facts.session import EgressPolicy, Searcher, SecretUse
-from holdfast.session.state_outside import opens
+from holdfast.facts.session import Searcher, SecretUse
 from holdfast.session.tools_jobs import Declared
 
 
@@ -54,14 +53,6 @@ DECLARED = (
         "",
     ),
 )
-
-
-def with_web(tools: tuple[str, ...], policy: EgressPolicy, searchers: Sequence[Searcher]) -> tuple[str, ...]:
-    """What an agent is offered when nobody says otherwise: the web too, where the session may talk outside."""
-    if not opens(policy):
-        return tools
-    wanted = WEB_TOOLS if searchers else (WEB_FETCH,)
-    return (*tools, *(name for name in wanted if name not in tools))
 
 
 def search_input(value: dict[str, Any], searchers: Sequence[Searcher], secrets: Sequence[SecretUse]) -> dict[str, Any]:
