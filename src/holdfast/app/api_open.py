@@ -256,6 +256,7 @@ def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, c
     """A session keeps its agent, workspace and criteria. A program that says otherwise is not ignored."""
     name = row.key or row.session_id
     before, now = created.agent, declared(agent, runtime.settings.model or created.agent.model)
+    now = with_web(now, created.egress, created.searchers)
     check_functions(name, before.custom, runners(functions_of(agent)))
     more = [each.name for each in now.custom if each.name not in [spec.name for spec in before.custom]]
     differ = [
