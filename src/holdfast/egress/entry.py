@@ -1,6 +1,6 @@
 """Where a proxy begins: it leaves whoever started it, says how that went, and serves until it is not needed.
 
-Run as `python -I -m holdfast.egress.entry` with its launch on standard input. Nothing of its memory can be read by
+Run with its launch on standard input, see `proxy`. Nothing of its memory can be read by
 other processes of its user, and it leaves no core.
 """
 
@@ -243,7 +243,3 @@ def main() -> None:
         anyio.run(proxy.run)
     finally:
         proxy.end()
-
-
-if __name__ == "__main__":
-    main()

@@ -92,6 +92,8 @@ class Inbox:
                     raise Ended("the connection ended in the middle of a head")
                 return b""
             self._left += data
+            if not self._left[:1].isupper():
+                raise Refusal(400, "this is a proxy for HTTP, and that is something else")
 
     async def more(self) -> bytes:
         """Bytes after the head; nothing at the end."""

@@ -224,8 +224,10 @@ class ProxyEgress:
 
 def _run(launch: bytes) -> Ready:
     """Start a proxy and hear whether it is ready. Blocks; it outlives us."""
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    program = f"import sys; sys.path[:] = {paths!r}; from holdfast.egress.entry import main; main()"
     child = subprocess.Popen(
-        [sys.executable, "-I", "-m", "holdfast.egress.entry"],
+        [sys.executable, "-I", "-S", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
