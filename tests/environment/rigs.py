@@ -17,14 +17,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 
 from holdfast.brain.doors import Doors, Worker
 from holdfast.brain.wake import Outcome, wake
 from holdfast.clock import SystemClock
-from holdfast.egress.base import Egress
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.environment.registries import discover
 from holdfast.environment.store import LayerStore
@@ -64,31 +63,41 @@ def unreachable() -> str:
 class Home:
     """A home of sessions on one machine: its hands, its layers, its proxies, one log."""
 
-    def __init__(self, folder: Path, *, egress: Egress | None = None) -> None:
+    def __init__(self, folder: Path, *, secrets: dict[str, str] | None = None) -> None:
         folder.mkdir(mode=0o711, exist_ok=True)
         self.folder = folder
         self.clock = SystemClock()
         self.store = MemoryStore(self.clock)
         self.hands = BubblewrapProvider(folder / "hands", lives=Lives(grace_s=20.0))
         self.layers = LayerStore(folder / "environments", self.clock)
-        self.egress = egress or ProxyEgress(
-            folder / "egress", FakeVault({}, self.clock), registries=lambda: discover().destinations, idle_s=20.0
+        self.egress = ProxyEgress(
+            folder / "egress",
+            FakeVault(secrets or {}, self.clock),
+            registries=lambda: discover().destinations,
+            idle_s=20.0,
         )
         self.intake = Intake(self.store, self.store, self.clock, system_entropy, "user:test")
         self.sessions: list[str] = []
 
-    async def run(self, workspace: Path, policy: Environment, *commands: str) -> Outcome:
+    async def run(self, workspace: Path, policy: Environment, *commands: str, **more: Any) -> Outcome:
         """Open a session whose model gives those commands, one a turn, and wake it to its end."""
+        return await self.wake(await self.open(workspace, policy, **more), *commands)
+
+    async def open(
+        self, workspace: Path, policy: Environment, *, isolation: Literal["sandbox", "none"] = "sandbox", **more: Any
+    ) -> str:
+        """Open a session."""
         session_id = self.intake.new_session_id()
         self.sessions.append(session_id)
         created = SessionCreated(
             goal="the goal",
             agent=Agent(model="scripted"),
-            workspace=Workspace(str(workspace), disposable=True),
+            workspace=Workspace(str(workspace), disposable=True, isolation=isolation),
             environment=policy,
+            **more,
         )
         await self.intake.open(session_id, created)
-        return await self.wake(session_id, *commands)
+        return session_id
 
     async def wake(self, session_id: str, *commands: str) -> Outcome:
         """Wake it with a model that gives those commands."""
@@ -129,9 +138,9 @@ class Home:
 
 
 @asynccontextmanager
-async def home(base: Path) -> AsyncIterator[Home]:
+async def home(base: Path, *, secrets: dict[str, str] | None = None) -> AsyncIterator[Home]:
     """A home whose proxies end with it."""
-    made = Home(base / "home")
+    made = Home(base / "home", secrets=secrets)
     try:
         yield made
     finally:

@@ -6,44 +6,51 @@ They leave the machine: see `rigs`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from holdfast.facts.session import Environment
-from tests.environment import repositories
-from tests.environment.repositories import NO_NETWORK
-from tests.environment.rigs import has, home, listing, unreachable
+from tests.environment.rigs import has, unreachable
+from tests.environment.user_driver import tried
+from tests.support.as_user import run_as_user
 
-REPOSITORIES: dict[str, tuple[Callable[[Path], tuple[Path, Environment, str]], str, tuple[str, ...]]] = {
-    "node": (repositories.node, "# pass 3", ("npm", "node")),
-    "python": (repositories.python, "2 passed", ("python3", "apt-get")),
-    "cmake": (repositories.cmake, "100% tests passed", ("cmake", "cc", "pkg-config", "apt-get", "dpkg-deb")),
+REPOSITORIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "node": ("# pass 3", ("npm", "node")),
+    "python": ("2 passed", ("python3", "apt-get", "dpkg-deb")),
+    "cmake": ("100% tests passed", ("cmake", "cc", "pkg-config", "apt-get", "dpkg-deb")),
 }
 
 
-@pytest.mark.parametrize("name", REPOSITORIES)
-async def test_a_repository_is_set_up_once_and_its_suite_runs(name: str, tmp_path: Path) -> None:
-    make, green, programs = REPOSITORIES[name]
-    if reason := has(*programs) or unreachable():
+@pytest.fixture(params=REPOSITORIES)
+def repository(request: pytest.FixtureRequest) -> str:
+    """Its name. Skips where a tool is missing or the registries do not answer."""
+    name = str(request.param)
+    if reason := has(*REPOSITORIES[name][1]) or unreachable():
         pytest.skip(reason)
-    workspace, policy, suite = make(tmp_path / "work")
-    before = listing(workspace)
-    async with home(tmp_path) as here:
-        await here.run(workspace, policy, suite, NO_NETWORK)
-        first = await here.record()
-        assert (first.error, first.cached) == ("", False), first
-        results = await here.results()
-        assert green in results[0], results
-        assert results[1].count("no way to") == 2
-        assert {name: text for name, text in listing(workspace).items() if name in before} == before
-        assert not {"node_modules", ".venv", ".git"} & set(os.listdir(workspace))
+    return name
 
-        await here.run(workspace, policy, suite)
-        again = await here.record()
-        assert (again.cached, again.digest) == (True, first.digest)
-        assert again.duration_ms < 1000, again
-        assert green in (await here.results())[0]
-        print(f"\n{name}: set up in {first.duration_ms:.0f} ms, found again in {again.duration_ms:.1f} ms", end="")
-        print(f", {first.bytes >> 10} KiB", end="")
+
+def holds(name: str, found: dict[str, Any]) -> None:
+    """Set up once, found again within a second, green both times, no way outside, the workspace as it was."""
+    assert found["error"] == ""
+    assert (found["cached"], found["same"]) == ([False, True], True)
+    assert found["ms"][1] < 1000
+    suite, network, again = found["outputs"]
+    green = REPOSITORIES[name][0]
+    assert green in suite
+    assert green in again
+    assert network.count("no way to") == 2, network
+    assert found["kept"]
+    assert not {"node_modules", ".venv", ".git"} & set(found["top"])
+    set_up, cached = found["ms"]
+    print(f"\n{name}: set up in {set_up:.0f} ms, found in {cached:.1f} ms, {found['bytes'] >> 10} KiB", end="")
+
+
+async def test_a_repository_is_set_up_once_and_its_suite_runs(repository: str, tmp_path: Path) -> None:
+    holds(repository, await tried(tmp_path, repository))
+
+
+def test_the_same_as_an_ordinary_user(repository: str, tmp_path: Path) -> None:
+    holds(repository, run_as_user(tmp_path, "tests.environment.user_driver", repository))
+    assert os.getuid() == 0

@@ -33,7 +33,14 @@ _APT = ("sources.list", "sources.list.d", "preferences", "preferences.d", "keyri
 _APT_KEYS = re.compile(
     r'(APT::Architectures?(::)?|APT::Default-Release|Acquire::Check-[A-Za-z-]+|Acquire::Languages(::)?) ".*";'
 )
-_HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def _home() -> Path:
+    """Where the settings of whoever runs Holdfast are, whatever its environment says."""
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path("/nonexistent")
 
 
 def _ask(*command: str) -> str:
@@ -41,7 +48,7 @@ def _ask(*command: str) -> str:
     program = shutil.which(command[0], path=_PATH)
     if program is None:
         return ""
-    env = {"PATH": _PATH, "HOME": str(_HOME), "LC_ALL": "C"}
+    env = {"PATH": _PATH, "HOME": str(_home()), "LC_ALL": "C"}
     with tempfile.TemporaryDirectory() as empty:
         try:
             done = subprocess.run(
@@ -121,7 +128,7 @@ def _go() -> tuple[list[str], dict[str, str]]:
 def _cargo() -> list[str]:
     """Indexes that cargo has used here, by the names of its own folders, and where those say that files are."""
     out = []
-    for folder in sorted((_HOME / ".cargo" / "registry" / "index").glob("*-*")):
+    for folder in sorted((_home() / ".cargo" / "registry" / "index").glob("*-*")):
         out.append(f"https://{folder.name.rpartition('-')[0]}")
         try:
             out.append(str(json.loads((folder / "config.json").read_text())["dl"]))

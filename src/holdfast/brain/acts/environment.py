@@ -73,7 +73,7 @@ def _door(shift: Shift, created: SessionCreated) -> Environments:
             "an environment is laid by the sandbox, and this session runs without one: leave --no-sandbox out, or the "
             "environment"
         )
-    if shift.doors.environments is None:
+    if shift.doors.environments is None or created.hands.provider not in ("", "bubblewrap"):
         raise EnvironmentFailed(
             "these hands cannot be given an environment: use the sandbox of this machine, or leave the environment out"
         )

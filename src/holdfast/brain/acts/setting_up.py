@@ -83,7 +83,7 @@ async def set_up(shift: Shift, job: SetUp) -> Made:
 
     draft = await job.environments.prepare(job.wanted, job.owner, release)
     if isinstance(draft, Made):
-        return draft
+        return msgspec.structs.replace(draft, record=msgspec.structs.replace(draft.record, cached=True))
     outside = f"{shift.state.session_id}-setup"
     seen: tuple[EgressSeen, ...] = ()
     try:
