@@ -14,6 +14,7 @@ from holdfast.brain.acts import jobs as jobs_act
 from holdfast.brain.acts import news as news_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.shift import Shift
+from holdfast.facts.base import Fact
 from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import CallStatus, Hands
@@ -163,7 +164,8 @@ def a_deadline_is_not_taken_down(patch: pytest.MonkeyPatch) -> None:
         if fact.deadline and event.seq % 5:  # now and then it is, or nothing would ever end
             state.jobs[fact.job_id].deadline_us = before
 
-    patch.setitem(fold._APPLY, JobLine, line)
+    applies: dict[type[Fact], Callable[..., None]] = {**fold._APPLY, JobLine: line}
+    patch.setattr(fold, "_APPLY", applies)
 
 
 @plant("deadlines_are_told_once")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.app.progress_jobs import about_jobs
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetSet
@@ -196,7 +197,7 @@ def _about_bounds(event: Event) -> str:
         case EmergencyReleased():
             return f"the emergency stop is lifted by {event.actor}"
         case _:
-            return ""
+            return about_jobs(event.fact)
 
 
 def _result(result: ToolResult) -> str:
