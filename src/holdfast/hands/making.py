@@ -118,6 +118,7 @@ class Maker:
             uid=user.uid,
             isolation=isolation,
             weak=plan.weak,
+            environment=spec.environment,
         )
         starter = plan.starter or user
         if len(identity.address) > 100:
