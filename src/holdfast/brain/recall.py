@@ -15,6 +15,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
 from holdfast.facts.egress import EgressFailed
 from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import HandsRestored
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
@@ -46,6 +47,7 @@ _SHOWN = (
     ApprovalSuperseded,
     EgressFailed,
     EnvironmentRecorded,
+    HandsRestored,
     JobEnded,
     JobLine,
     ServiceEnded,

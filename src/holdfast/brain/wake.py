@@ -31,6 +31,7 @@ from holdfast.errors import (
     Refused,
     StorageFull,
     UnknownSession,
+    WorkspaceGone,
 )
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft
@@ -39,6 +40,7 @@ from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.ids import new_event_id
 from holdfast.log.base import Lease
+from holdfast.session import lost
 from holdfast.session.actions import (
     Action,
     AskModel,
@@ -158,6 +160,8 @@ async def _run(shift: Shift) -> None:
                 await _act(shift, decide(shift.state, shift.doors.clock.now_us()))
             except HeadMoved:
                 await shift.refresh()
+            except WorkspaceGone as error:
+                await people_act.escalate(shift, Escalate(lost.WORKSPACE, str(error)))
             except HandsLost as error:
                 identity = shift.state.hands
                 if identity is None:
@@ -264,7 +268,8 @@ async def _end(shift: Shift, end: End) -> None:
     if held or shift.provisioned is not None:
         await hands_act.give_back(shift)
         return
-    await hands_act.clear_lost(shift)
+    if await hands_act.clear_lost(shift):
+        return  # what was brought back is an event: decide again
     if await egress_act.finish(shift, end.fact):
         return  # what was noted is an event: decide again
     posts = await child_act.notice_to_parent(shift, end.fact)

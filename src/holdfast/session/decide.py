@@ -6,7 +6,7 @@ This module has the order of things; what each of them is, stands in a module of
 from __future__ import annotations
 
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
-from holdfast.session import breakers, calls, children, jobs, lifecycle, people, providers, taint
+from holdfast.session import breakers, calls, children, jobs, lifecycle, lost, people, providers, taint
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
 from holdfast.session.state import ResponseItem, State
 
@@ -61,6 +61,9 @@ def _before_the_work(state: State, now_us: int) -> Action | None:
         return None
     if state.paused:
         return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
+    gone = lost.step(state, now_us)
+    if gone is not None:
+        return gone
     if state.environment_error and not state.interrupted:
         return end(state, "parked", "person", state.environment_error)
     return jobs.step(state, now_us) or people.step(state, now_us)

@@ -13,7 +13,6 @@ import msgspec
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased, Fact
 from holdfast.facts.codec import Event, genesis
-from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
@@ -25,6 +24,7 @@ from holdfast.session import (
     fold_egress,
     fold_environment,
     fold_fork,
+    fold_hands,
     fold_jobs,
     fold_people,
     fold_requests,
@@ -153,23 +153,10 @@ def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
         state.hands_known = {each: known for each, known in state.hands_known.items() if each in busy}
 
 
-def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
-    state.hands = fact
-    state.hands_known[fact.hands_id] = fact
-    fold_egress.provisioned(state)
-
-
-def _hands_gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
-    if state.hands is not None and state.hands.hands_id == fact.hands_id:
-        state.hands = None
-    if isinstance(fact, HandsReleased):
-        state.hands_known.pop(fact.hands_id, None)
-
-
 def _snapshotted(state: State, fact: WorkspaceSnapshotted, event: Event) -> None:
     state.snapshot_error = fact.error
     if not fact.error:
-        state.snapshot_seq = fact.through_seq
+        state.snapshot_seq, state.snapshot = fact.through_seq, fact.snapshot
 
 
 _APPLY: dict[type[Fact], Apply] = {
@@ -183,9 +170,6 @@ _APPLY: dict[type[Fact], Apply] = {
     UserResume: _resume,
     ShiftStarted: _shift_started,
     ShiftEnded: _shift_ended,
-    HandsProvisioned: _provisioned,
-    HandsLost: _hands_gone,
-    HandsReleased: _hands_gone,
     **fold_requests.APPLY,
     **fold_calls.APPLY,
     **fold_people.APPLY,
@@ -195,5 +179,6 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_egress.APPLY,
     **fold_environment.APPLY,
     **fold_fork.APPLY,
+    **fold_hands.APPLY,
 }
 """What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""

@@ -20,7 +20,8 @@ RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests 
 """How a fork stands before anybody does anything with it: nothing makes it run by itself."""
 
 MADE_ANEW = frozenset(
-    "session_id seq at_us hash epoch created limits owner ended parked_us snapshot_seq snapshot_error outside".split()
+    "session_id seq at_us hash epoch created limits owner ended parked_us snapshot_seq snapshot_error snapshot "
+    "outside".split()
 )
 """What a fork has of its own from its first event on."""
 
@@ -33,7 +34,7 @@ CARRIED = frozenset(
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
-    "environment_error".split()
+    "environment_error workspace_with".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 
@@ -51,7 +52,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     for name in NOT_CARRIED:
         setattr(state, name, getattr(fresh, name))
     state.ended, state.parked_us = RESTING, event.at_us
-    state.snapshot_seq, state.snapshot_error = event.seq, ""
+    state.snapshot_seq, state.snapshot_error, state.snapshot = event.seq, "", fact.snapshot
     state.clear_signs()
     fold_egress.forked(state)
     state.posted(event.seq, estimate(note_of(fact)))

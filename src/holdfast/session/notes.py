@@ -9,6 +9,7 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, RuleBreached
 from holdfast.facts.egress import EgressFailed
 from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import HandsRestored
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
@@ -51,7 +52,7 @@ def note_of(fact: Fact) -> str:
     match fact:
         case ChildFinished():
             return child_report(fact)
-        case JobEnded() | JobLine() | ServiceEnded():
+        case JobEnded() | JobLine() | ServiceEnded() | HandsRestored():
             return fact.content
         case SessionForked():
             return forked_note(fact)

@@ -261,7 +261,8 @@ class State(msgspec.Struct):
     `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
     `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
     `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
-    was last kept, `snapshot_error` why it could not be since. `outside` is the way outside and what came in by it.
+    was last kept, `snapshot_error` why it could not be since, `snapshot` its name. `workspace_with` are
+    lost hands that have the work with them. `outside` is the way outside and what came in by it.
     """
 
     session_id: str
@@ -319,6 +320,8 @@ class State(msgspec.Struct):
     mutated_seq: int = 0
     snapshot_seq: int = 0
     snapshot_error: str = ""
+    snapshot: str = ""
+    workspace_with: str = ""
     outside: Outside = msgspec.field(default_factory=Outside)
 
     def open_calls(self) -> list[Call]:

@@ -8,11 +8,11 @@ import anyio
 
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import environment as environment_act
-from holdfast.brain.acts import news
+from holdfast.brain.acts import news, restore
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsLost as HandsLostFact
-from holdfast.facts.hands import HandsProvisioned, HandsReleased
+from holdfast.facts.hands import HandsProvisioned, HandsReleased, HandsRestored
 from holdfast.facts.job import ServiceEnded
 from holdfast.facts.shift import ShiftEnded
 from holdfast.hands.base import Hands, HandsSpec
@@ -46,8 +46,8 @@ async def _provision(shift: Shift) -> None:
     done = shift.provisioned
     hands: Hands | None = None
     try:
-        hands = await _make(shift)
-        await shift.fact(hands.identity)
+        hands, restored = await _make(shift)
+        await shift.fact(hands.identity, *((restored,) if restored is not None else ()))
         shift.hands = hands
         await environment_act.start_services(shift, hands)
         shift.provisioned = None
@@ -62,12 +62,12 @@ async def _provision(shift: Shift) -> None:
         done.set()
 
 
-async def _make(shift: Shift) -> Hands:
+async def _make(shift: Shift) -> tuple[Hands, HandsRestored | None]:
     """New hands; others when somebody ended them while they started."""
     for _ in range(MAKES - 1):
         with contextlib.suppress(HandsLost):
-            return await shift.doors.hands.provision(await _spec(shift), shift.epoch)
-    return await shift.doors.hands.provision(await _spec(shift), shift.epoch)
+            return await restore.provision(shift, await _spec(shift))
+    return await restore.provision(shift, await _spec(shift))
 
 
 async def _spec(shift: Shift) -> HandsSpec:
@@ -155,16 +155,24 @@ async def lost(shift: Shift, hands_id: str, reason: str) -> None:
         await news.look(shift)
 
 
-async def clear_lost(shift: Shift) -> None:
+async def clear_lost(shift: Shift) -> bool:
     """Take away what lost hands left behind: no open call needs their testimony any more (S10).
 
-    Hands that something still goes on in stay, and so do those that the session keeps.
+    Hands that something still goes on in stay, and so do those that the session keeps. True when a workspace that
+    lost hands had with them was brought back, which is an event.
     """
     used = shift.state.hands_at_work() | ({shift.state.hands.hands_id} if shift.state.hands is not None else set())
     for identity in [each for each in shift.state.hands_known.values() if each.hands_id not in used]:
         hands = await shift.doors.hands.attach(identity)
+        held = shift.state.workspace_with == identity.hands_id
         with contextlib.suppress(HandsError):  # what cannot be taken away harms nobody
+            if held:
+                await restore.bring_back(shift, hands)
             await hands.release(shift.epoch)
+            if held:
+                await _gave_back(shift, identity.hands_id)
+                return True
+    return False
 
 
 async def give_back(shift: Shift) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import anyio
 
+from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import restore
 from holdfast.brain.shift import Shift
 from holdfast.errors import HoldfastError, Refused
 from holdfast.facts.workspace import WorkspaceSnapshotted
@@ -69,7 +71,11 @@ async def _keep(shift: Shift, seq: int) -> None:
     assert shelf is not None
     assert state.created is not None
     workspace = state.created.workspace
+    if state.workspace_with:
+        return  # the work is with hands that were lost: what is here is older
     try:
+        if state.hands is not None and state.hands.holds_workspace:
+            await restore.bring_back(shift, await hands_act.current(shift))
         user = choose_user(workspace)
         folder = Path(workspace.path)
         kept = await shelf.keep(state.session_id, folder, seq, user=Owner(user.uid, user.gid))
