@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import LogDamaged, SchemaTooNew
 from holdfast.facts.codec import body_digest, genesis
+from holdfast.facts.egress import SessionTainted
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
 from holdfast.session.accounts import spent_within
@@ -72,6 +73,23 @@ async def test_the_tables_are_those_of_a_new_file(holdfast_home: Path, tmp_path:
     assert columns(holdfast_home / "holdfast.db") == columns(tmp_path / "holdfast.db")
 
 
+async def test_tables_of_version_2(holdfast_home: Path, tmp_path: Path) -> None:
+    async with sqlite_rig(holdfast_home) as rig:
+        case = Scenario(rig)
+        await case.open("ses_a")
+        lease = await case.take("ses_a")
+        await case.append(lease, case.draft(SessionTainted(reason="it has read")))
+    with sqlite3.connect(holdfast_home / "holdfast.db") as old:
+        old.execute("alter table sessions drop column marks")
+        old.execute("update meta set value = '2' where name = 'schema'")
+    async with await open_store(holdfast_home) as store:
+        assert (await store.find("ses_a")).marks == "tainted"
+        assert (await verify(store)).findings == ()
+    async with await open_store(tmp_path):
+        pass
+    assert columns(holdfast_home / "holdfast.db") == columns(tmp_path / "holdfast.db")
+
+
 async def test_many_open_an_old_file_at_once(holdfast_home: Path) -> None:
     old_file(holdfast_home).close()
     opened: list[SqliteStore] = []
@@ -123,7 +141,7 @@ async def test_a_migration_that_fails_leaves_the_old_file(holdfast_home: Path) -
 
 async def test_a_newer_file_is_refused(holdfast_home: Path) -> None:
     old = old_file(holdfast_home)
-    old.execute("update meta set value = '3' where name = 'schema'")
+    old.execute("update meta set value = '99' where name = 'schema'")
     old.close()
     with pytest.raises(SchemaTooNew):
         await open_store(holdfast_home)

@@ -36,14 +36,16 @@ def changed(state: State, policy: EgressPolicy, event: Event) -> None:
 
 
 def forked(state: State) -> None:
-    """A fork has its own way outside: the same policy, what was read, and no word of a person (S22)."""
+    """A fork has its own way outside: the same policy, what was read, and no word of a person (S22).
+
+    That it is tainted is said anew: its own row beside the events shows it.
+    """
     origin = state.outside
     state.outside = Outside(
         policy=origin.policy,
         policy_seq=origin.policy_seq,
         read=origin.read,
         reason=origin.reason,
-        tainted_seq=origin.tainted_seq,
     )
 
 

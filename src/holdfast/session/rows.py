@@ -15,6 +15,8 @@ from holdfast.facts.budget import BudgetSet
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
+from holdfast.facts.egress import SessionTainted
+from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
@@ -36,7 +38,9 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     `due_us` is when it should be looked at, None for never; `cost_pico` is what is known of its cost.
     `parent` is empty at the top of a tree, `root` is the session at the top: itself when it has no
     parent. `owner` is the person it belongs to, empty for nobody in particular; `name` is its agent's.
-    A fork begins after the event `origin_seq` of its `origin`; empty and 0 for other sessions.
+    A fork begins after the event `origin_seq` of its `origin`; empty and 0 for other sessions. `marks` are words about
+    what a person should know: `weak` when its hands are isolated less than by a sandbox, `tainted` when it has read
+    what strangers may have written.
     """
 
     session_id: str
@@ -66,6 +70,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     origin: str = ""
     origin_seq: int = 0
+    marks: str = ""
 
 
 FIRST = (SessionCreated, SessionForked)
@@ -100,6 +105,7 @@ def first_row(event: Event) -> SessionRow:
         depth=parent.depth if parent else 0,
         owner=fact.people.owner,
         name=fact.agent.name,
+        marks=WEAK if fact.workspace.isolation == "none" else "",
     )
 
 
@@ -125,6 +131,7 @@ def _fork(fact: SessionForked, event: Event) -> SessionRow:
         name=fact.name,
         origin=fact.origin,
         origin_seq=fact.origin_seq,
+        marks=WEAK if fact.workspace.isolation == "none" else "",
     )
 
 
@@ -172,8 +179,25 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
             return {"turns": row.turns - 1}  # the response that it came from is no turn of the agent
         case ApprovalSeen(expires_us=int() as expires_us) if row.status == "parked":
             return {"due_us": expires_us if row.due_us is None else min(row.due_us, expires_us)}
+        case HandsProvisioned() as hands:
+            return {"marks": _marked(row.marks, WEAK, on=is_weak(hands))}
+        case SessionTainted():
+            return {"marks": _marked(row.marks, TAINTED, on=True)}
         case _:
             return {}
+
+
+WEAK, TAINTED = "weak", "tainted"
+
+
+def is_weak(hands: HandsProvisioned) -> bool:
+    """Whether hands are isolated less than by a sandbox."""
+    return bool(hands.weak) or hands.isolation.get("files", "hard") != "hard"
+
+
+def _marked(marks: str, word: str, *, on: bool) -> str:
+    others = [each for each in marks.split() if each != word]
+    return " ".join(sorted([*others, word] if on else others))
 
 
 def _woken(row: SessionRow, event: Event) -> dict[str, object]:

@@ -13,14 +13,14 @@ on conflict (name) do update set value = excluded.value;
 -- One session's row, in the order of SessionRow.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
     status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
-    parent, root, depth, owner, name, origin, origin_seq
+    parent, root, depth, owner, name, origin, origin_seq, marks
 from sessions where session_id = :session_id;
 
 -- name: sessions
 -- All rows, newest first.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
     status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
-    parent, root, depth, owner, name, origin, origin_seq
+    parent, root, depth, owner, name, origin, origin_seq, marks
 from sessions order by created_us desc, session_id desc;
 
 -- name: sessions_like
@@ -58,10 +58,10 @@ select session_id, holder from sessions where holder <> '' order by session_id;
 -- name: insert_session
 insert into sessions (session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash,
     epoch, status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens, parent, root,
-    depth, owner, name, origin, origin_seq, vocabulary)
+    depth, owner, name, origin, origin_seq, marks, vocabulary)
 values (:session_id, :key, :goal, :model, :workspace, :accounts, :created_us, :updated_us, :head, :head_hash,
     :epoch, :status, :reason, :detail, :holder, :due_us, :turns, :cost_pico, :input_tokens, :output_tokens,
-    :parent, :root, :depth, :owner, :name, :origin, :origin_seq, :vocabulary);
+    :parent, :root, :depth, :owner, :name, :origin, :origin_seq, :marks, :vocabulary);
 
 -- name: move_session
 -- Most appends move only the head. No row changes when another writer was faster.
@@ -77,7 +77,7 @@ update sessions set key = :key, goal = :goal, model = :model, workspace = :works
     status = :status, reason = :reason, detail = :detail, holder = :holder, due_us = :due_us, turns = :turns,
     cost_pico = :cost_pico, input_tokens = :input_tokens, output_tokens = :output_tokens,
     parent = :parent, root = :root, depth = :depth, owner = :owner, name = :name,
-    origin = :origin, origin_seq = :origin_seq,
+    origin = :origin, origin_seq = :origin_seq, marks = :marks,
     vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
 where session_id = :session_id and head = :was;
 

@@ -36,6 +36,7 @@ create table posts (
 
 -- One row per session (S20). `vocabulary` is the highest schema version among its bodies (S19). `parent` is
 -- empty at the top of a tree, whose id is `root`. A fork begins after the event `origin_seq` of its `origin`.
+-- `marks` are words about what a person should know: `weak`, `tainted`.
 create table sessions (
     session_id text not null primary key,
     key text not null,
@@ -64,6 +65,7 @@ create table sessions (
     name text not null,
     origin text not null,
     origin_seq bigint not null,
+    marks text not null,
     vocabulary bigint not null
 );
 

@@ -34,11 +34,13 @@ def open_file(path: Path, busy_timeout_s: float) -> None:
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("begin immediate")
     try:
-        for version in range(version_of(connection, path), SCHEMA_VERSION):  # another process may have been faster
+        before = version_of(connection, path)
+        for version in range(before, SCHEMA_VERSION):  # another process may have been faster
             for statement in migration(version):
                 connection.execute(statement)
+        if before < SCHEMA_VERSION:
             _refill(connection, Reader(connection, path))
-            connection.execute(SQL["set_schema_version"], {"version": str(version + 1)})
+            connection.execute(SQL["set_schema_version"], {"version": str(SCHEMA_VERSION)})
         connection.execute("commit")
     finally:
         if connection.in_transaction:
