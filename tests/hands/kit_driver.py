@@ -9,14 +9,14 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.testing.hands import CHECKS
+from holdfast.testing.hands import CHECKS, NEWS
 from tests.hands.rigs import REAL, real
 
 
 async def main(base: Path, provider: str) -> dict[str, str]:
     """Check → what went wrong, empty when nothing did."""
     out: dict[str, str] = {}
-    for number, (name, check) in enumerate(CHECKS.items()):
+    for number, (name, check) in enumerate({**CHECKS, **NEWS}.items()):
         folder = base / str(number)
         folder.mkdir()
         try:

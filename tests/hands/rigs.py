@@ -30,7 +30,8 @@ class FakeRig:
     """Hands in memory, taught the commands of the kit."""
 
     def __init__(self) -> None:
-        self.fake = FakeProvider(SystemClock(), effect=kit.effect, pace=kit.pace)
+        self.news: list[tuple[str, str]] = []
+        self.fake = FakeProvider(SystemClock(), effect=kit.effect, pace=kit.pace, on_news=self._hear)
         self.provider: Provider = self.fake
         self._made = 0
 
@@ -38,6 +39,17 @@ class FakeRig:
         """A spec with a new hands id on the one workspace."""
         self._made += 1
         return HandsSpec("ses_kit", f"hnd_{self._made}", Workspace("/srv/work", disposable=True))
+
+    def _hear(self, session_id: str, call_id: str, news: str) -> None:
+        self.news.append((call_id, news))
+
+    async def heard(self, count: int) -> list[tuple[str, str]]:
+        """All news so far, when there are that many."""
+        with anyio.fail_after(20):
+            while len(self.news) < count:
+                await anyio.sleep(max(0.0, self.fake.next_due()))
+                self.fake.settle()
+        return self.news
 
     async def kill(self, hands: Hands) -> None:
         """It is gone."""
@@ -49,6 +61,7 @@ class RealRig:
 
     def __init__(self, base: Path, made: Made) -> None:
         self.folder = base / "hands"
+        self.news = base / "news"
         self.workspace = base / "work"
         self.workspace.mkdir()
         self.provider = Remembering(made(self.folder))
@@ -56,7 +69,18 @@ class RealRig:
     def spec(self, **changes: object) -> HandsSpec:
         """A spec with a new hands id on the one workspace."""
         hands_id = new_hands_id(SystemClock().now_us(), system_entropy)
-        return HandsSpec("ses_kit", hands_id, Workspace(str(self.workspace), disposable=True), **changes)  # type: ignore[arg-type]
+        note = ("/bin/sh", "-c", f'echo "$1 $2" >> {self.news}', "note", "{call}", "{news}")
+        given = {"on_news": note, **changes}
+        return HandsSpec("ses_kit", hands_id, Workspace(str(self.workspace), disposable=True), **given)  # type: ignore[arg-type]
+
+    async def heard(self, count: int) -> list[tuple[str, str]]:
+        """All news so far, when there are that many."""
+        with anyio.fail_after(20):
+            while True:
+                lines = self.news.read_text().splitlines() if self.news.exists() else []
+                if len(lines) >= count:
+                    return [(line.split()[0], line.split()[1]) for line in lines]
+                await anyio.sleep(0.005)
 
     def journal(self, hands: Hands) -> Path:
         """The journal of an incarnation."""

@@ -237,11 +237,12 @@ class FakeProvider:
         if code == 0:
             call.ready = "yes"
             call.tell()
-        elif when_s + 1.0 - call.started_s > float(given.get("ready_s", READY_S)):
-            call.ready, call.problem = "no", said
+        elif when_s >= (end_s := call.started_s + float(given.get("ready_s", READY_S))):
+            call.ready, call.problem = "no", f"it was not ready in time; its health command said: {said}"
             call.tell()
         else:
-            self._at(made, when_s + 1.0, lambda: self._examine(made, call, when_s + 1.0))
+            next_s = min(when_s + 1.0, end_s)
+            self._at(made, next_s, lambda: self._examine(made, call, next_s))
 
     def _conclude(self, made: Incarnation, call: Call) -> None:
         if call.running and call.outcome is not None and (call.request.tool != "service" or not call.outcome.ok):

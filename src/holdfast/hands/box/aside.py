@@ -90,7 +90,6 @@ class Lines:
         self._verdict, verdict = os.pipe2(os.O_CLOEXEC)
         self.pid = fork()
         if self.pid == 0:
-            os.close(self._to)
             _search(pattern, source, verdict)
         os.close(source)
         os.close(verdict)
@@ -168,6 +167,9 @@ class Lines:
 def _search(pattern: str, source: int, verdict: int) -> None:
     """In a process of its own: read lines, say what was found, end. A timer that is not set back ends it."""
     try:
+        low, high = sorted((source, verdict))
+        for first, end in ((3, low), (low + 1, high), (high + 1, 1024)):
+            os.closerange(first, end)  # none of the runner's: others wait for their ends
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         os.write(verdict, json.dumps(_found(pattern, source)).encode())

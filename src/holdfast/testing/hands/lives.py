@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import anyio
 import msgspec
 
@@ -92,6 +94,12 @@ async def a_stale_epoch_is_refused_at_every_verb(rig: Rig) -> None:
     await refused(Fenced, lambda: hands.wait(4, "1.0"))
     await refused(Fenced, lambda: hands.kill(4, "1.0"))
     await refused(Fenced, lambda: hands.status(4, "1.0"))
+    await refused(Fenced, lambda: hands.read(4, "1.0"))
+    await refused(Fenced, lambda: hands.write(4, "1.0", b"x", offset=0))
+    await refused(Fenced, lambda: hands.pause(4))
+    await refused(Fenced, lambda: hands.resume(4))
+    await refused(Fenced, lambda: hands.pack(4, ".", io.BytesIO()))
+    await refused(Fenced, lambda: hands.unpack(4, ".", io.BytesIO()))
     await refused(Fenced, lambda: hands.release(4))
     assert (await hands.status(5, "1.0")).state == "never_started"
     assert await _marks(hands, "2.0", 5) == 0
@@ -120,6 +128,8 @@ async def the_dead_testify(rig: Rig) -> None:
         await refused(HandsLost, lambda witness=witness: witness.start(2, "3.0", bash(MARK)))  # type: ignore[misc]
         await refused(HandsLost, lambda witness=witness: witness.wait(2, "2.0"))  # type: ignore[misc]
         await refused(HandsLost, lambda witness=witness: witness.kill(2, "2.0"))  # type: ignore[misc]
+        await refused(HandsLost, lambda witness=witness: witness.pause(2))  # type: ignore[misc]
+        await refused(HandsLost, lambda witness=witness: witness.pack(2, ".", io.BytesIO()))  # type: ignore[misc]
 
 
 async def a_dead_journal_is_fenced_too(rig: Rig) -> None:

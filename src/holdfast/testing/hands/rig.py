@@ -19,16 +19,37 @@ FAIL = "echo no; exit 3"
 LONG = "printf x >> marks; sleep 60"
 """Leaves a mark at once and then takes a minute."""
 
+ECHO = "cat"
+"""Says what it is given."""
+
+STEPS = "echo step 1; printf x >> marks; echo step 2"
+"""Says two lines and leaves a mark."""
+
+SERVE = "printf x >> marks; sleep 61"
+"""What a service runs: leaves a mark and goes on."""
+
+WELL, SICK = "true", "echo sick; false"
+"""Health commands of a service that is well, and of one that is not."""
+
 
 def effect(command: str, files: Files) -> tuple[int, str]:
     """What the commands of the kit do, for hands in memory."""
     path = "/workspace/marks"
     match command:
-        case "printf x >> marks" | "printf x >> marks; sleep 60":
+        case "printf x >> marks" | "printf x >> marks; sleep 60" | "printf x >> marks; sleep 61":
             files[path] = files.get(path, b"") + b"x"
             return 0, ""
         case "cat marks 2> /dev/null":
             return 0, files.get(path, b"").decode()
+        case "echo step 1; printf x >> marks; echo step 2":
+            files[path] = files.get(path, b"") + b"x"
+            return 0, "step 1\nstep 2\n"
+        case "cat":
+            return 0, files.get("/dev/stdin", b"").decode()
+        case "true":
+            return 0, ""
+        case "echo sick; false":
+            return 1, "sick\n"
         case "echo hello":
             return 0, "hello\n"
         case "echo no; exit 3":
@@ -59,12 +80,43 @@ class Rig(Protocol):
         ...
 
 
+class HearingRig(Rig, Protocol):
+    """A rig that hears the news of its jobs: `spec` names an `on_news` for it."""
+
+    async def heard(self, count: int) -> list[tuple[str, str]]:
+        """All news so far, as call id and kind, when there are that many."""
+        ...
+
+
 Check = Callable[[Rig], Awaitable[None]]
+NewsCheck = Callable[[HearingRig], Awaitable[None]]
 
 
 def bash(command: str, timeout_s: float = 30.0) -> ExecRequest:
     """A bash call."""
     return ExecRequest("bash", {"command": command}, timeout_s)
+
+
+def job(command: str, timeout_s: float = 30.0, **given: Any) -> ExecRequest:
+    """A job."""
+    return ExecRequest("job", {"command": command, **given}, timeout_s)
+
+
+def service(name: str, command: str = SERVE, **given: Any) -> ExecRequest:
+    """A service. Its time limit counts for nothing."""
+    return ExecRequest("service", {"name": name, "command": command, **given}, 0.1)
+
+
+async def all_of(hands: Hands, call_id: str, epoch: int = 1) -> str:
+    """All that a call prints until it has ended, read piece by piece."""
+    text, at = "", 0
+    while True:
+        piece = await hands.read(epoch, call_id, at, wait_s=20.0, max_bytes=4)
+        assert (piece.seq, piece.dropped) == (at, 0), piece
+        assert piece.next_seq == at + len(piece.text.encode()), piece
+        text, at = text + piece.text, piece.next_seq
+        if piece.ended:
+            return text
 
 
 def tool(name: str, seen: dict[str, str] | None = None, **given: Any) -> ExecRequest:
