@@ -34,6 +34,7 @@ from holdfast.egress.names import Malformed, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import SecretUse
 from holdfast.vault.kept import ReferenceVault
+from holdfast.vault.private import without_core_dumps
 from holdfast.vault.sources import Source, read_reference, variable_name
 
 EXAMPLE = 'from = "env:API_KEY" hosts = ["api.example.com"] variable = "API_KEY"'
@@ -66,8 +67,14 @@ def secret_uses(settings: Settings) -> tuple[SecretUse, ...]:
 
 
 def open_vault(settings: Settings, clock: Clock) -> ReferenceVault:
-    """The vault of the user's references; nothing is resolved yet. Raises `UsageError`."""
-    return ReferenceVault(secret_sources(settings), environment(), clock)
+    """The vault of the user's references; nothing is resolved yet. Raises `UsageError`.
+
+    A process that has one writes no core files.
+    """
+    sources = secret_sources(settings)
+    if sources:
+        without_core_dumps()
+    return ReferenceVault(sources, environment(), clock)
 
 
 def _tables(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import SecretUnavailable, UsageError
 from holdfast.vault.base import Secret
 from holdfast.vault.keep import put, take_away, value_of
+from holdfast.vault.private import without_core_dumps
 from holdfast.vault.sources import Source
 from holdfast.vault.values import BYTES_MAX
 
@@ -128,6 +129,7 @@ def _set(call: Call, name: str) -> int:
 
 def _read(name: str) -> Secret:
     """What is typed without echo, or what stands on standard input."""
+    without_core_dumps()
     if sys.stdin is not None and sys.stdin.isatty():
         return value_of(getpass.getpass(f"value of {name}: ", stream=sys.stderr).encode("utf-8", "replace"))
     return value_of(sys.stdin.buffer.read(BYTES_MAX + 3) if sys.stdin is not None else b"")
