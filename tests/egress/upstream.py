@@ -49,7 +49,7 @@ class World:
         """A server of that name, which answers at the address as the proxy sees it. Returns its real port."""
         server = _Server(self, name)
         if tls:
-            server.tls = self._context(certificate or name)
+            server.tls = self.context(certificate or name)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         self._servers.append(server)
         port = int(server.server_address[1])
@@ -97,7 +97,8 @@ class World:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
-    def _context(self, name: str) -> ssl.SSLContext:
+    def context(self, name: str) -> ssl.SSLContext:
+        """TLS as that name."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         leaf = self._draft(subject, key).add_extension(
