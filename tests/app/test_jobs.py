@@ -225,7 +225,9 @@ async def _with_a_job(home: Path, model: str) -> str:
         intake, store, who = runtime.intake, runtime.store, runtime.worker
         session_id = intake.new_session_id()
         agent = Agent(model=model, tools=JOB_TOOLS)
-        await intake.open(session_id, SessionCreated(goal="x", agent=agent, workspace=Workspace("/tmp")))
+        await intake.open(
+            session_id, SessionCreated(goal="x", agent=agent, workspace=Workspace(str(home / "workspaces")))
+        )
         began = ShiftStarted(
             worker_id=who.worker_id, host_id=who.host_id, boot_id=who.boot_id, pid=who.pid, program=who.program
         )
@@ -258,9 +260,11 @@ def test_without_a_key_the_session_rests_and_says_what_to_type(
     assert whole.endswith(f"Nothing is lost; go on with: holdfast wake {session_id}")
 
 
-def test_news_that_cannot_be_taken_in_are_tried_again(holdfast_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_news_that_cannot_be_taken_in_are_tried_again(
+    tmp_path: Path, holdfast_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Its status asks the supervisor for another try."""
-    session_id = anyio.run(_with_a_job, holdfast_home, "scripted:/nowhere.json")
+    session_id = anyio.run(_with_a_job, holdfast_home, script(tmp_path / "m.json", turn(text="Seen.")))
     database = holdfast_home / "holdfast.db"
     database.rename(tmp := database.with_suffix(".away"))
     database.mkdir()
@@ -269,4 +273,5 @@ def test_news_that_cannot_be_taken_in_are_tried_again(holdfast_home: Path, capsy
     database.rmdir()
     tmp.rename(database)
     assert news.main(["--home", str(holdfast_home), session_id]) == 0
+    comes(lambda: stands(holdfast_home) == {"done": 1} and not brains(holdfast_home))
     assert count(holdfast_home, "job.ended") == 1
