@@ -139,7 +139,7 @@ class Maker:
                 setup=Setup(plan.root, plan.output, limits_of(limits), outside.environment(spec), outside.way(spec)),
                 laying=plan.laying,
                 on_news=spec.on_news,
-                grace_s=self._lives.grace_s,
+                grace_s=spec.policy.idle_s if spec.policy.warm else self._lives.grace_s,
                 life_s=self._lives.longest_s,
                 hello_s=self._lives.hello_s,
                 holding=holding_of(spec, rung, folder),
