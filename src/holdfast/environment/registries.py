@@ -40,7 +40,7 @@ def _home() -> Path:
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
-        return Path("/nonexistent")
+        return Path("/")
 
 
 def _ask(*command: str) -> str:
@@ -48,8 +48,9 @@ def _ask(*command: str) -> str:
     program = shutil.which(command[0], path=_PATH)
     if program is None:
         return ""
-    env = {"PATH": _PATH, "HOME": str(_home()), "LC_ALL": "C"}
     with tempfile.TemporaryDirectory() as empty:
+        home = str(_home())
+        env = {"PATH": _PATH, "HOME": home if os.path.isdir(home) and home != "/" else empty, "LC_ALL": "C"}
         try:
             done = subprocess.run(
                 [program, *command[1:]], env=env, cwd=empty, stdin=subprocess.DEVNULL, capture_output=True,

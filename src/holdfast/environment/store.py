@@ -65,7 +65,7 @@ class LayerStore:
         self._clock = clock
         self._bytes_max = bytes_max
         self._unused_s = unused_s
-        self._locks: dict[str, int] = {}
+        self.locks: dict[str, int] = {}
 
     async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
         """What that workspace wants."""
@@ -129,7 +129,7 @@ class LayerStore:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(fd), os.stat(path)):
-                self._locks[digest] = fd
+                self.locks[digest] = fd
                 return True
         except (BlockingIOError, FileNotFoundError):
             pass
@@ -137,7 +137,7 @@ class LayerStore:
         return False
 
     def _unlock(self, digest: str) -> None:
-        fd = self._locks.pop(digest, -1)
+        fd = self.locks.pop(digest, -1)
         if fd >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._making / f"{digest}.lock")
@@ -228,7 +228,7 @@ class LayerStore:
         for lock in self._making.glob("*.lock"):
             digest = lock.name.removesuffix(".lock")
             old = now - lock.stat().st_mtime > HANDS_LIVE_S
-            if digest not in self._locks and (old or not self._left(digest)) and self._lock(digest):
+            if digest not in self.locks and (old or not self._left(digest)) and self._lock(digest):
                 remove(self._making / digest)
                 self._unlock(digest)
         for used, size, folder in sorted(self._layers(), reverse=True):

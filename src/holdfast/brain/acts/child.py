@@ -12,7 +12,7 @@ from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.base import Fact, Text, Usage, text_of
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.model import AgentMessage
-from holdfast.facts.session import Agent, Limits, Parent, SessionCreated
+from holdfast.facts.session import Agent, Environment, Limits, Parent, SessionCreated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserCancel, UserMessage
@@ -72,7 +72,7 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
         people=msgspec.structs.replace(created.people, owner=shift.state.owner),
         hands=created.hands,
         egress=shift.state.outside.policy,
-        environment=created.environment,
+        environment=_environment(created, same=workspace.path == created.workspace.path),
         searchers=created.searchers,
     )
     opened = ChildOpened(
@@ -141,6 +141,13 @@ def _agent(mine: Agent, value: dict[str, Any]) -> Agent | str:
 def _limits(mine: Limits, budget_pico: int | None, max_turns: int | None) -> Limits:
     turns = min(max_turns, mine.max_turns) if max_turns is not None else mine.max_turns
     return msgspec.structs.replace(mine, budget_pico=budget_pico, max_turns=turns)
+
+
+def _environment(created: SessionCreated, *, same: bool) -> Environment:
+    """What stands ready for a child: in a workspace of its own nothing that is about its parent's files."""
+    if same:
+        return created.environment
+    return msgspec.structs.replace(created.environment, setup=(), submodules=False, lfs=False)
 
 
 async def _answer(shift: Shift, call: Call, content: str, *, ok: bool = True, facts: tuple[Fact, ...] = ()) -> None:

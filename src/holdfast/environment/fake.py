@@ -1,0 +1,111 @@
+"""Environments in memory: the same verbs and the same semantics as the real ones, and nothing on a disk."""
+
+from __future__ import annotations
+
+import hashlib
+
+import anyio
+import msgspec
+
+from holdfast.environment.base import WORKSPACE, Draft, Laid, Made, Release, Tools, Wanted
+from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import Environment, Workspace
+
+
+class FakeEnvironments:
+    """Keeps what was sealed.
+
+    Several of them that share one `shelf` are several processes of one home. `die` is the death of one of them.
+    """
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.shelf = shelf or Shelf()
+        self._holding: set[str] = set()
+
+    async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
+        """The policy's own commands, and a digest over them and the workspace."""
+        made_from = msgspec.json.encode((policy, workspace.path, uid))
+        return Wanted(
+            digest=hashlib.sha256(made_from).hexdigest()[:40],
+            commands=policy.setup,
+            packages=policy.packages,
+            env={"PATH": "/usr/bin:/bin"},
+            services=policy.services,
+        )
+
+    async def find(self, wanted: Wanted) -> Made | None:
+        """What was sealed under that digest."""
+        return self.shelf.made.get(wanted.digest)
+
+    async def prepare(self, wanted: Wanted, owner: tuple[int, int], release: Release) -> Draft | Made:
+        """A draft of one's own, or what another sealed while this waited."""
+        while True:
+            made = await self.find(wanted)
+            if made is not None:
+                return made
+            if wanted.digest not in self.shelf.held:
+                break
+            await self.shelf.changed()
+        self.shelf.held.add(wanted.digest)
+        self._holding.add(wanted.digest)
+        for hands in self.shelf.hands.pop(wanted.digest, []):
+            await release(hands)
+        folder = f"/fake/environments/making/{wanted.digest}"
+        return Draft(
+            wanted.digest, folder, *(f"{folder}/{part}" for part in ("packages", "workspace", "shared", "scratch"))
+        )
+
+    async def begun(self, draft: Draft, hands: HandsProvisioned) -> None:
+        """Remember hands that work on a draft."""
+        self.shelf.hands.setdefault(draft.digest, []).append(hands)
+
+    async def tools(self) -> Tools:
+        """No tools of a real machine."""
+        return Tools()
+
+    async def seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
+        """Keep it."""
+        folder = f"/fake/environments/{draft.digest}"
+        made = Made(folder, (Laid(f"{WORKSPACE}/made", f"{folder}/workspace/made", "own"),), record)
+        self.shelf.made[draft.digest] = made
+        self.shelf.hands.pop(draft.digest, None)
+        self._free(draft.digest)
+        return made
+
+    async def give_up(self, draft: Draft) -> None:
+        """Take a draft away."""
+        self.shelf.hands.pop(draft.digest, None)
+        self._free(draft.digest)
+
+    def _free(self, digest: str) -> None:
+        if digest in self._holding:
+            self._holding.discard(digest)
+            self.shelf.held.discard(digest)
+            self.shelf.change()
+
+    # --- for tests ---
+
+    def die(self) -> None:
+        """This process is gone: what it held is free, what it had begun stays."""
+        for digest in list(self._holding):
+            self._free(digest)
+
+
+class Shelf:
+    """What all processes of a home share: finished environments, who holds which digest, hands that were begun."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Made] = {}
+        self.held: set[str] = set()
+        self.hands: dict[str, list[HandsProvisioned]] = {}
+        self._change = anyio.Event()
+
+    def change(self) -> None:
+        """Something is free again."""
+        self._change.set()
+        self._change = anyio.Event()
+
+    async def changed(self) -> None:
+        """Wait for that."""
+        await self._change.wait()
