@@ -80,7 +80,7 @@ def place(**env: str) -> dict[str, Any]:
 def fetched(body: bytes, kind: str = "text/html; charset=utf-8", cap: int = 30_000, **more: Any) -> dict[str, Any]:
     headers = {"Content-Type": kind, **more.pop("headers", {})}
     with serving(lambda path: (200, headers, body)) as (_, url):
-        return web.fetch({"url": f"{url}/a/b.html", **more}, place(), cap)
+        return web.page_text({"url": f"{url}/a/b.html", **more}, place(), cap)
 
 
 def test_a_page_is_text_with_its_links() -> None:
@@ -172,7 +172,7 @@ def test_a_long_page_is_read_in_parts() -> None:
 
 def test_an_error_is_told_with_its_words() -> None:
     with serving(lambda path: (404, {"Content-Type": "text/plain"}, b"no such page")) as (_, url):
-        result = web.fetch({"url": url}, place(), 30_000)
+        result = web.page_text({"url": url}, place(), 30_000)
     assert not result["ok"]
     assert "404" in result["output"]
     assert "no such page" in result["output"]
@@ -184,9 +184,9 @@ def test_redirects_are_followed_and_bounded() -> None:
         return (302, {"Location": f"/{number - 1}"}, b"") if number else (200, {"Content-Type": "text/plain"}, b"there")
 
     with serving(hop) as (server, url):
-        assert "there" in web.fetch({"url": f"{url}/5"}, place(), 30_000)["output"]
+        assert "there" in web.page_text({"url": f"{url}/5"}, place(), 30_000)["output"]
         with pytest.raises(Refusal, match="more than 5 redirects"):
-            web.fetch({"url": f"{url}/6"}, place(), 30_000)
+            web.page_text({"url": f"{url}/6"}, place(), 30_000)
         assert len(server.asked) == 6 + 6
 
 
@@ -195,7 +195,7 @@ def test_a_redirect_goes_to_no_other_kind_of_address() -> None:
         serving(lambda path: (302, {"Location": "file:///etc/passwd"}, b"")) as (_, url),
         pytest.raises(Refusal, match="no address of a web page"),
     ):
-        web.fetch({"url": url}, place(), 30_000)
+        web.page_text({"url": url}, place(), 30_000)
 
 
 @pytest.mark.parametrize(
@@ -204,29 +204,36 @@ def test_a_redirect_goes_to_no_other_kind_of_address() -> None:
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(Refusal):
-        web.fetch({"url": url}, place(), 30_000)
+        web.page_text({"url": url}, place(), 30_000)
 
 
 def test_everything_goes_through_the_proxy_which_says_why_not() -> None:
     with serving(lambda path: (200, {"Content-Type": "text/plain"}, b"by the proxy")) as (server, proxy):
         env = place(http_proxy=proxy, https_proxy=proxy)
-        assert "by the proxy" in web.fetch({"url": "http://docs.test/x?q=a b"}, env, 30_000)["output"]
+        assert "by the proxy" in web.page_text({"url": "http://docs.test/x?q=a b"}, env, 30_000)["output"]
         assert server.asked[0][0] == "http://docs.test/x?q=a%20b"
         assert server.asked[0][1]["host"] == "docs.test"
         with pytest.raises(Refusal, match=r"403 Forbidden: evil.test is not in the policy"):
-            web.fetch({"url": "https://evil.test/"}, env, 30_000)
+            web.page_text({"url": "https://evil.test/"}, env, 30_000)
         assert server.asked[1][0] == "CONNECT evil.test:443"
 
 
 def test_servers_of_these_hands_are_reached_beside_the_proxy() -> None:
     with serving(lambda path: (200, {"Content-Type": "text/plain"}, b"mine")) as (_, url):
         env = place(http_proxy="http://127.0.0.1:1")
-        assert "mine" in web.fetch({"url": url}, env, 30_000)["output"]
+        assert "mine" in web.page_text({"url": url}, env, 30_000)["output"]
 
 
 def test_without_a_way_outside_it_says_who_can_allow_it() -> None:
     with pytest.raises(Refusal, match="no way outside; a person can allow hosts"):
-        web.fetch({"url": "http://127.0.0.1:1/"}, place(), 30_000)
+        web.page_text({"url": "http://127.0.0.1:1/"}, place(), 30_000)
+
+
+def test_what_was_not_reached_has_nothing_of_a_stranger() -> None:
+    result = web.fetch({"url": "http://127.0.0.1:1/"}, place(), 30_000)
+    assert (result["ok"], result["bytes_total"]) == (False, 0)
+    with serving(lambda path: (404, {"Content-Type": "text/plain"}, b"no such page")) as (_, url):
+        assert web.fetch({"url": url}, place(), 30_000)["bytes_total"] == len("no such page")
 
 
 # --- search ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.notify.text import visible
 from holdfast.session.items import ItemRow
 from holdfast.session.money import usd, usd_float
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import TAINTED, WEAK, SessionRow
 
 Group = Literal["needs you", "errors", "finished", "running"]
 
@@ -141,6 +141,8 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {_cost(request.cost_pico)} so far"
     told.append(_field("session", f"{one_line(row.key or row.session_id)}: {one_line(row.goal, 80)}"))
     told.append(_field("", asked))
+    if row.marks:
+        told.append(_field("", " and ".join(_MARKS[mark] for mark in row.marks.split() if mark in _MARKS)))
     if item.status != "open":
         told.append(_field("stands", item.status))
     told += _block("action", request.action)
@@ -157,10 +159,15 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
         events = ", ".join(map(str, request.evidence))
         told.append(_field("evidence", f"event {events} of {row.session_id}"))
     told.append(_field("expires", _expiry(item, request)))
+    if request.kind == "egress":
+        told.append(_field("approved", "until what the session may talk to changes; --uses 1 or --for 2h bounds it"))
     told.append(_field("who", _who(shown, now_us)))
     if request.action_digest:
         told.append(_field("digest", request.action_digest))
     return told
+
+
+_MARKS = {WEAK: "ITS HANDS ARE WEAKLY ISOLATED", TAINTED: "it has read what strangers may have written"}
 
 
 def _cost(pico: int | None) -> str:

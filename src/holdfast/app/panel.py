@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from holdfast.app.progress import describe, harmless, one_line
+from holdfast.app.progress_outside import warnings
 from holdfast.clock import Clock
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
@@ -233,6 +234,10 @@ class Panel:
             _gauge(state, width),
             [(f"{usd(None if state.unpriced else state.cost_pico)}{cap}", "")],
         ]
+        pieces += [[(word, "yellow" if word.islower() else "bold red")] for word in warnings(state)]
+        outside = state.outside
+        if outside.refused_count or outside.held_count:
+            pieces.append([(f"outside {outside.refused_count} refused, {outside.held_count} held", "")])
         open_asks = sum(ask.verdict is None for ask in state.asks.values())
         waiting = self._inbox() if self._inbox else open_asks
         if waiting:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.app.progress_jobs import about_jobs
+from holdfast.app.progress_outside import about_outside, policy_line
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetSet
@@ -19,7 +20,7 @@ from holdfast.facts.context import (
     PhaseEnded,
     RuleBreached,
 )
-from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.hands import HandsLost, HandsReleased
 from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import (
@@ -118,9 +119,6 @@ def describe(event: Event) -> str:
 
 def _about_the_session(event: Event) -> str:
     match event.fact:
-        case HandsProvisioned(provider=provider, isolation=isolation):
-            weak = "" if isolation.get("files") == "hard" else "  NOT SANDBOXED"
-            return f"hands ready ({provider}){weak}"
         case HandsLost(reason=reason):
             return f"hands lost: {reason}"
         case ShiftStarted(pid=pid):
@@ -197,7 +195,7 @@ def _about_bounds(event: Event) -> str:
         case EmergencyReleased():
             return f"the emergency stop is lifted by {event.actor}"
         case _:
-            return about_jobs(event.fact)
+            return about_jobs(event.fact) or one_line(about_outside(event.fact), 160)
 
 
 def _result(result: ToolResult) -> str:
@@ -205,7 +203,8 @@ def _result(result: ToolResult) -> str:
     taken = ", taken from the hands' journal" if result.reconciled else ""
     status = f", exit status {result.exit_code}" if result.exit_code else ""
     why = f": {one_line(_last_line(result.content))}" if result.outcome in ("error", "denied") else ""
-    return f"  → {result.outcome}{status}{seconds}{taken}{why}"
+    strange = ", from outside" if result.untrusted else ""
+    return f"  → {result.outcome}{status}{seconds}{strange}{taken}{why}"
 
 
 def _last_line(text: str) -> str:
@@ -223,6 +222,8 @@ def _update(update: SessionUpdated) -> str:
     }
     if update.owner is not None:
         return f"handed over to {update.owner}"
+    if update.egress is not None:
+        return f"may talk to: {one_line(policy_line(update.egress))}"
     return "new caps: " + ", ".join(f"{name} {value}" for name, value in new.items() if value)
 
 

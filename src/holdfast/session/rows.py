@@ -192,7 +192,7 @@ WEAK, TAINTED = "weak", "tainted"
 
 def is_weak(hands: HandsProvisioned) -> bool:
     """Whether hands are isolated less than by a sandbox."""
-    return bool(hands.weak) or hands.isolation.get("files", "hard") != "hard"
+    return bool(hands.weak) or hands.isolation.get("files") != "hard"
 
 
 def _marked(marks: str, word: str, *, on: bool) -> str:

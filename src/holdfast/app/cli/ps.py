@@ -11,7 +11,7 @@ from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.session.money import usd, usd_float
 from holdfast.session.people import PAUSED, STOPPED
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import TAINTED, WEAK, SessionRow
 
 UNFINISHED = ("runnable", "parked")
 
@@ -47,6 +47,7 @@ async def run(call: Call) -> int:
         running = row.session_id in holders
         due, age = due_in(row, now_us, running=running), _age((now_us - row.created_us) / 1_000_000)
         cost, goal = usd(known_cost(row)), one_line(row.goal, 50)
+        goal = f"{marked(row)}{goal}"
         call.say(
             f"{name:<{width}} {standing(row, running=running):<19} {due:>7} {age:>5} {row.turns:>5} {cost:>9}  {goal}"
         )
@@ -99,6 +100,13 @@ def standing(row: SessionRow, *, running: bool) -> str:
     return row.status + (f" ({row.reason})" if row.reason else "")
 
 
+def marked(row: SessionRow) -> str:
+    """What a person should know of a session, in brackets before its goal; empty when it is nothing."""
+    words = {WEAK: "WEAK", TAINTED: "tainted"}
+    told = [words[each] for each in row.marks.split() if each in words]
+    return f"[{', '.join(told)}] " if told else ""
+
+
 def due_in(row: SessionRow, now_us: int, *, running: bool = False) -> str:
     """In how long a parked session is looked at again; empty when time alone does not move it."""
     if running or row.status != "parked" or row.due_us is None:
@@ -138,4 +146,5 @@ def public(row: SessionRow, *, running: bool) -> dict[str, Any]:
         "name": row.name,
         "owner": row.owner or None,
         "due_at": rfc3339(row.due_us) if row.due_us is not None else None,
+        "marks": row.marks.split(),
     }

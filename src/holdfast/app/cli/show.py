@@ -13,6 +13,7 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import last_message
 from holdfast.app.exits import name_of, next_step
 from holdfast.app.progress import counted, harmless, known_cost, one_line
+from holdfast.app.progress_outside import outside_details, outside_lines, weakness
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.fleet.points import Point, point_at
@@ -99,6 +100,9 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
         "hands": _hands(state),
         "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",
     }
+    lines |= {name: one_line(value, 200) for name, value in outside_lines(state).items()}
+    if state.environment or state.environment_error or state.environment_failed:
+        lines["environment"] = _environment(state)
     if state.pending:
         positions = ", ".join(str(item.seq) for item in state.pending)
         lines["pending"] = f"the model has not seen what came at {positions}"
@@ -172,7 +176,14 @@ def _hands(state: State) -> str:
         (level, [kind for kind, of in hands.isolation.items() if of == level]) for level in ("hard", "soft", "none")
     ]
     walls = "; ".join(f"{level}: {', '.join(kinds)}" for level, kinds in levels if kinds)
-    return f"{hands.provider}, uid {hands.uid}; {walls}"
+    return f"{hands.provider}, uid {hands.uid}; {walls}{one_line(weakness(hands), 200)}"
+
+
+def _environment(state: State) -> str:
+    if state.environment_error:
+        return f"not there, and the work waits for it: {one_line(state.environment_error, 160)}"
+    missing = f"; {state.environment_failed[:12]} could not be made" if state.environment_failed else ""
+    return f"{state.environment[:12] or 'none'}{missing}"
 
 
 def _details(row: SessionRow, state: State) -> dict[str, object]:
@@ -190,4 +201,5 @@ def _details(row: SessionRow, state: State) -> dict[str, object]:
         "open_calls": [call.call_id for call in state.open_calls()],
         "hands_id": state.hands.hands_id if state.hands else None,
         "isolation": dict(state.hands.isolation) if state.hands else {},
+        **outside_details(state),
     }

@@ -196,7 +196,7 @@ def _result(call: Call, result: ExecResult, *, reconciled: bool) -> ToolResult:
         duration_ms=result.duration_ms,
         files=result.files,
         reconciled=reconciled,
-        untrusted=TOOLS[call.name].untrusted,
+        untrusted=TOOLS[call.name].untrusted and bool(result.ok or result.bytes_total),
     )
 
 

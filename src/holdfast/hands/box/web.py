@@ -51,7 +51,15 @@ class Page:
 
 
 def fetch(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """A page as text. What is no text is named, not shown."""
+    """A page as text; what was not read has no bytes, and nothing in it is a stranger's."""
+    try:
+        return page_text(given, place, cap)
+    except Refusal as refusal:
+        return {"ok": False, "output": str(refusal), "bytes_total": 0}
+
+
+def page_text(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
+    """A page as text. Raises `Refusal` for what is not reached, and for what is no text."""
     page = _get(str(given["url"]), place["env"], {}, time.monotonic() + FETCH_S)
     size = f"{len(page.body)} bytes" if page.whole else f"more than {BODY_MAX} bytes, cut there"
     head = f"{page.url}\n{page.status} {page.reason}, {page.type}, {size}"
@@ -107,7 +115,9 @@ def search(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, 
         if results:
             return {"ok": True, "output": "\n\n".join(results)[:cap]}
         problems.append(f"[{each['name']}: no results]")
-    return {"ok": answered, "output": "\n".join(problems) or NO_PROVIDER}
+    if not problems:
+        return {"ok": False, "output": NO_PROVIDER, "bytes_total": 0}
+    return {"ok": answered, "output": "\n".join(problems)}
 
 
 NO_PROVIDER = (

@@ -1,0 +1,153 @@
+"""Events of the way outside, of hands and of what stood ready, as short lines for people; and how a session stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.facts.base import Fact
+from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
+from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import HandsProvisioned, HandsRestored
+from holdfast.facts.session import EgressPolicy
+from holdfast.session.rows import is_weak
+from holdfast.session.state import State
+from holdfast.session.state_outside import opens
+from holdfast.session.taint import marks
+
+HOSTS_SHOWN = 3
+
+WEAK = "WEAK ISOLATION"
+NONE = "NOT SANDBOXED"
+
+
+def about_outside(fact: Fact) -> str:
+    """What happened, empty for what is about none of these."""
+    match fact:
+        case HandsProvisioned() as hands:
+            return f"hands ready ({hands.provider}){weakness(hands)}"
+        case HandsRestored(through_seq=through, unkept=unkept):
+            lost = f"; {len(unkept)} {'call' if len(unkept) == 1 else 'calls'} after that are gone" if unkept else ""
+            return f"new hands have the files as after event {through}{lost}"
+        case EgressRecorded() as record:
+            return f"outside: {_counts(record)}"
+        case EgressFailed(reason=reason):
+            return f"no way outside: {' '.join(reason.split())}"
+        case SessionTainted(reason=reason):
+            return f"tainted: {' '.join(reason.split())}"
+        case EnvironmentRecorded() as record:
+            return environment_line(record)
+        case _:
+            return ""
+
+
+def weakness(hands: HandsProvisioned) -> str:
+    """How hands are less than sandboxed, loudly; empty when they are."""
+    if not is_weak(hands):
+        return ""
+    word = NONE if hands.isolation.get("files", "none") == "none" else WEAK
+    return f"  {word}{': ' + ' '.join(hands.weak.split()) if hands.weak else ''}"
+
+
+def _counts(record: EgressRecorded) -> str:
+    """Requests by what became of them, what was stopped with its host first."""
+    parts = []
+    for verdict in ("held", "refused", "allowed"):
+        mine = [seen for seen in record.seen if seen.verdict == verdict]
+        if mine:
+            hosts = _hosts(mine)
+            parts.append(f"{sum(seen.count for seen in mine)} {verdict} ({hosts})")
+    if record.dropped:
+        parts.append(f"{record.dropped} more")
+    return ", ".join(parts) or "nothing"
+
+
+def _hosts(seen: Sequence[EgressSeen]) -> str:
+    named = list(dict.fromkeys(f"{each.host}{'' if each.port == 443 else f':{each.port}'}" for each in seen))
+    more = f" and {len(named) - HOSTS_SHOWN} more" if len(named) > HOSTS_SHOWN else ""
+    return ", ".join(named[:HOSTS_SHOWN]) + more
+
+
+def environment_line(record: EnvironmentRecorded) -> str:
+    """What stood ready, or why it did not."""
+    if record.error:
+        return f"no environment: {' '.join(record.error.split())}"
+    if not record.digest:
+        return "no environment is wanted"
+    how = "found as it was made before" if record.cached else f"made in {record.duration_ms / 1000:.1f} s"
+    what = f", {len(record.packages)} packages" if record.packages else ""
+    return f"environment {record.digest[:12]} {how}{what}"
+
+
+# --- how a session stands ---------------------------------------------------------------------------
+
+
+def policy_line(policy: EgressPolicy) -> str:
+    """Where a session may talk to, in a line."""
+    if not opens(policy):
+        return "nothing is allowed"
+    parts = [place.host for place in policy.allow[:HOSTS_SHOWN]]
+    if len(policy.allow) > HOSTS_SHOWN:
+        parts.append(f"{len(policy.allow) - HOSTS_SHOWN} more hosts")
+    if policy.registries:
+        parts.append("package registries")
+    parts += [f"{', '.join(use.hosts)} with the secret {use.name}" for use in policy.secrets[:HOSTS_SHOWN]]
+    return "; ".join(parts)
+
+
+def outside_lines(state: State) -> dict[str, str]:
+    """The lines of `show` about the way outside and what came in by it."""
+    outside = state.outside
+    lines = {"outside": policy_line(outside.policy)}
+    used = outside.allowed_count + outside.refused_count + outside.held_count + outside.dropped
+    if used:
+        counts = f"{outside.allowed_count} allowed, {outside.refused_count} refused, {outside.held_count} held"
+        sizes = f"{outside.sent} bytes sent, {outside.received} received"
+        lines["requests"] = f"{counts}; {sizes}"
+    if outside.told:
+        lines["outside"] += "; there was no way outside when it was last tried"
+    if outside.read:
+        events = ", ".join(map(str, outside.read[:5])) + (" …" if len(outside.read) > 5 else "")
+        lines["tainted"] = f"yes: {outside.reason} (event {events}); it {_and(marks(state))}"
+    if outside.granted:
+        lines["allowed"] = "the use of " + ", ".join(outside.granted)
+    if outside.denied:
+        lines["denied"] = "the use of " + ", ".join(outside.denied)
+    return lines
+
+
+def _and(parts: Sequence[str]) -> str:
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+
+
+def outside_details(state: State) -> dict[str, object]:
+    """The same for scripts."""
+    outside, hands = state.outside, state.hands
+    return {
+        "taint": {"tainted": bool(outside.read), "events": list(outside.read), "marks": list(marks(state))},
+        "weak": bool(hands is not None and is_weak(hands)),
+        "weak_reason": hands.weak if hands is not None else "",
+        "environment": hands.environment if hands is not None else "",
+        "egress": {
+            "open": opens(outside.policy),
+            "allowed": outside.allowed_count,
+            "refused": outside.refused_count,
+            "held": outside.held_count,
+            "sent_bytes": outside.sent,
+            "received_bytes": outside.received,
+            "granted": list(outside.granted),
+            "denied": list(outside.denied),
+        },
+    }
+
+
+def warnings(state: State) -> list[str]:
+    """What a person should see of a session wherever it is shown, in a word or two each."""
+    found = []
+    hands, created = state.hands, state.created
+    if hands is not None and is_weak(hands):
+        found.append(NONE if hands.isolation.get("files", "none") == "none" else WEAK)
+    elif hands is None and created is not None and created.workspace.isolation == "none":
+        found.append(NONE)
+    if state.outside.read:
+        found.append("tainted")
+    return found
