@@ -20,6 +20,8 @@ Dir::State "/workspace/state";
 Dir::State::status "/var/lib/dpkg/status";
 Dir::Cache "/workspace/cache";
 Dir::Log "/workspace/log";
+Dir::Etc::main "/dev/null";
+Dir::Etc::parts "/dev/null";
 APT::Sandbox::User "";
 APT::Install-Recommends "false";
 APT::Get::Assume-Yes "true";
