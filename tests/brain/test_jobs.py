@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import anyio
 import pytest
 
 from holdfast.brain.acts.news import gather
@@ -292,7 +293,9 @@ async def test_a_service_that_is_not_ready_is_ended_and_the_model_is_told() -> N
     yard = Yard([turn("", (SERVE[0], {**SERVE[1], "ready_s": 0.5})), turn("Then not.")])
     yard.well = False
     await yard.open()
-    await yard.stage.wake()
+    async with anyio.create_task_group() as group:
+        group.start_soon(yard.stage.wake)
+        await yard.clock.pass_(2)
     (result,) = await yard.stage.facts(ToolResult)
     assert result.outcome == "error"
     assert "was not ready" in result.content

@@ -21,11 +21,18 @@ SECOND_US = 1_000_000
 class Story:
     """Facts in order, each one second after the one before."""
 
-    def __init__(self, *, limits: Limits | None = None, rules: tuple[Rule, ...] = (), pinned: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        limits: Limits | None = None,
+        rules: tuple[Rule, ...] = (),
+        pinned: str = "",
+        tools: tuple[str, ...] = Agent("").tools,
+    ) -> None:
         self.events: list[Event] = []
         self.epoch = 0
         self.bodies: dict[int, Any] = {}
-        agent = Agent(model="scripted:x", rules=rules)
+        agent = Agent(model="scripted:x", rules=rules, tools=tools)
         workspace = Workspace("/w")
         self.tell(
             SessionCreated(

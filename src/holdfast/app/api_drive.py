@@ -17,6 +17,7 @@ from holdfast.app.api_tools import Runner
 from holdfast.app.api_types import Delta, Result, result_of
 from holdfast.app.compose import Runtime
 from holdfast.app.config import database_path
+from holdfast.app.news import look_after
 from holdfast.app.serving import serve
 from holdfast.brain.alongside import alongside
 from holdfast.brain.custom import ToolRunner
@@ -86,7 +87,8 @@ async def serve_all(
             on_error(session_id, error)
 
     with serve(runtime.home, runtime.worker.worker_id, database_path(runtime.settings)):
-        await Service(runtime.store, SystemClock(), limit=limit, on_error=failed).run(handle)
+        service = Service(runtime.store, SystemClock(), limit=limit, on_error=failed)
+        await alongside(lambda: service.run(handle), lambda: look_after(runtime))
     raise AssertionError("a service ends by being cancelled")
 
 

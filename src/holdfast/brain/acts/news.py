@@ -105,5 +105,6 @@ def _of_service(run: ServiceRun, status: CallStatus) -> list[News]:
         return []
     how = f"it ended by itself ({ending(status.result)})" if status.result is not None else "its hands are gone"
     said = f"\n{content_of(status.result)}" if status.result is not None else ""
-    content = f"[Service {run.name} does not run any more: {how}. Start it again if you need it.]{said}"
+    then = "It is started again with the next hands" if run.standing else "Start it again if you need it"
+    content = f"[Service {run.name} does not run any more: {how}. {then}.]{said}"
     return [News(service_key(run), ServiceEnded(name=run.name, hands_id=run.hands_id, reason=how, content=content))]
