@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,14 +71,14 @@ def _write(path: Path, value: Secret) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         whole.unlink(missing_ok=True)
         descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(descriptor, value.reveal().encode() + b"\n")  # less than a page: in one piece
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(value.reveal().encode() + b"\n")
+            file.flush()
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         whole.replace(path)
     except OSError as error:
-        whole.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            whole.unlink()
         problem = error.strerror or "it was refused"
     if problem:
         raise SecretUnavailable(f"{path} cannot be written: {problem}; nothing has changed")
