@@ -56,7 +56,7 @@ USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     ((*RUN, "--session-id=-x"), ("--session-id '-x'", "nightly-7")),
     ((*RUN, "--session-id", "k" * 300), ("--session-id", "1 to 200")),
     ((*RUN, "--deny", "bsh"), ("--deny 'bsh' fits no tool", "did you mean 'bash'?")),
-    ((*RUN, "--allow", "zzz"), ("--allow 'zzz' fits no tool", "grep, message_child, read")),
+    ((*RUN, "--allow", "zzz"), ("--allow 'zzz' fits no tool", "grep, job_log")),
     ((*RUN, "--agent", "gone.toml"), ("gone.toml", "No such file")),
     ((*RUN, "--rules", "gone.toml"), ("gone.toml", "No such file")),
     ((*RUN, "--take-over"), ("--take-over needs a folder", "--workspace DIR")),

@@ -24,7 +24,8 @@ def about_outside(fact: Fact) -> str:
     """What happened, empty for what is about none of these."""
     match fact:
         case HandsProvisioned() as hands:
-            return f"hands ready ({hands.provider}){weakness(hands)}"
+            weak = weakness(hands)
+            return f"hands ready ({hands.provider}){': ' + weak if weak else ''}"
         case HandsRestored(through_seq=through, unkept=unkept):
             lost = f"; {len(unkept)} {'call' if len(unkept) == 1 else 'calls'} after that are gone" if unkept else ""
             return f"new hands have the files as after event {through}{lost}"
@@ -45,7 +46,7 @@ def weakness(hands: HandsProvisioned) -> str:
     if not is_weak(hands):
         return ""
     word = NONE if hands.isolation.get("files", "none") == "none" else WEAK
-    return f"  {word}{': ' + ' '.join(hands.weak.split()) if hands.weak else ''}"
+    return f"{word}{': ' + ' '.join(hands.weak.split()) if hands.weak else ''}"
 
 
 def _counts(record: EgressRecorded) -> str:

@@ -176,7 +176,8 @@ def _hands(state: State) -> str:
         (level, [kind for kind, of in hands.isolation.items() if of == level]) for level in ("hard", "soft", "none")
     ]
     walls = "; ".join(f"{level}: {', '.join(kinds)}" for level, kinds in levels if kinds)
-    return f"{hands.provider}, uid {hands.uid}; {walls}{one_line(weakness(hands), 200)}"
+    weak = weakness(hands)
+    return f"{hands.provider}, uid {hands.uid}; {walls}{weak and '; ' + one_line(weak, 200)}"
 
 
 def _environment(state: State) -> str:
