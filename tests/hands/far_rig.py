@@ -12,7 +12,7 @@ import anyio
 
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
-from holdfast.hands.base import Hands, HandsSpec, Provider
+from holdfast.hands.base import Hands, HandsSpec
 from holdfast.hands.box.journal import replay
 from holdfast.hands.far.link import PipeLink
 from holdfast.hands.far.provider import FarProvider
@@ -31,13 +31,18 @@ class FarRig:
     def __init__(self, base: Path, argv: Sequence[str] = (), *, patience_s: float = 20.0) -> None:
         self.there = base / "there"
         self.workspace = base / "work"
-        self.workspace.mkdir()
-        self.there.mkdir(mode=0o711)
+        for folder, mode in ((self.workspace, 0o755), (self.there, 0o711)):
+            folder.mkdir(mode=mode, exist_ok=True)
         env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}
         command = argv or serve_command(self.there)
         self.link = PipeLink(command, name="there", env=env, patience_s=patience_s)
         self.far = FarProvider(self.link, base / "spool", name="there")
         self.provider: Remembering = Remembering(self.far)
+
+    @classmethod
+    def again(cls, rig: FarRig) -> FarRig:
+        """Another process that asks the same far end."""
+        return cls(rig.there.parent)
 
     def spec(self, **changes: object) -> HandsSpec:
         """A spec with a new hands id on the one workspace."""
@@ -69,8 +74,3 @@ async def far(base: Path, argv: Sequence[str] = ()) -> AsyncIterator[FarRig]:
     finally:
         with anyio.CancelScope(shield=True):
             await rig.close()
-
-
-def as_provider(rig: FarRig) -> Provider:
-    """The provider under test."""
-    return rig.provider

@@ -66,6 +66,7 @@ class _Pipe:
             start_new_session=True,
             bufsize=0,
         )
+        self.pid = self._child.pid
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         assert self._child.stderr is not None
@@ -203,6 +204,11 @@ class PipeLink:
                     raise self._unreachable(f"{self._argv[0]}: {error.strerror}") from None
                 await anyio.sleep(pause_s)
         raise self._unreachable(why)
+
+    @property
+    def pid(self) -> int:
+        """The process that carries the connection now, 0 when there is none."""
+        return self._pipe.pid if self._pipe is not None else 0
 
     async def _open(self, answer_s: float) -> _Pipe:
         async with self._opening:

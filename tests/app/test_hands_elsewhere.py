@@ -1,0 +1,108 @@
+"""Sessions whose hands are elsewhere, from the command line: the work comes back, and what is lost is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.hands.box.journal import replay
+from tests.app.families import until
+from tests.app.terminal import Type, bash, ended, script, spawn, turn
+from tests.support.as_user import UID
+
+SSH = """\
+#!/bin/sh
+# Stands for ssh: runs what would be run there, with a home of its own.
+for last; do :; done
+[ "$last" = "holdfast hands serve" ] || exit 9
+PYTHONPATH={path} exec {python} -m holdfast hands --home {there} serve
+"""
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The other machine's home; the user's own settings name it, and `ssh` leads there."""
+    there, programs, config = tmp_path / "there", tmp_path / "bin", tmp_path / "config" / "holdfast"
+    for folder in (there, programs, config):
+        folder.mkdir(parents=True)
+    there.chmod(0o711)
+    ssh = programs / "ssh"
+    ssh.write_text(SSH.format(python=sys.executable, there=there, path=os.environ["PYTHONPATH"]))
+    ssh.chmod(0o755)
+    (config / "holdfast.toml").write_text('[hands]\nprovider = "ssh:build1"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return there
+
+
+def _work(tmp_path: Path) -> Path:
+    """A workspace of an ordinary user."""
+    work = tmp_path / "work"
+    work.mkdir()
+    if os.getuid() == 0:
+        os.chown(work, UID, UID)
+    return work
+
+
+def _events(type: Type, name: str, kind: str) -> list[dict[str, object]]:
+    out = type("logs", name, "--json", "--type", kind).went().out
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_the_work_is_done_there_and_comes_back(type: Type, there: Path, tmp_path: Path) -> None:
+    work = _work(tmp_path)
+    (work / "given").write_text("given\n")
+    model = script(Path("m.json"), bash("cat given > made; pwd; rm given"), bash("cat made"), turn(text="done"))
+    type("run", "x", "--model", model, "--session-id", "k", "--workspace", work).went()
+    assert sorted(path.name for path in work.iterdir()) == ["made"]
+    (made,) = _events(type, "k", "hands.provisioned")
+    assert (made["provider"], made["holds_workspace"], made["root"]) == ("ssh:build1", True, "/workspace")
+    assert len(_events(type, "k", "workspace.snapshotted")) >= 2
+    assert list((there / "served" / "work").iterdir()) == []
+    assert type("doctor").out.count("ssh:build1") >= 1
+
+
+def test_what_was_lost_there_is_told(type: Type, there: Path, tmp_path: Path) -> None:
+    """The other machine loses hands and workspace in the middle of a call: the next hands begin with the snapshot."""
+    work = _work(tmp_path)
+    model = script(
+        Path("m.json"),
+        bash("echo one > kept"),
+        bash("echo two >> kept; touch late; sleep 60"),
+        bash("cat kept; ls"),
+        turn(text="done"),
+    )
+    running = spawn("run", "x", "--model", model, "--session-id", "k", "--workspace", work)
+    until(lambda: any((there / "served" / "work").glob("*/late")), running)
+    (journal,) = (there / "served" / "hands").glob("*/journal")
+    shutil.rmtree(there / "served" / "work")
+    os.kill(int(replay(str(journal)).opened["pid"]), signal.SIGKILL)
+    assert ended(running).code == 0
+    (restored,) = _events(type, "k", "hands.restored")
+    (unknown,) = _events(type, "k", "tool.outcome_unknown")
+    assert restored["unkept"] == [unknown["call_id"]]
+    assert f"What these calls did after that is gone: bash {unknown['call_id']}." in str(restored["content"])
+    last = _events(type, "k", "agent.tool_result")[-1]
+    assert last["content"] == "one\nkept\n"
+    assert (work / "kept").read_text() == "one\n"
+    assert type("verify").went().code == 0
+
+
+def test_a_repository_cannot_name_where_hands_are(type: Type, tmp_path: Path) -> None:
+    """No file of a repository asks for another provider, or for less of a sandbox."""
+    work = _work(tmp_path)
+    model = script(tmp_path / "m.json", turn(text="done"))
+    for line in ('provider = "ssh:evil"', 'provider = "landlock"', "accept_weak = true"):
+        (work / "holdfast.toml").write_text(f"[hands]\n{line}\n")
+        said = type("run", "x", "--model", model, "--workspace", work)
+        if said.code == 0:  # the file counts where the command is typed
+            Path("holdfast.toml").write_text(f"[hands]\n{line}\n")
+            said = type("run", "x", "--model", model, "--workspace", work)
+        assert said.code == 2, said
+        assert "put it into your own" in said.err
