@@ -29,7 +29,10 @@ TOLD_MAX = 2000
 """Characters of a line, or of what a health command said, that are told."""
 
 BACKLOG_MAX = 1 << 20
-"""Bytes that may wait for a slow pattern. What comes then is not looked at."""
+"""Bytes that may wait for a slow pattern. The command's output is taken no faster then."""
+
+LAG_S = 10.0
+"""How long, all in all, a command may be held up by a slow pattern."""
 
 PROBE_S = 5.0
 """How long one run of a health command may take."""
@@ -65,7 +68,10 @@ class Feed:
     def look(self) -> Message | None:
         """Write what the command takes now. A note says how much it has taken altogether."""
         before = self._taken
-        while self._left and self._fd >= 0:
+        if self._fd < 0:
+            self._taken += len(self._left)
+            self._left.clear()
+        while self._left:
             try:
                 sent = os.write(self._fd, self._left[:65536])
             except BlockingIOError:
@@ -98,12 +104,19 @@ class Lines:
         self._left = bytearray()
         self._said = b""
         self._finishing = False
+        self._full_since: float | None = None
+        self._lagged_s = 0.0
 
     def add(self, data: bytes) -> None:
         """More output."""
-        if len(self._left) + len(data) <= BACKLOG_MAX:
+        if self._to >= 0:
             self._left += data
-        self._write()
+            self._write()
+
+    @property
+    def full(self) -> bool:
+        """True while no more output should be taken."""
+        return len(self._left) >= BACKLOG_MAX
 
     @property
     def waits(self) -> dict[int, int]:
@@ -135,6 +148,8 @@ class Lines:
         self._write()
         if self._verdict < 0:
             return None
+        if late := self._lag():
+            return late
         try:
             data = os.read(self._verdict, 65536)
         except BlockingIOError:
@@ -149,6 +164,19 @@ class Lines:
             note: Message = json.loads(self._said)
             return note or None
         return {"problem": f"the pattern took longer than {MATCH_S} s on one line, so it is looked for no more"}
+
+    def _lag(self) -> Message | None:
+        """Give up when the command was held up for too long."""
+        now = time.monotonic()
+        if self._full_since is not None:
+            self._lagged_s += now - self._full_since
+        self._full_since = now if self.full else None
+        if self._lagged_s <= LAG_S:
+            return None
+        os.close(self._verdict)
+        self._verdict = -1
+        self._shut()
+        return {"problem": "output comes faster than the pattern can be tried on it, so it is looked for no more"}
 
     def finish(self) -> Message | None:
         """The command has ended: search what is left."""

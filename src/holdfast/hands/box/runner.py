@@ -216,7 +216,7 @@ class Runner:
         """Wait for something to happen, or to be due."""
         poll = select.poll()
         for fd in (self._out, self._wake):
-            if fd >= 0:
+            if fd >= 0 and not (fd == self._out and self._lines is not None and self._lines.full):
                 poll.register(fd, select.POLLIN)
         poll.register(self._link.fd, select.POLLIN | (select.POLLOUT if self._link.wants_write else 0))
         for part in self._parts():

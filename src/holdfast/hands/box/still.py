@@ -15,6 +15,9 @@ from holdfast.hands.box import tree
 LIMIT_S = 5.0
 """How long it may take until no process is left that runs."""
 
+STEP_S = 0.001
+"""How long to wait for those that were told to stop and have not yet."""
+
 
 class Still:
     """The processes that stand still. `since` is when that began, None while all goes on."""
@@ -30,13 +33,16 @@ class Still:
         self.since = time.monotonic()
         others: set[tuple[int, int]] = set()
         while True:
+            found = tree.descendants(os.getpid(), spare)
             fresh = [
                 entry
-                for entry in tree.descendants(os.getpid(), spare)
+                for entry in found
                 if (entry.pid, entry.start) not in self._held and (entry.pid, entry.start) not in others
             ]
             if not fresh:
-                return True
+                if all(entry.state in "Tt" for entry in found):
+                    return True
+                time.sleep(STEP_S)
             if time.monotonic() > self.since + LIMIT_S:
                 self.end()
                 return False

@@ -72,10 +72,10 @@ def from_result(result: dict[str, Any], after: int, max_bytes: int) -> Piece | N
     if result.get("truncated") or result.get("output_path"):
         return None
     data = str(result.get("output", "")).encode("utf-8", "replace")
-    if len(data) < total:
+    if len(data) != total:  # bytes that are no text stand in it as others
         return None
     after = min(after, total)
-    return cut(data[after:total], after, after, max_bytes, over=True)
+    return cut(data[after:], after, after, max_bytes, over=True)
 
 
 def from_files(folder: str, call_id: str, after: int, max_bytes: int, total: int | None) -> Piece:

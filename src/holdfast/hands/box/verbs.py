@@ -19,7 +19,7 @@ LOOK_S = 0.02
 INPUT_MAX = 1 << 20
 """Bytes of input that a command may leave unread."""
 
-INPUT_WAIT_S = 5.0
+INPUT_WAIT_S = 2.0
 """How long somebody waits who gives more than that."""
 
 WAIT_MAX_S = 3600.0
