@@ -18,6 +18,7 @@ from holdfast.hands.base import HandsSpec
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import agent_command, agent_parts
 from holdfast.hands.probe import diagnose
+from holdfast.hands.limits import ladder
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import REAL, real
@@ -29,9 +30,9 @@ async def test_the_probe_tells_the_truth_here(tmp_path: Path) -> None:
     found = await BubblewrapProvider(tmp_path).probe()
     assert found.usable
     assert set(found.isolation) == KINDS
-    assert {kind for kind, level in found.isolation.items() if level == "hard"} == {
-        "files", "network", "processes", "syscalls", "users",
-    }  # fmt: skip
+    hard = {kind for kind, level in found.isolation.items() if level == "hard"}
+    assert hard - {"memory", "cpu"} == {"files", "network", "processes", "syscalls", "users"}
+    assert ("memory" in hard) == ladder.find().hard
     assert {"sandbox", "user", "supervisor", *KINDS} <= {finding.name for finding in found.findings}
     none = await UnsandboxedProvider(tmp_path).probe()
     assert set(none.isolation.values()) == {"none"}

@@ -57,6 +57,11 @@ class Group:
                 return True
         return False
 
+    def used(self) -> int:
+        """Bytes of memory in use, as the kernel counts them; 0 when it does not tell."""
+        names = ("memory.current", "memory.usage_in_bytes")
+        return max((_number(os.path.join(folder, name)) for folder in self.folders for name in names), default=0)
+
     def _sum(self, places: tuple[tuple[str, str], ...]) -> int:
         total = 0
         for folder in self.folders:
@@ -67,7 +72,7 @@ class Group:
     def kill(self) -> None:
         """End every process in it."""
         for folder in self.folders:
-            if _write(os.path.join(folder, "cgroup.kill"), "1", make=False):
+            if write(os.path.join(folder, "cgroup.kill"), "1", make=False):
                 continue
             for pid in _members(folder):
                 with contextlib.suppress(OSError):
@@ -105,7 +110,7 @@ def make(plan: dict[str, Any], record: str) -> Group:
     for folder in folders:
         os.mkdir(folder)
     for place, value, needed in plan["settings"]:
-        if not _write(os.path.join(folders[0], place) if inner else place, value) and needed:
+        if not write(os.path.join(folders[0], place) if inner else place, value) and needed:
             raise OSError(f"the limit {place} could not be set to {value}")
     return Group(folders)
 
@@ -134,17 +139,17 @@ def _settle(inner: str, controllers: list[str]) -> None:
     """Move this process into a leaf, so that the controllers can be given to its sibling."""
     leaf = os.path.join(inner, PREFIX + "supervisor")
     os.makedirs(leaf, exist_ok=True)
-    if not _write(os.path.join(leaf, "cgroup.procs"), "0"):
+    if not write(os.path.join(leaf, "cgroup.procs"), "0"):
         raise OSError(f"this process could not move to {leaf}")
     for name in controllers:
-        if not _write(os.path.join(inner, "cgroup.subtree_control"), f"+{name}"):
+        if not write(os.path.join(inner, "cgroup.subtree_control"), f"+{name}"):
             raise OSError(f"the controller {name} cannot be used under {inner}")
 
 
-def _write(path: str, value: str, *, make: bool = True) -> bool:
-    """True when the kernel took it."""
+def write(path: str, value: str, *, make: bool = True) -> bool:
+    """Write a file of a group; True when the kernel took it. In its folders no file can be made."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o644)
     except OSError:
         return False
     try:

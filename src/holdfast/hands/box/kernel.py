@@ -31,6 +31,17 @@ def hide_memory() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
+def end_first() -> None:
+    """Be the first to be ended when memory runs out, with all that we become. Our memory is open for a moment."""
+    _prctl(_PR_SET_DUMPABLE, 1)  # what is hidden belongs to root, also in /proc
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("500")
+    except OSError:
+        pass
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
 def die_with_parent(signal_number: int) -> None:
     """Get this signal when the thread that forked us ends."""
     _prctl(_PR_SET_PDEATHSIG, signal_number)

@@ -13,6 +13,10 @@ from typing import Any, NamedTuple
 from holdfast.hands.box import mounts
 
 
+_NICE = 5
+"""By how much a sandbox steps back where no group holds it: whoever watches it must get its turn."""
+
+
 class Sandbox(NamedTuple):
     """A started sandbox: its process, the agent's conversation, what it says on standard error."""
 
@@ -73,6 +77,8 @@ def _join(doors: Sequence[str], processors: Sequence[int]) -> None:
         fd = os.open(door, os.O_WRONLY | os.O_CLOEXEC)
         os.write(fd, b"0")
         os.close(fd)
+    if not doors:
+        os.nice(_NICE)
     if processors:
         os.sched_setaffinity(0, processors)
 

@@ -173,9 +173,11 @@ class Tree:
         return out
 
     def _sum(self, pids: list[int]) -> Held:
-        live = [self._entries[pid] for pid in pids if self._entries[pid].state not in "ZX"]
-        memory = sum(entry.pages for entry in live) * _PAGE
-        return Held(memory, sum(entry.tasks for entry in live), tuple(entry.pid for entry in live))
+        """The dead that nobody has collected count too: they take the place of a new one."""
+        found = [self._entries[pid] for pid in pids]
+        memory = sum(entry.pages for entry in found) * _PAGE
+        live = tuple(entry.pid for entry in found if entry.state not in "ZX")
+        return Held(memory, sum(entry.tasks for entry in found), live)
 
 
 def proportional(pids: tuple[int, ...]) -> int:

@@ -93,6 +93,8 @@ class Watch:
             return over, ""
         self._link.close()
         self._link = None
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
         self._lives -= 1
         if self._lives <= 0:
             return over, "the watch over its limits ended again and again"

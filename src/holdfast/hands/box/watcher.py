@@ -61,6 +61,7 @@ class Watcher:
         self._runs: dict[str, Run] = {}
         self._disk = quota.Quota(holding, lambda: usage.Tree(supervisor, self._spare).all.pids)
         self._refused: tuple[float, float] | None = None
+        self._heavy: tuple[str, float] = ("", 0.0)
         self._oom: tuple[float, frozenset[str]] | None = None
         self._dying: tuple[str, float] = ("", 0.0)
         self._checked = (0.0, 0)
@@ -115,11 +116,15 @@ class Watcher:
     def _kernel(self, now: float) -> float:
         found, before = self._group.counters(), self._counted
         self._counted = found
+        if len(self._runs) > 1 and self._memory and self._group.used() > self._memory // 4:
+            self._heavy = (self._largest(self._tree(), by="memory"), now)
         if found["memory"] > before["memory"] and self._oom is None:
             self._oom = (now, frozenset(self._runs))
         if self._oom is not None and (len(self._oom[1]) == 1 or now >= self._oom[0] + SETTLE_S):
             if self._oom[1] <= self._runs.keys():
-                self._strike("memory", self._largest(self._tree(), by="memory"), now)
+                call, seen = self._heavy
+                fresh = call in self._oom[1] and seen >= self._oom[0] - SETTLE_S
+                self._strike("memory", call if fresh else self._largest(self._tree(), by="memory"), now)
             self._oom = None
         refused = found["processes"] > before["processes"]
         if refused and self._refused is None:

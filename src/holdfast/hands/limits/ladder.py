@@ -18,7 +18,7 @@ import subprocess
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from holdfast.hands.box.group import PREFIX, own_path
+from holdfast.hands.box.group import PREFIX, own_path, write
 
 NEEDED = ("memory", "pids")
 """The controllers without which a rung is none; `cpu` is taken where it is there."""
@@ -31,12 +31,13 @@ class Rung(NamedTuple):
     """What was found. `bases` are by controller the folders below which groups are made; for v2 all the same one.
 
     `prefix` is the command that puts the supervisor into its scope, with `{unit}` for its name; the base is then
-    found there. `why` tells why no better rung holds.
+    found under `mount` by what the file `where` says. `why` tells why no better rung holds.
     """
 
     kind: Literal["scope", "v2", "v1", "watched"]
     bases: dict[str, str] = {}
     mount: str = ""
+    where: str = ""
     prefix: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
     why: str = ""
@@ -126,7 +127,7 @@ def _scope(machine: Machine) -> Rung | str:
         return f"systemd gives no scope ({words[-1] if words else 'it said nothing'})"
     if not set(NEEDED) <= set(given):
         return f"systemd delegates only {' '.join(given) or 'nothing'} to this user"
-    return Rung("scope", mount=mount, prefix=prefix, controllers=_taken(given))
+    return Rung("scope", mount=mount, where=f"{machine.proc}/self/cgroup", prefix=prefix, controllers=_taken(given))
 
 
 def _session() -> dict[str, str]:
@@ -162,7 +163,7 @@ def _v2(machine: Machine) -> Rung | str:
         if not _ours(base, Path(mount), machine):
             break
         given = _words(f"{base}/cgroup.controllers")
-        if set(NEEDED) <= set(given) and _enable(base, _taken(given)) and _tried(str(base), "memory.max"):
+        if set(NEEDED) <= set(given) and _enable(base, _taken(given)) and _tried(str(base), "memory.max", "max"):
             return Rung("v2", dict.fromkeys(_taken(given), str(base)), mount, controllers=_taken(given))
     return "no part of cgroup v2 was delegated to this process (in a systemd unit: Delegate=yes, DelegateSubgroup=main)"
 
@@ -202,6 +203,13 @@ def _enable(base: Path, controllers: tuple[str, ...]) -> bool:
 # --- cgroup v1 ---
 
 
+_FIRST_VERSION = {
+    "memory": ("memory.limit_in_bytes", "-1"),
+    "pids": ("pids.max", "max"),
+    "cpu": ("cpu.cfs_quota_us", "-1"),
+}
+
+
 def _v1(machine: Machine) -> Rung | str:
     if not machine.root:
         return "groups of cgroup v1 can be made by root alone"
@@ -216,14 +224,13 @@ def _v1(machine: Machine) -> Rung | str:
                 bases[name] = mount + own if os.path.isdir(mount + own) else mount
     if not set(NEEDED) <= bases.keys():
         return "cgroup v1 has no memory and process controllers here"
-    tried = {"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
-    works = {name: base for name, base in bases.items() if _tried(base, tried[name])}
+    works = {name: base for name, base in bases.items() if _tried(base, *_FIRST_VERSION[name])}
     if not set(NEEDED) <= works.keys():
         return "groups of cgroup v1 cannot be made here"
     return Rung("v1", works, controllers=tuple(works))
 
 
-def _tried(base: str, name: str) -> bool:
+def _tried(base: str, name: str, value: str) -> bool:
     """Whether a group with that limit can be made below, by making one and taking it away."""
     folder = f"{base}/{_trial()}"
     try:
@@ -231,7 +238,7 @@ def _tried(base: str, name: str) -> bool:
     except OSError:
         return False
     try:
-        return os.access(f"{folder}/{name}", os.W_OK)
+        return write(f"{folder}/{name}", value)
     finally:
         with contextlib.suppress(OSError):
             os.rmdir(folder)

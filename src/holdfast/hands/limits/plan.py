@@ -54,7 +54,8 @@ def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
     """What the policy of a spec becomes on that rung. `folder` is the incarnation's."""
     policy = spec.policy
     disk = policy.disk_bytes
-    uppers = tuple(layer.upper for layer in spec.layers if layer.upper)
+    own = (str(folder / f"upper{number}") for number, layer in enumerate(spec.layers) if layer.private)
+    uppers = (*(layer.upper for layer in spec.layers if layer.upper), *own)
     key = hashlib.sha256(f"{spec.session_id}\0{os.path.realpath(spec.workspace.path)}".encode()).hexdigest()[:24]
     return Holding(
         memory_bytes=policy.memory_bytes,
@@ -105,7 +106,7 @@ def _plan(policy: HandsPolicy, rung: Rung, hands_id: str) -> dict[str, Any]:
         settings.append((f"{before}cpu.max", f"{quota} {_PERIOD_US}", True))
     plan: dict[str, Any] = {"folders": [folder], "settings": settings, "controllers": list(rung.controllers)}
     if not rung.bases:
-        plan["own"] = [rung.mount, "/proc/self/cgroup"]
+        plan["own"] = [rung.mount, rung.where]
     return plan
 
 
