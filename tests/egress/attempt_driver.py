@@ -25,7 +25,7 @@ from holdfast.vault.sources import Source
 from tests.egress.upstream import World
 from tests.hands.rigs import bubblewrap, real
 
-SCRIPT = Path(__file__).parent / "attempts.py"
+SCRIPTS = Path(__file__).parent / "inside"
 VALUES = {
     "key": "canary-of-the-key-6b1f",
     "git": "canary-of-git-93ac77",
@@ -79,13 +79,13 @@ async def attempts(base: Path) -> dict[str, Any]:
             other = await egress.open(
                 "ses_two", EgressPolicy(secrets=(SecretUse("other", ("api.test",), variable="X"),)), uid=uid
             )
-            shutil.copy(SCRIPT, rig.workspace / "attempts.py")
+            shutil.copytree(SCRIPTS, rig.workspace / "tests" / "egress" / "inside")
             host = {"other": other.env["X"], "bad": BAD, "canary": LAUNCHER, "upstream": ["127.0.0.1", real_port]}
             (rig.workspace / "host.json").write_text(json.dumps(host))
             gone.unlink()
             spec = msgspec.structs.replace(spec, network=Network(gateway.socket, gateway.port, gateway.env))
             hands = await rig.provider.provision(spec, 1)
-            result = await run(hands, "1.0", bash("/usr/bin/python3 attempts.py > found.json", 120.0))
+            result = await run(hands, "1.0", bash("/usr/bin/python3 -m tests.egress.inside.main > found.json", 120.0))
             if not result.ok:
                 return {"the script": ["broken", result.output]}
             found: dict[str, Any] = json.loads((rig.workspace / "found.json").read_text())

@@ -40,7 +40,7 @@ from holdfast.ids import system_entropy
 from holdfast.vault.kept import take_over
 
 FLUSH_S = 0.2
-"""How long something may be noted before it is written."""
+"""How long something may be noted before it is written, when something else was written just before."""
 
 LOOK_S = 5.0
 """How often it looks whether it is needed, in seconds."""
@@ -110,8 +110,8 @@ class Proxy:
     async def _write_notes(self) -> None:
         while True:
             await self.state.noted()
-            await self._clock.sleep(FLUSH_S)
             self.state.journal.flush()
+            await self._clock.sleep(FLUSH_S)
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
         """End when nobody needs it: no connection, no hands, no word of ours for a while."""

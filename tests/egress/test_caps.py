@@ -1,0 +1,147 @@
+"""What a way outside refuses as a whole: policies, users, caps; what goes through another proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast.egress.files import is_locked, places
+from holdfast.egress.inside import DOOR as SHOWN_AT
+from holdfast.egress.proxy import ProxyEgress
+from holdfast.egress.server import PRESENT
+from holdfast.errors import EgressUnavailable, SecretUnavailable
+from holdfast.facts.session import Destination, EgressPolicy, SecretUse
+from holdfast.hands.box import bridge
+from holdfast.hands.outside import DOOR
+from holdfast.testing.egress import SECRETS, Place
+from holdfast.testing.egress.network import part
+from holdfast.testing.egress.rig import at
+from holdfast.testing.hands import bash, run
+from tests.egress.rigs import dial, proxy_rig
+from tests.egress.scene import ONE, SECRET, SES, TWO, code, inside
+from tests.hands.rigs import bubblewrap, real
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (EgressPolicy(allow=(Destination("*.test"),)), "exact name"),
+        (EgressPolicy(allow=(Destination("a.test:443"),)), "exact name"),
+        (EgressPolicy(allow=(Destination("https://a.test"),)), "exact name"),
+        (EgressPolicy(allow=(Destination("a.test", (0,)),)), "no port"),
+        (EgressPolicy(secrets=(SecretUse(SECRETS[0], ("*",)),)), "exact name"),
+    ],
+)
+async def test_a_policy_that_cannot_be_meant_opens_nothing(tmp_path: Path, policy: EgressPolicy, said: str) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        with pytest.raises(EgressUnavailable, match=said):
+            await rig.egress.open(SES, policy, uid=os.getuid())
+        assert not is_locked(places(rig.folder, SES).lock)
+        gateway = await rig.egress.open(SES, EgressPolicy(allow=(at(ONE),)), uid=os.getuid())
+        with pytest.raises(EgressUnavailable, match=said):
+            await rig.egress.change(SES, policy)
+        assert await rig.request(gateway, ONE) == "allowed"
+
+
+async def test_an_unknown_secret_and_missing_certificates_are_said(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        with pytest.raises(SecretUnavailable, match="nobody"):
+            await rig.egress.open(SES, EgressPolicy(secrets=(SecretUse("nobody", ("a.test",)),)), uid=os.getuid())
+        blind = ProxyEgress(rig.folder, rig.vault, bundle=str(tmp_path / "none.pem"), network=part(rig.world.tables))
+        with pytest.raises(EgressUnavailable, match="certificates"):
+            await blind.open(SES, SECRET, uid=os.getuid())
+
+
+@pytest.mark.parametrize(("cap", "allowed"), [({"requests_max": 2}, 2), ({"bytes_max": 1}, 1)])
+async def test_caps_hold_also_for_the_next_proxy(tmp_path: Path, cap: dict[str, int], allowed: int) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        policy = msgspec.structs.replace(SECRET, **cap)
+        gateway = await rig.egress.open(SES, policy, uid=os.getuid())
+        for _ in range(2):
+            await rig.request(gateway, ONE)
+        await rig.egress.close(SES)
+        gateway = await rig.egress.open(SES, policy, uid=os.getuid())
+        assert await rig.request(gateway, ONE) == "refused"
+        assert len(rig.world.seen) == allowed
+        reasons = {seen.reason for seen in (await rig.egress.notes(SES, 0)).seen if seen.verdict == "refused"}
+        assert any("as its policy allows" in reason for reason in reasons)
+
+
+async def test_through_the_networks_own_proxy(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        near = await rig.egress.open("ses_near", EgressPolicy(allow=(at(ONE),)), uid=os.getuid())
+        port, asked = relay(Path(near.socket))
+        rig.world.name("proxy.corp.test", ["10.9.9.9"])
+        rig.world.route("10.9.9.9", 3128, port)
+        far = ProxyEgress(
+            rig.folder, rig.vault, bundle=str(rig.world.bundle), network=part(rig.world.tables),
+            through="proxy.corp.test:3128",
+        )  # fmt: skip
+        policy = EgressPolicy(allow=(at(ONE), at(TWO), Destination("127.0.0.1"), Destination("169.254.169.254")))
+        gateway = await far.open(SES, policy, uid=os.getuid())
+        assert await rig.request(gateway, ONE) == "allowed"
+        assert await rig.request(gateway, TWO) == "refused"
+        assert await rig.request(gateway, Place("127.0.0.1", 443)) == "refused"
+        assert await rig.request(gateway, Place("169.254.169.254", 443)) == "refused"
+        assert [line.split(b" ")[1] for line in asked] == [b"one.test:443", b"two.test:443"]
+
+
+def relay(path: Path) -> tuple[int, list[bytes]]:
+    """A proxy of somebody else's, on a port: the near one stands behind it. Returns what was asked of it too."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    asked: list[bytes] = []
+
+    def pump(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                other.sendall(data)
+            other.shutdown(socket.SHUT_WR)
+
+    def lead() -> None:
+        for _ in range(2):
+            client, _ = listener.accept()
+            server = dial(path)
+            asked.append(client.recv(4096))
+            server.sendall(asked[-1])
+            threads = [threading.Thread(target=pump, args=pair) for pair in ((client, server), (server, client))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            client.close()
+            server.close()
+        listener.close()
+
+    threading.Thread(target=lead, daemon=True).start()
+    return int(listener.getsockname()[1]), asked
+
+
+async def test_several_sessions_and_hands_do_not_meet(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig, inside(tmp_path, rig, SECRET) as (hands, uid):
+        other = await rig.egress.open("ses_other", EgressPolicy(allow=(at(TWO),)), uid=uid)
+        assert await code(hands, "1.0", TWO.host) == "000"
+        assert await rig.request(other, ONE) == "refused"
+        assert await rig.request(other, TWO) == "allowed"
+        await rig.egress.close("ses_other")
+        assert await code(hands, "2.0") == "200"
+        listed = await run(hands, "3.0", bash("ls /run/egress; ls /run"))
+        assert listed.output.split() == ["apt.conf", "ca.pem", "s", "agent", "egress"]
+
+
+async def test_hands_without_a_network_have_no_door(tmp_path: Path) -> None:
+    async with real(tmp_path, bubblewrap) as rig:
+        hands = await rig.provider.provision(rig.spec(), 1)
+        said = await run(hands, "1.0", bash("ls /run/egress; env | grep -ci proxy; curl -sS http://127.0.0.1:3128"))
+        assert "No such file" in said.output
+        assert "\n0\n" in said.output
+        assert "Failed to connect" in said.output
+
+
+def test_both_sides_mean_the_same() -> None:
+    assert (SHOWN_AT, bridge.PRESENT) == (DOOR, PRESENT)
