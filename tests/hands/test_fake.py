@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
 import pytest
 
@@ -10,7 +12,7 @@ from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, Hands, HandsSpec
 from holdfast.hands.fake import FakeProvider, Pace
 from holdfast.hands.fake_files import Files
-from holdfast.testing.hands import bash, run, tool
+from holdfast.testing.hands import bash, job, run, service, tool
 
 
 class HandClock:
@@ -149,3 +151,86 @@ async def test_files_outlive_hands() -> None:
     await run(hands, "1.0", tool("write", file_path="f", content="kept"))
     await hands.release(1)
     assert provider.files("/w")["/workspace/f"] == b"kept"
+
+
+async def test_a_job_takes_hours_and_its_end_is_told_at_its_time() -> None:
+    clock = HandClock()
+    told: list[tuple[str, str, str, float]] = []
+    provider = FakeProvider(
+        clock,
+        effect=lambda command, files: (0, "warm\nloss 0.1\n"),
+        pace=lambda call_id, request: (600.0, 7200.0),
+        on_news=lambda session, call, news: told.append((session, call, news, clock.now_s)),
+    )
+    hands = await provider.provision(HandsSpec("ses_1", "hnd_1", Workspace("/w")), 1)
+    await hands.start(1, "1.0", job("train", 86_400.0, line=r"^loss"))
+    assert provider.next_due() == 600.0
+    clock.advance(provider.next_due())
+    provider.settle()
+    assert told == [("ses_1", "1.0", "line", 700.0)]
+    assert (await hands.status(1, "1.0")).line == "loss 0.1"
+    assert (await hands.read(1, "1.0")).text == "warm\nloss 0.1\n"
+    clock.advance(provider.next_due())
+    provider.settle()
+    assert told[1:] == [("ses_1", "1.0", "exit", 7900.0)]
+    result = (await hands.status(1, "1.0")).result
+    assert result is not None
+    assert result.duration_ms == 7_800_000.0
+    await hands.start(1, "2.0", job("train", 100.0))
+    clock.advance(100)
+    provider.settle()
+    assert (await hands.wait(1, "2.0")).timed_out
+    assert told[2:] == [("ses_1", "2.0", "exit", 8000.0)]
+
+
+async def test_a_pause_moves_all_that_is_due() -> None:
+    clock = HandClock()
+    provider, hands, files = await made(clock)
+    await hands.start(1, "1.0", bash("go", timeout_s=10.0))
+    clock.advance(1)
+    await hands.pause(1)
+    assert provider.next_due() == math.inf
+    clock.advance(1000)
+    assert (await hands.status(1, "1.0")).state == "running"
+    assert "/workspace/marks" not in files
+    await hands.resume(1)
+    assert provider.next_due() == 1.0
+    clock.advance(4)
+    assert (await hands.wait(1, "1.0")).ok
+
+
+@pytest.mark.parametrize("end", ["lose", "reboot"])
+async def test_what_ends_with_its_machine_is_not_known(end: str) -> None:
+    clock = HandClock()
+    told: list[tuple[str, str, str]] = []
+    provider = FakeProvider(clock, pace=steady, on_news=lambda *news: told.append(news))
+    hands = await provider.provision(HandsSpec("ses_1", "hnd_1", Workspace("/w")), 1)
+    await hands.start(1, "1.0", job("train", 100.0))
+    await hands.start(1, "1.1", bash("go"))
+    if end == "lose":
+        provider.lose("hnd_1")
+        assert told == [("ses_1", "1.0", "lost")]
+    else:
+        provider.reboot("boot-2")
+        assert told == [], "nobody is left to tell it"
+    assert (await hands.status(1, "1.0")).state == "unknown"
+
+
+async def test_a_service_is_well_when_its_health_command_is() -> None:
+    clock = HandClock()
+
+    def effect(command: str, files: Files) -> tuple[int, str]:
+        return (0, "") if command == "serve" or clock.now_s >= 104.5 else (1, "not yet\n")
+
+    provider = FakeProvider(clock, effect=effect, pace=lambda call_id, request: (1.0, 0.0))
+    hands = await provider.provision(HandsSpec("s", "hnd_1", Workspace("/w")), 1)
+    await hands.start(1, "1.0", service("web", "serve", health="ask", ready_s=30.0))
+    await hands.start(1, "1.1", service("hasty", "serve", health="ask", ready_s=2.5))
+    ready = []
+    for _ in range(6):
+        clock.advance(1)
+        ready.append([(await hands.status(1, call_id)).ready for call_id in ("1.0", "1.1")])
+    assert [first for first, _ in ready] == ["waiting"] * 4 + ["yes"] * 2
+    assert [second for _, second in ready] == ["waiting"] * 2 + ["no"] * 4
+    clock.advance(10**6)
+    assert (await hands.status(1, "1.0")).state == "running"

@@ -130,7 +130,7 @@ class FakeProvider:
         self.settle()
         self.boot_id = boot_id
         for made in self._made.values():
-            self._end(made, "the machine restarted")
+            self._end(made, "the machine restarted", news="")
 
     def settle(self) -> None:
         """Bring about everything that the clock has passed."""

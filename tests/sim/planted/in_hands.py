@@ -45,8 +45,8 @@ def hands_forget_call_ids(patch: pytest.MonkeyPatch) -> None:
 def _saying(patch: pytest.MonkeyPatch, seen: str, said: str) -> None:
     whole = FakeHands.status
 
-    async def status(self: FakeHands, epoch: int, call_id: str) -> CallStatus:
-        answer = await whole(self, epoch, call_id)
+    async def status(self: FakeHands, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
+        answer = await whole(self, epoch, call_id, wait_s=wait_s)
         return CallStatus(said) if answer.state == seen else answer  # type: ignore[arg-type]
 
     patch.setattr(FakeHands, "status", status)
@@ -66,8 +66,8 @@ def hands_forget_what_ended(patch: pytest.MonkeyPatch) -> None:
 def hands_make_results_up(patch: pytest.MonkeyPatch) -> None:
     whole = FakeHands.status
 
-    async def status(self: FakeHands, epoch: int, call_id: str) -> CallStatus:
-        answer = await whole(self, epoch, call_id)
+    async def status(self: FakeHands, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
+        answer = await whole(self, epoch, call_id, wait_s=wait_s)
         return CallStatus("finished", ExecResult(True, "done")) if answer.state == "unknown" else answer
 
     patch.setattr(FakeHands, "status", status)
@@ -77,9 +77,9 @@ def hands_make_results_up(patch: pytest.MonkeyPatch) -> None:
 def a_dead_command_goes_on(patch: pytest.MonkeyPatch) -> None:
     whole = FakeProvider._end
 
-    def end(self: FakeProvider, made: Any, reason: str) -> None:
+    def end(self: FakeProvider, made: Any, reason: str, news: str = "lost") -> None:
         running = [call for call in made.calls.values() if call.running]
-        whole(self, made, reason)
+        whole(self, made, reason, news)
         for call in running:
             call.running = True
 
