@@ -52,7 +52,8 @@ def test_a_run_on_a_terminal(model: str, gate: Path) -> None:
         lines = terminal.lines()
         (at,) = [number for number, line in enumerate(lines) if line.startswith("agent  turn 1 of 200  context [")]
         assert lines[at].endswith("$0.3150 of $2.00")
-        assert lines[at + 1].startswith("bash: until [ -e ")
+        assert lines[at + 1] == "NOT SANDBOXED"
+        assert lines[at + 2].startswith("bash: until [ -e ")
         assert 2 <= len(lines) - at <= ROWS_MAX
         assert lines[-1].startswith("| ")
         assert any("日本語のテキスト" in line for line in lines[at:]), terminal.text
