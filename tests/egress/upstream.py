@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import ssl
+import subprocess
 import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +37,8 @@ class World:
         self.bundle = folder / "world.pem"
         self.tables = folder / "tables.json"
         self.seen: list[Seen] = []
+        self.files: dict[str, bytes] = {}
+        self.repositories = folder / "repositories"
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the world's authority")])
         self._servers: list[ThreadingHTTPServer] = []
@@ -147,9 +150,19 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         headers = {name.lower(): value for name, value in self.headers.items()}
         server.world.seen.append(Seen(server.name, self.command, self.path, headers, body))
-        said = json.dumps(
-            {"server": server.name, "path": self.path, "headers": headers, "body": body.decode("latin-1")}
-        )
+        path = self.path.partition("?")[0]
+        if path in server.world.files or path.startswith(("/deb/", "/simple/")):
+            found = server.world.files.get(path)
+            kind = {"content-type": "text/html" if path.endswith("/") else "application/octet-stream"}
+            self._send(200 if found is not None else 404, kind, found or b"")
+        elif path.startswith("/git/"):
+            self._git(server.world.repositories, headers, body)
+        else:
+            self._echo(server.name, headers, body)
+
+    def _echo(self, name: str, headers: dict[str, str], body: bytes) -> None:
+        """What came, in the way that the path asks for."""
+        said = json.dumps({"server": name, "path": self.path, "headers": headers, "body": body.decode("latin-1")})
         extra: dict[str, str] = {}
         status, out = 200, said.encode()
         word = self.path.strip("/").partition("?")[0].partition("/")[0]
@@ -180,6 +193,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         elif word == "big":
             out = bytes(int(self.path.rpartition("/")[2]))
+        self._send(status, extra, out)
+
+    def _send(self, status: int, extra: dict[str, str], out: bytes) -> None:
         self.send_response(status)
         for name, value in extra.items():
             self.send_header(name, value)
@@ -187,6 +203,30 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(out)
+
+    def _git(self, root: Path, headers: dict[str, str], body: bytes) -> None:
+        """A repository as a forge serves it: nothing without a password."""
+        given = headers.get("authorization", "")
+        if not given:
+            self._send(401, {"www-authenticate": 'Basic realm="git"'}, b"")
+            return
+        path, _, query = self.path.removeprefix("/git").partition("?")
+        done = subprocess.run(
+            ["/usr/bin/git", "http-backend"],
+            input=body,
+            capture_output=True,
+            check=False,
+            env={
+                **{"GIT_PROJECT_ROOT": str(root), "GIT_HTTP_EXPORT_ALL": "1", "PATH": "/usr/bin:/bin"},
+                **{"PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command, "REMOTE_USER": "agent"},
+                **{"CONTENT_TYPE": headers.get("content-type", ""), "CONTENT_LENGTH": str(len(body))},
+                **{"HTTP_CONTENT_ENCODING": headers.get("content-encoding", ""), "HOME": str(root)},
+            },
+        )
+        head, _, out = done.stdout.partition(b"\r\n\r\n")
+        lines = dict(line.decode().split(": ", 1) for line in head.split(b"\r\n"))
+        status = int(lines.pop("Status", "200").split(" ")[0])
+        self._send(status, lines, out)
 
     def _pieces(self, out: bytes) -> None:
         """One byte in each chunk, each sent by itself."""
