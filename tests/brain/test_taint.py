@@ -13,7 +13,7 @@ from holdfast.brain.acts.egress import KINDS_MAX, recorded
 from holdfast.brain.wake import Outcome
 from holdfast.egress.base import Notes
 from holdfast.egress.fake import FakeEgress
-from holdfast.errors import EgressUnavailable
+from holdfast.errors import EgressUnavailable, UsageError
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Draft
 from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
@@ -173,6 +173,8 @@ async def test_allowed_once_is_allowed_once() -> None:
     stage = OutsideStage([turn("", READ), turn("", USE), turn("", USE), turn("", USE), turn("Done.")])
     await stage.run()
     item = await stage.item()
+    with pytest.raises(UsageError, match="leave --match out"):
+        await stage.intake.grant_for(item, for_s=None, uses=1, match="*")
     grant = await stage.intake.grant_for(item, for_s=None, uses=1, match=None)
     await stage.intake.approve(item, grant=grant)
     assert parked(await stage.wake())

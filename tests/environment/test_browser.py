@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.environment import browser
 from holdfast.environment.recipes import recipe
-from holdfast.facts.session import Environment, Service
+from holdfast.facts.egress import EgressRecorded
+from holdfast.facts.session import Destination, EgressPolicy, Environment, Service
 from tests.environment.rigs import has, home, unreachable, write
 
 PAGE = """<title>The shop</title><h1>Hello</h1><form onsubmit="said.textContent = 'Thanks, ' + who.value; return false">
@@ -17,6 +18,7 @@ PAGE = """<title>The shop</title><h1>Hello</h1><form onsubmit="said.textContent 
 LOOK = (
     "page http://127.0.0.1:8000/ --fill '#who' Anna --click text=Send --see 'Thanks, Anna' --eval '6 * 7' --shot {shot}"
 )
+AWAY = "page http://evil.test/"
 SERVER = Service("shop", "exec python3 -m http.server 8000 --bind 127.0.0.1", "python3 -c 'import socket; "
                  "socket.create_connection((\"127.0.0.1\", 8000))'")  # fmt: skip
 
@@ -27,12 +29,23 @@ async def test_a_page_is_looked_at_as_a_person_would(tmp_path: Path) -> None:
         pytest.skip(reason)
     work = write(tmp_path / "work", {"index.html": PAGE})
     policy = Environment(recipes=("browser",), services=(SERVER,), timeout_s=600.0)
+    outside = EgressPolicy(allow=(Destination("docs.test"),))
     look = LOOK.format(shot="/workspace/shot.png")
     async with home(tmp_path) as here:
-        await here.run(work, policy, look, "page http://127.0.0.1:8000/none; page http://127.0.0.1:8000/ --click")
+        await here.run(
+            work,
+            policy,
+            look,
+            "page http://127.0.0.1:8000/none; page http://127.0.0.1:8000/ --click",
+            AWAY,
+            egress=outside,
+        )
         record = await here.record()
-        first, second = await here.results()
+        first, second, third = await here.results()
+        (noted,) = await here.facts(EgressRecorded)
     print(f"\nset up in {record.duration_ms:.0f} ms, {record.bytes >> 20} MiB\n{first}\n{second}", end="")
+    assert "403" in third  # the proxy's answer: the browser has no other way outside
+    assert "evil.test" in [seen.host for seen in noted.seen if seen.verdict == "refused"]
     assert "42" in first
     assert "http://127.0.0.1:8000/  200  The shop" in first
     assert "[console log] loaded" in first

@@ -125,8 +125,12 @@ _SWITCHES = (
 )
 """/tmp and /dev/shm are small folders in memory, so nothing much is kept there."""
 
+_PROXY = "${https_proxy:+--proxy-server=$https_proxy}"
+
 _READY = f"import urllib.request as r; r.urlopen('http://127.0.0.1:{PORT}/json/version', timeout=2)"
 
 SERVICES = (
-    Service("browser", f"exec {_PROGRAM} {_SWITCHES} about:blank", f'env no_proxy=127.0.0.1 python3 -c "{_READY}"'),
+    Service(
+        "browser", f"exec {_PROGRAM} {_SWITCHES} {_PROXY} about:blank", f'env no_proxy=127.0.0.1 python3 -c "{_READY}"'
+    ),
 )

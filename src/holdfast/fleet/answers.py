@@ -173,6 +173,8 @@ async def grant_for(
         raise UsageError(f"a grant without an end is not given; bound it with --for or --uses: {GRANT_EXAMPLE}")
     request = await asked(poster, item)
     if request.kind == "egress":
+        if match is not None:
+            raise UsageError(f"{item.item_id} is about one secret, which --match cannot widen; leave --match out")
         return Grant(tool="egress", match=_literally(request.action), for_s=for_s, uses=uses)
     if request.kind != "tool":
         raise UsageError(f"{item.item_id} asks for no tool call, so there are no more like it; leave the grant out")
