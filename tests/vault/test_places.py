@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.pretty import pretty_repr
 
 from holdfast.clock import SystemClock
 from holdfast.errors import SecretUnavailable
@@ -177,3 +180,17 @@ def test_a_value_is_put_whole_or_not_at_all(tmp_path: Path) -> None:
     assert VALUE not in str(caught.value)
     with pytest.raises(SecretUnavailable, match="comes from a command"):
         put(Source("s", "command", ("pass",)), Secret(VALUE), {}, SystemClock())
+
+
+def test_a_report_of_a_failure_with_all_variables_shows_none() -> None:
+    secret = ReferenceVault([Source("s", "env", ("TOKEN",))], {"TOKEN": VALUE}, SystemClock()).resolve("s")
+    console = Console(file=io.StringIO(), width=200, record=True)
+    try:
+        held = [secret, {"authorization": secret}]
+        raise SecretUnavailable(f"{secret} could not be used {len(held)}")
+    except SecretUnavailable:
+        console.print_exception(show_locals=True)
+    console.print(pretty_repr(secret), secret, [secret])
+    said = console.export_text()
+    assert "Secret(…)" in said
+    assert VALUE not in said

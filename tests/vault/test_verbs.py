@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -117,28 +119,46 @@ def test_what_cannot_be_meant(type: Type, own: Path, words: list[str], code: int
 def test_what_cannot_be_kept_is_not(own: Path, holdfast_home: Path, value: str) -> None:
     _set("fresh", value=value).refused(5, "nothing was kept")
     assert not (holdfast_home / "secrets").exists()
+    nothing = subprocess.run(
+        [*HOLDFAST, "secret", "set", "fresh"], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert (nothing.returncode, b"it is empty" in nothing.stderr) == (5, True)
     _set("payments", value=CANARY).refused(5, "comes from an environment variable")
 
 
-def test_a_terminal_asks_without_echo(own: Path, holdfast_home: Path) -> None:
+def _at_a_terminal(keys: bytes) -> tuple[int, bytes, bool]:
+    """`secret set fresh` at a terminal with these keys: the exit status, what is seen, whether echo is on again."""
     main, side = pty.openpty()
     process = subprocess.Popen(
-        [*HOLDFAST, "secret", "set", "fresh"], stdin=side, stdout=side, stderr=side, start_new_session=True
+        ["setsid", "--ctty", "--wait", *HOLDFAST, "secret", "set", "fresh"], stdin=side, stdout=side, stderr=side
     )
-    os.close(side)
     said = b""
     while b"value of fresh" not in said:
         said += os.read(main, 1024)
-    os.write(main, CANARY.encode() + b"\n")
-    try:
+    os.write(main, keys)
+    code = process.wait(30)
+    echoes = bool(termios.tcgetattr(side)[3] & termios.ECHO)
+    os.close(side)
+    with contextlib.suppress(OSError):  # the other side is gone
         while piece := os.read(main, 1024):
             said += piece
-    except OSError:
-        pass  # the other side is gone
     os.close(main)
-    assert process.wait(30) == 0
+    return code, said, echoes
+
+
+def test_a_terminal_asks_without_echo(own: Path, holdfast_home: Path) -> None:
+    code, said, echoes = _at_a_terminal(CANARY.encode() + b"\n")
+    assert (code, echoes) == (0, True)
     assert CANARY.encode() not in said
     assert (holdfast_home / "secrets" / "fresh").read_text() == CANARY + "\n"
+
+
+@pytest.mark.parametrize(("keys", "code", "why"), [(b"\x03", 130, b""), (b"\x04", 5, b"it is empty")])
+def test_whoever_gives_up_has_the_echo_back(own: Path, holdfast_home: Path, keys: bytes, code: int, why: bytes) -> None:
+    ended, said, echoes = _at_a_terminal(keys)
+    assert (ended, echoes) == (code, True), said
+    assert why in said
+    assert not (holdfast_home / "secrets").exists()
 
 
 # --- egress ----------------------------------------------------------------------------------------
@@ -180,6 +200,11 @@ def test_a_policy_is_changed_while_the_session_stands(type: Type, own: Path, tmp
     updates = [line for line in type("export", "k").went().lines if line["type"] == "session.updated"]
     assert len(updates) == 3
     assert updates[-1]["egress"] == told["policy"]
+
+
+def test_the_log_of_the_home_talks_to_nobody(type: Type, own: Path) -> None:
+    type("stop", "--all").went()
+    type("egress", "ses_home", "--allow", "a.example.com").refused(2, "log of the home itself")
 
 
 @pytest.mark.parametrize(

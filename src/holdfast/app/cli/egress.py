@@ -20,6 +20,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
 from holdfast.facts.egress import EgressRecorded, EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
+from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 from holdfast.session.taint import held_secrets, is_tainted, marks
@@ -46,6 +47,10 @@ async def run(call: Call) -> int:
     """Change what is to be changed, all or nothing, and show how it is then."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
+        if row.session_id == HOME:
+            raise UsageError(
+                f"{HOME} is the log of the home itself and runs nothing; `holdfast ps --all` lists sessions"
+            )
         state, _ = await recall(row.session_id, runtime.store, runtime.store)
         policy = state.outside.policy
         wanted = changed(call, policy)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import getpass
+import os
+import stat
 import sys
+import termios
 from pathlib import Path
 from typing import Any
+
+import anyio
+import anyio.lowlevel
 
 from holdfast.app import exits
 from holdfast.app.call import Call
@@ -40,7 +45,7 @@ async def run(call: Call) -> int:
     if action in ("set", "remove"):
         if name is None:
             raise UsageError(f"say which secret; an example is: holdfast secret {action} github")
-        return _set(call, name) if action == "set" else _remove(call, name)
+        return await _set(call, name) if action == "set" else _remove(call, name)
     sources = [_source(call, name)] if name is not None else list(secret_sources(call.settings))
     if not sources:
         call.say(f"there are no secrets; add one: {call.typed('secret', 'set', 'NAME')}")
@@ -98,7 +103,7 @@ def _check(call: Call, sources: list[Source]) -> int:
     return code
 
 
-def _set(call: Call, name: str) -> int:
+async def _set(call: Call, name: str) -> int:
     if NAME.fullmatch(name) is None:
         raise UsageError(f"{name!r} cannot be the name of a secret: take letters, digits, - and _, up to 32")
     known = {source.name: source for source in secret_sources(call.settings)}
@@ -113,7 +118,7 @@ def _set(call: Call, name: str) -> int:
         home = Path(call.settings.home).absolute()
         place = ("holdfast", name) if call.args.keyring else (str(home / "secrets" / name),)
         source = Source(name, "keyring" if call.args.keyring else "file", place)
-    put(source, _read(name), environment(), SystemClock())
+    put(source, await _read(name), environment(), SystemClock())
     where = f"{source.kind}:{'/'.join(source.place)}"
     if call.json:
         call.emit({"name": name, "from": where, "kept": True})
@@ -127,12 +132,46 @@ def _set(call: Call, name: str) -> int:
     return exits.DONE
 
 
-def _read(name: str) -> Secret:
+async def _read(name: str) -> Secret:
     """What is typed without echo, or what stands on standard input."""
     without_core_dumps()
-    if sys.stdin is not None and sys.stdin.isatty():
-        return value_of(getpass.getpass(f"value of {name}: ", stream=sys.stderr).encode("utf-8", "replace"))
-    return value_of(sys.stdin.buffer.read(BYTES_MAX + 3) if sys.stdin is not None else b"")
+    if sys.stdin is None:
+        return value_of(b"")
+    return value_of(await (_typed(name) if sys.stdin.isatty() else _given()))
+
+
+async def _typed(name: str) -> bytes:
+    """One line of the terminal. It has its echo again afterwards, also when somebody gives up."""
+    await anyio.lowlevel.checkpoint()  # whoever watches for signals watches from here on, so that the echo comes back
+    terminal = sys.stdin.fileno()
+    before, quiet = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, quiet)
+    try:
+        print(f"value of {name}: ", end="", file=sys.stderr, flush=True)
+        await anyio.wait_readable(terminal)
+        line = os.read(terminal, BYTES_MAX + 3)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        print(file=sys.stderr)
+    if line and not line.endswith(b"\n"):
+        raise UsageError("that is more than a terminal takes on one line; give it on standard input: < FILE")
+    return line
+
+
+async def _given() -> bytes:
+    """All of standard input, or more of it than a secret can have."""
+    source, data = sys.stdin.fileno(), b""
+    mode = os.fstat(source).st_mode
+    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # files are always ready, and cannot be waited for
+    while len(data) <= BYTES_MAX + 2:
+        if waits:
+            await anyio.wait_readable(source)
+        piece = os.read(source, BYTES_MAX)
+        if not piece:
+            break
+        data += piece
+    return data
 
 
 def _remove(call: Call, name: str) -> int:
