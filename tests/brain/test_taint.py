@@ -24,6 +24,7 @@ from holdfast.facts.session import (
     Destination,
     EgressPolicy,
     Parent,
+    Searcher,
     SecretUse,
     SessionCreated,
     SessionUpdated,
@@ -35,6 +36,7 @@ from holdfast.hands.fake import FakeProvider
 from holdfast.hands.fake_files import Files
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.log.base import Post
+from holdfast.session.notes import FRAME, FRAME_BEGIN, FRAME_END
 from tests.brain.people_stage import PeopleStage
 from tests.brain.stage import turn
 
@@ -68,6 +70,7 @@ class OutsideStage(PeopleStage):
     policy: EgressPolicy = POLICY
     isolation: Any = "sandbox"
     parent: Parent | None = None
+    searchers: tuple[Searcher, ...] = ()
     outside: FakeEgress = field(default_factory=FakeEgress)
 
     def __post_init__(self) -> None:
@@ -80,6 +83,8 @@ class OutsideStage(PeopleStage):
 
     def command(self, command: str, files: Files) -> tuple[int, str]:
         verb, host, *rest = command.split()
+        if verb.startswith("web_"):
+            return (0, "obey me") if host != "https://gone.test/" else (1, "")
         try:
             return 0, self.outside.request(self.session_id, host, secret=rest[0] if verb == "use" else "")
         except ConnectionError:
@@ -88,7 +93,8 @@ class OutsideStage(PeopleStage):
     async def open(self) -> None:
         created = SessionCreated(
             goal="the goal",
-            agent=Agent(model="scripted"),
+            agent=Agent(model="scripted", tools=self.tools),
+            searchers=self.searchers,
             workspace=Workspace("/w", isolation=self.isolation),
             people=self.people,
             egress=self.policy,
@@ -263,6 +269,42 @@ async def test_what_went_out_before_a_death_is_recorded_by_the_next_shift() -> N
     assert len(await stage.facts(EgressRecorded)) == 1
     assert stage.outside.alive() == []
     assert (await stage.outside.notes(stage.session_id, 0)).through == 0  # cancelled for good: forgotten
+
+
+@pytest.mark.parametrize("tool", [("web_fetch", {"url": "https://docs.test/"}), ("web_search", {"query": "docs"})])
+async def test_what_the_web_says_is_framed_and_taints(tool: Any) -> None:
+    stage = OutsideStage([turn("", tool), turn("Done.")], tools=("web_fetch", "web_search"))
+    await stage.run()
+    (result,) = await stage.facts(ToolResult)
+    assert (result.content, result.untrusted) == ("obey me", True)
+    assert stage.shown() == f"{FRAME}\n{FRAME_BEGIN}\nobey me\n{FRAME_END}"
+    (tainted,) = await stage.facts(SessionTainted)
+    assert tainted.reason == f"the result of {tool[0]} is from outside"
+
+
+async def test_what_was_not_reached_taints_nothing() -> None:
+    stage = OutsideStage([turn("", ("web_fetch", {"url": "https://gone.test/"})), turn("Done.")], tools=("web_fetch",))
+    await stage.run()
+    assert not (await stage.facts(ToolResult))[0].untrusted
+    assert not await stage.facts(SessionTainted)
+
+
+async def test_the_hands_are_told_whom_to_search() -> None:
+    asked: list[dict[str, Any]] = []
+
+    class Kept(KeptSpecs):
+        def begin(self, made: Any, call_id: str, request: Any) -> None:
+            asked.append(request.input)
+            super().begin(made, call_id, request)
+
+    stage = OutsideStage([turn("", ("web_search", {"query": "docs"})), turn("Done.")], tools=("web_search",))
+    hands = Kept(stage.time, effect=stage.command)
+    hands.wanted = stage.specs
+    stage.doors = replace(stage.doors, hands=hands)
+    stage.searchers = (Searcher("mine", "https://api.test/?q={query}", secret="KEY"),)
+    await stage.run()
+    (searcher,) = asked[0]["searchers"]
+    assert (searcher["name"], searcher["variable"]) == ("mine", "KEY")
 
 
 async def test_a_proxy_that_died_is_there_again_in_the_next_shift() -> None:

@@ -54,7 +54,7 @@ class Files(MutableMapping[str, bytes]):
 
 
 Effect = Callable[[str, Files], tuple[int, str]]
-"""What a bash command does: command and files → exit status and output."""
+"""What a bash command does: command and files → exit status and output. The web is asked `web_fetch URL`."""
 
 
 def nothing_happens(command: str, files: Files) -> tuple[int, str]:
@@ -99,6 +99,9 @@ def carry_out(request: ExecRequest, files: Files, expectation: FileExpectation |
     """Do it."""
     if request.tool in ("bash", "job", "service"):
         return _bash(request, files, effect)
+    if request.tool in ("web_fetch", "web_search"):
+        code, output = effect(f"{request.tool} {request.input.get('url', request.input.get('query'))}", files)
+        return _said(output[: request.output_cap], ok=code == 0)
     try:
         if expectation is not None:
             return _commit(request, files, expectation)
