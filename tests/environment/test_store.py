@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from holdfast.clock import SystemClock
-from holdfast.environment.base import Draft, Laid, Wanted
+from holdfast.environment.base import Draft, Laid, Made, Wanted
 from holdfast.environment.keep import keep_new, packages_laid
 from holdfast.environment.look import look
 from holdfast.environment.store import FRESH_S, LayerStore
@@ -150,3 +151,34 @@ def test_packages_lay_nothing_over_what_is_the_sandboxs_own(tmp_path: Path) -> N
         Laid("/etc/own", f"{root}/etc/own", "read"),
         Laid("/opt/app", f"{root}/opt/app", "read"),
     )
+
+
+def test_packages_are_shared_by_all_workspaces(tmp_path: Path) -> None:
+    one, other = (write(tmp_path / name, {"requirements.txt": name}) for name in ("one", "other"))
+    policy = Environment(auto=True, packages=("zip", "jq"))
+    found = [look(str(one), policy, 1), look(str(other), policy, 2)]
+    assert len({each.base for each in found}) == 1
+    assert len({each.digest for each in found}) == 2
+    assert look(str(one), Environment(packages=("zip",)), 1).base != found[0].base
+    assert look(str(one), Environment(auto=True), 1).base == ""
+
+
+async def test_a_layer_whose_packages_are_gone_is_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "environments"
+    store, owner = LayerStore(folder, SystemClock()), (os.getuid(), os.getgid())
+    packages, wanted = Wanted("base", packages=("zip",)), Wanted("main", commands=("x",))
+
+    async def seal(each: Wanted, base: Made | None) -> Made:
+        draft = await store.prepare(each, owner, nobody)
+        assert isinstance(draft, Draft)
+        (Path(draft.packages) / "root" / "usr").mkdir(parents=True)
+        return await store.seal(draft, each, "/nonexistent", EnvironmentRecorded(digest=each.digest), base)
+
+    base = await seal(packages, None)
+    made = await seal(wanted, base)
+    assert made.folders == (str(folder / "main"), str(folder / "base"))
+    assert made.laid[0] == Laid("/usr", str(folder / "base" / "packages" / "root" / "usr"), "over")
+    assert await store.find(wanted) == made
+    shutil.rmtree(base.folder)
+    assert await store.find(wanted) is None
+    assert await seal(wanted, await seal(packages, None)) == made

@@ -23,11 +23,13 @@ SHARED = "/opt/environment"
 class Wanted(msgspec.Struct, frozen=True):
     """What is to stand ready, and the digest over all that it is made from.
 
-    `commands` run in order, with `packages` unpacked before. `files` are the lock files that count, each with its
+    `commands` run in order, with `packages` unpacked before. Packages are a layer of their own under the digest `base`,
+    which all workspaces share: nothing of a workspace is in it. `files` are the lock files that count, each with its
     SHA-256. `env` is set in every later command of the work. `notes` are sentences about what was left out.
     """
 
     digest: str
+    base: str = ""
     commands: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     toolchains: tuple[str, ...] = ()
@@ -56,11 +58,20 @@ class Laid(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A layer that is there, whole: the folder that it is in, what it lays where, and what is recorded of it."""
+    """A layer that is there, whole: the folder that it is in, what it lays where, and what is recorded of it.
+
+    `laid` has what the layer of packages lays too, whose folder is `base`; empty without packages.
+    """
 
     folder: str
     laid: tuple[Laid, ...]
     record: EnvironmentRecorded
+    base: str = ""
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All that has to stay while hands stand on it."""
+        return (self.folder, self.base) if self.base else (self.folder,)
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -117,8 +128,13 @@ class Environments(Protocol):
         """How the package tools of this machine are set. Asks them."""
         ...
 
-    async def seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
-        """Keep what came of it over the workspace `real`: all of it at once. No hands may work on it any more."""
+    async def seal(
+        self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None = None
+    ) -> Made:
+        """Keep what came of it over the workspace `real`, and over the layer of packages `base`: all of it at once.
+
+        No hands may work on it any more.
+        """
         ...
 
     async def give_up(self, draft: Draft) -> None:

@@ -30,6 +30,7 @@ class FakeEnvironments:
             digest=hashlib.sha256(made_from).hexdigest()[:40],
             commands=policy.setup,
             packages=policy.packages,
+            base=hashlib.sha256(" ".join(policy.packages).encode()).hexdigest()[:40] if policy.packages else "",
             env={"PATH": "/usr/bin:/bin"},
             services=policy.services,
         )
@@ -64,10 +65,14 @@ class FakeEnvironments:
         """No tools of a real machine."""
         return Tools()
 
-    async def seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
+    async def seal(
+        self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None = None
+    ) -> Made:
         """Keep it."""
         folder = f"/fake/environments/{draft.digest}"
-        made = Made(folder, (Laid(f"{WORKSPACE}/made", f"{folder}/workspace/made", "own"),), record)
+        made = Made(
+            folder, (Laid(f"{WORKSPACE}/made", f"{folder}/workspace/made", "own"),), record, base.folder if base else ""
+        )
         self.shelf.made[draft.digest] = made
         self.shelf.hands.pop(draft.digest, None)
         self._free(draft.digest)

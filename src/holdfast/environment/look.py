@@ -55,20 +55,22 @@ def look(workspace: str, policy: Environment, uid: int) -> Wanted:
     env = _env(found, [each.env for each in recipes], path)
     counted = set(found.files) if policy.auto else set()
     counted |= set(contents) if policy.setup or policy.submodules else set()
+    base = _named({"format": FORMAT, "packages": packages, "system": _beneath()}) if packages else ""
     files = {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(counted)}
     made_from = {
         "format": FORMAT,
         "repository": _repository(real),
         "uid": uid,
         "commands": commands,
-        "packages": packages,
+        "base": base,
         "files": files,
         "env": env,
         "lfs": policy.lfs,
-        "system": _system(tools, path, toolchains, with_packages=bool(packages)),
+        "system": _system(tools, path, toolchains),
     }
     return Wanted(
-        digest=hashlib.sha256(msgspec.json.encode(made_from, order="deterministic")).hexdigest()[:40],
+        digest=_named(made_from),
+        base=base,
         commands=commands,
         packages=packages,
         toolchains=toolchains,
@@ -143,7 +145,20 @@ def _said(path: str) -> str:
         return ""
 
 
-def _system(tools: list[str], path: str, toolchains: tuple[str, ...], *, with_packages: bool) -> dict[str, Any]:
+def _named(made_from: dict[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(made_from, order="deterministic")).hexdigest()[:40]
+
+
+def _beneath() -> dict[str, str]:
+    """What packages are unpacked beside: other ones make another layer."""
+    return {
+        "machine": platform.machine(),
+        "release": _digest("/etc/os-release"),
+        "packages": _digest("/var/lib/dpkg/status"),
+    }
+
+
+def _system(tools: list[str], path: str, toolchains: tuple[str, ...]) -> dict[str, Any]:
     """What a layer is made on: another system beneath makes another layer."""
     out: dict[str, Any] = {"machine": platform.machine(), "release": _digest("/etc/os-release")}
     for tool in tools:
@@ -151,8 +166,6 @@ def _system(tools: list[str], path: str, toolchains: tuple[str, ...], *, with_pa
         out[tool] = (program, *_stamp(program))
     for folder in toolchains:
         out[folder] = _stamp(folder)
-    if with_packages:
-        out["packages"] = _digest("/var/lib/dpkg/status")
     return out
 
 

@@ -83,7 +83,8 @@ class LayerStore:
         folder = self._folder / digest
         try:
             made = _made.decode((folder / _MADE).read_bytes())
-            os.utime(folder / _MADE)
+            for path in made.folders:
+                os.utime(Path(path) / _MADE)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
@@ -156,9 +157,11 @@ class LayerStore:
         return out
 
     def _draft(self, digest: str, owner: tuple[int, int]) -> Draft:
-        folder = self._making / digest
+        folder, final = self._making / digest, self._folder / digest
         remove(folder)
         try:
+            (final / _MADE).unlink(missing_ok=True)  # one whose packages are gone
+            remove(final)
             folder.mkdir(mode=0o711)
             folder.chmod(0o711)
             for name in _PARTS:
@@ -178,14 +181,16 @@ class LayerStore:
         with open(Path(draft.folder) / _HANDS, "ab") as file:
             file.write(msgspec.json.encode(hands) + b"\n")
 
-    async def seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
+    async def seal(
+        self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None = None
+    ) -> Made:
         """Keep what came of it, all at once; then take away what nobody needs any more."""
-        made = await anyio.to_thread.run_sync(self._seal, draft, wanted, real, record)
+        made = await anyio.to_thread.run_sync(self._seal, draft, wanted, real, record, base)
         self._unlock(draft.digest)
         await anyio.to_thread.run_sync(self.tidy)
         return made
 
-    def _seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded) -> Made:
+    def _seal(self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None) -> Made:
         folder, final = Path(draft.folder), self._folder / draft.digest
         try:
             kept = keep_new(Path(draft.workspace), Path(real), lfs=wanted.lfs)
@@ -197,6 +202,8 @@ class LayerStore:
             if os.listdir(draft.shared):
                 laid.append(Laid(SHARED, draft.shared, "own"))
             laid = [msgspec.structs.replace(each, path=each.path.replace(str(folder), str(final), 1)) for each in laid]
+            if base is not None:
+                laid = [*base.laid, *laid]
             changed = f"changes to {', '.join(kept.changed[:10])} were left out: the workspace had them before"
             record = msgspec.structs.replace(
                 record,
@@ -204,7 +211,7 @@ class LayerStore:
                 folders=tuple(each.inside for each in laid),
                 notes=(*record.notes, *((changed,) if kept.changed else ())),
             )
-            made = Made(str(final), tuple(laid), record)
+            made = Made(str(final), tuple(laid), record, base.folder if base is not None else "")
             (folder / _MADE).write_bytes(msgspec.json.encode(made))
             subprocess.run(["/bin/sync", "-f", str(folder)], check=False, env={})
             os.rename(folder, final)

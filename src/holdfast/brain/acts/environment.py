@@ -107,7 +107,7 @@ def _dressed(spec: HandsSpec, wanted: Wanted, made: Made | None, files: dict[str
     return msgspec.structs.replace(
         spec,
         layers=(*spec.layers, *(layer(each) for each in laid if each.inside not in files)),
-        held=(*spec.held, *(() if made is None else (made.folder,))),
+        held=(*spec.held, *(() if made is None else made.folders)),
         read_only={**{path: path for path in wanted.toolchains}, **spec.read_only},
         env={**wanted.env, **spec.env},
         files={**spec.files, **files},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,87 +59,108 @@ class SetUp(NamedTuple):
 class _Run:
     """One set-up while it runs."""
 
-    def __init__(self, shift: Shift, job: SetUp, draft: Draft, tools: Tools) -> None:
+    def __init__(self, shift: Shift, job: SetUp, tools: Tools) -> None:
         self.shift = shift
         self.job = job
-        self.draft = draft
         self.tools = tools
+        self.outside = f"{shift.state.session_id}-setup"
+        self.opened = False
         self.network: Network | None = None
         self.steps: list[Step] = []
-        self.ends_s = shift.doors.clock.monotonic_s() + job.policy.timeout_s
+        self.began_s = shift.doors.clock.monotonic_s()
         self.packages: tuple[str, ...] = ()
         self.versions: dict[str, str] = {}
+
+
+Fill = Callable[[_Run, Draft, Made | None], Awaitable[None]]
+"""Does the work of one layer over the one below it."""
 
 
 async def set_up(shift: Shift, job: SetUp) -> Made:
     """Make the environment, or take it from whoever made it meanwhile.
 
-    Raises `EnvironmentFailed`; `HeadMoved` when a person stopped it. Leaves nothing but a whole layer.
+    Raises `EnvironmentFailed`; `HeadMoved` when a person stopped it. Leaves nothing but whole layers.
     """
-    began = shift.doors.clock.monotonic_s()
+    run = _Run(shift, job, await job.environments.tools())
+    wanted = job.wanted
+    failed: SetUpFailed | None = None
+    try:
+        base = None
+        if wanted.packages:
+            base = await _layer(run, Wanted(wanted.base, packages=wanted.packages), _packages, None)
+            run.packages = base.record.packages
+        return await _layer(run, wanted, _commands, base)
+    except SetUpFailed as error:
+        failed = error
+    finally:
+        with anyio.CancelScope(shield=True):
+            seen = await _seen(run)
+            await _close(run)
+    refused = _refused(seen)
+    raise SetUpFailed(f"{failed}\n{refused}" if refused else str(failed), failed.steps) from None
+
+
+async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Made:
+    """One layer: as it was made before, or made now, whole or not at all."""
+    environments, doors = run.job.environments, run.shift.doors
 
     async def release(identity: HandsProvisioned) -> None:
         with contextlib.suppress(HandsError):
-            await (await shift.doors.hands.attach(identity)).release(EPOCH)
+            await (await doors.hands.attach(identity)).release(EPOCH)
 
-    draft = await job.environments.prepare(job.wanted, job.owner, release)
+    draft = await environments.prepare(wanted, run.job.owner, release)
     if isinstance(draft, Made):
         return msgspec.structs.replace(draft, record=msgspec.structs.replace(draft.record, cached=True))
-    outside = f"{shift.state.session_id}-setup"
-    seen: tuple[EgressSeen, ...] = ()
     try:
-        run = _Run(shift, job, draft, await job.environments.tools())
-        try:
-            run.network = await _network(shift, job, outside)
-            await _packages(run)
-            await _commands(run)
-        finally:
-            with anyio.CancelScope(shield=True):
-                seen = await _seen(shift, outside)
+        await _open(run)
+        await fill(run, draft, base)
         record = EnvironmentRecorded(
-            digest=job.wanted.digest,
+            digest=wanted.digest,
             steps=tuple(run.steps),
-            files=job.wanted.files,
+            files=wanted.files,
             packages=run.packages,
-            toolchains=job.wanted.toolchains,
+            toolchains=wanted.toolchains,
             versions=run.versions,
-            duration_ms=round((shift.doors.clock.monotonic_s() - began) * 1000, 3),
-            notes=job.wanted.notes,
-            seen=seen,
+            duration_ms=round((doors.clock.monotonic_s() - run.began_s) * 1000, 3),
+            notes=wanted.notes,
+            seen=await _seen(run),
         )
-        made = await job.environments.seal(draft, job.wanted, os.path.realpath(job.workspace.path), record)
-        return made
-    except BaseException as error:
+        return await environments.seal(draft, wanted, os.path.realpath(run.job.workspace.path), record, base)
+    except BaseException:
         with anyio.CancelScope(shield=True):
-            await job.environments.give_up(draft)
-        if isinstance(error, SetUpFailed) and (refused := _refused(seen)):
-            raise SetUpFailed(f"{error}\n{refused}", error.steps) from None
+            await environments.give_up(draft)
         raise
 
 
-async def _network(shift: Shift, job: SetUp, outside: str) -> Network | None:
+async def _open(run: _Run) -> None:
     """The way to registries and to the hosts that the policy names, apart from the session's own."""
-    if shift.doors.egress is None:
-        return None
-    policy = EgressPolicy(allow=job.policy.hosts, registries=True)
-    gateway = await shift.doors.egress.open(outside, policy, uid=job.owner[0])
-    return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
+    egress = run.shift.doors.egress
+    if egress is None or run.opened:
+        return
+    run.opened = True
+    policy = EgressPolicy(allow=run.job.policy.hosts, registries=True)
+    gateway = await egress.open(run.outside, policy, uid=run.job.owner[0])
+    run.network = Network(gateway.socket, gateway.port, gateway.env, gateway.files)
 
 
-async def _seen(shift: Shift, outside: str) -> tuple[EgressSeen, ...]:
-    """What was asked for outside; then the way is closed and forgotten."""
-    egress = shift.doors.egress
-    if egress is None:
+async def _close(run: _Run) -> None:
+    """Close it, and forget that there was one."""
+    egress = run.shift.doors.egress
+    if egress is not None and run.opened:
+        await egress.forget(run.outside)
+
+
+async def _seen(run: _Run) -> tuple[EgressSeen, ...]:
+    """What was asked for outside so far, by host."""
+    egress = run.shift.doors.egress
+    if egress is None or not run.opened:
         return ()
-    await egress.close(outside)
-    notes = await egress.notes(outside, 0)
-    await egress.forget(outside)
-    short = (msgspec.structs.replace(each, path="") for each in notes.seen)
+    notes = await egress.notes(run.outside, 0)
     hosts: dict[tuple[str, int, str], EgressSeen] = {}
-    for each in short:
+    for each in notes.seen:
         key = (each.host, each.port, each.verdict)
-        before = hosts.get(key)
-        hosts[key] = each if before is None else _sum(before, each)
+        short = msgspec.structs.replace(each, method="", path="")
+        hosts[key] = short if key not in hosts else _sum(hosts[key], short)
     return tuple(hosts.values())[:64]
 
 
@@ -155,11 +177,9 @@ def _refused(seen: tuple[EgressSeen, ...]) -> str:
     return f"It was refused {', '.join(places[:8])}: what it needs is named in `hosts` under [environment]."
 
 
-async def _packages(run: _Run) -> None:
+async def _packages(run: _Run, draft: Draft, base: Made | None) -> None:
     """Unpack the Debian packages, and list their libraries."""
     wanted = run.job.wanted.packages
-    if not wanted:
-        return
     if not run.tools.apt:
         raise EnvironmentFailed(
             f"packages ({', '.join(wanted)}) are Debian's, and this machine has no apt; use `setup` or `toolchains`"
@@ -168,40 +188,34 @@ async def _packages(run: _Run) -> None:
     conf = (APT_CONF.replace("@PORT@", str(port)) + run.tools.apt).encode()
     lists = "/var/lib/apt/lists"
     shown = {**run.tools.read_only, **({lists: lists} if os.path.isdir(lists) else {})}
-    place = Workspace(run.draft.packages)
+    place = Workspace(draft.packages)
     spec = _spec(run, place, network=run.network, read_only=shown, files={f"{WORKSPACE}/apt.conf": conf})
-    async with _Hands(run, spec) as hands:
+    async with _Hands(run, draft, spec) as hands:
         said = await _step(run, hands, unpack(wanted), f"apt-get install {' '.join(wanted)}")
     run.packages = tuple(line for line in said.output.splitlines() if "=" in line and " " not in line)
-    async with _Hands(run, _spec(run, place, layers=_laid(run))) as hands:
+    layers = tuple(_shown(each) for each in packages_laid(Path(draft.packages) / "root"))
+    async with _Hands(run, draft, _spec(run, place, layers=layers)) as hands:
         await _step(run, hands, LIBRARIES, "")
 
 
-def _laid(run: _Run) -> tuple[Layer, ...]:
-    """The unpacked packages, as layers."""
-    root = os.path.join(run.draft.packages, "root")
-    if not os.path.isdir(root):
-        return ()
-    return tuple(_layer(each) for each in packages_laid(Path(root)))
-
-
-def _layer(laid: Laid) -> Layer:
+def _shown(laid: Laid) -> Layer:
     return Layer(laid.inside, (laid.path,), over=laid.how == "over")
 
 
-async def _commands(run: _Run) -> None:
+async def _commands(run: _Run, draft: Draft, base: Made | None) -> None:
     """Run the commands over the workspace, one after the other."""
-    draft, job = run.draft, run.job
+    job = run.job
     layers = (
-        *_laid(run),
+        *(_shown(each) for each in (base.laid if base is not None else ())),
         Layer(WORKSPACE, (), upper=draft.workspace, over=True),
         Layer(SHARED, (), upper=draft.shared),
         Layer(SCRATCH, (), upper=draft.scratch),
     )
     env = {**run.tools.env, "PATH": job.wanted.env["PATH"], "HOME": f"{SCRATCH}/home", "TMPDIR": f"{SCRATCH}/tmp"}
     shown = {path: path for path in job.wanted.toolchains}
-    spec = _spec(run, job.workspace, network=run.network, layers=layers, env=env, read_only=shown)
-    async with _Hands(run, spec) as hands:
+    held = (base.folder,) if base is not None else ()
+    spec = _spec(run, job.workspace, network=run.network, layers=layers, env=env, read_only=shown, held=held)
+    async with _Hands(run, draft, spec) as hands:
         for command in job.wanted.commands:
             await _step(run, hands, command, command)
         run.versions = versions_of((await _step(run, hands, VERSIONS, "")).output)
@@ -218,14 +232,15 @@ def _spec(run: _Run, workspace: Workspace, **more: object) -> HandsSpec:
 class _Hands:
     """Hands of a set-up for a block: remembered beside the draft, given back at its end."""
 
-    def __init__(self, run: _Run, spec: HandsSpec) -> None:
+    def __init__(self, run: _Run, draft: Draft, spec: HandsSpec) -> None:
         self._run = run
+        self._draft = draft
         self._spec = spec
         self._hands: Hands | None = None
 
     async def __aenter__(self) -> Hands:
         self._hands = await self._run.shift.doors.hands.provision(self._spec, EPOCH)
-        await self._run.job.environments.begun(self._run.draft, self._hands.identity)
+        await self._run.job.environments.begun(self._draft, self._hands.identity)
         return self._hands
 
     async def __aexit__(self, *_: object) -> None:
@@ -236,7 +251,7 @@ class _Hands:
 
 async def _step(run: _Run, hands: Hands, command: str, shown: str) -> ExecResult:
     """Run one command to its end; recorded as `shown` unless that is empty. Raises `SetUpFailed`."""
-    left = run.ends_s - run.shift.doors.clock.monotonic_s()
+    left = run.began_s + run.job.policy.timeout_s - run.shift.doors.clock.monotonic_s()
     call_id = f"set_up_{len(run.steps)}_{'step' if shown else 'own'}"
     request = ExecRequest("bash", {"command": command}, max(left, 1.0), output_cap=OUTPUT_BYTES)
 
