@@ -79,6 +79,20 @@ async def test_a_tar_comes_back_as_it_was(rig: RealRig) -> None:
     assert (await run(hands, "2.2", bash("rm a/pipe; diff -r a b && stat -c %h b/second"))).output == "2\n"
 
 
+@pytest.mark.parametrize("size", [0, 1_050_000, 1_060_000])
+async def test_a_tar_of_any_size_comes_to_its_end(one: RealRig, size: int) -> None:
+    """Its end falls before, on and behind the end of a piece."""
+    hands = await one.provider.provision(one.spec(), 1)
+    (one.workspace / "a").mkdir()
+    (one.workspace / "a" / "file").write_bytes(bytes(size))
+    tar = io.BytesIO()
+    with anyio.fail_after(20):
+        await hands.pack(1, "a", tar)
+    tar.seek(0)
+    with tarfile.open(fileobj=tar) as archive:
+        assert archive.getmember("file").size == size
+
+
 async def refuses(hands: Hands, made: io.BytesIO, words: str) -> None:
     made.seek(0)
     with pytest.raises(HandsError, match=words):

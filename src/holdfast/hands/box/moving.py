@@ -44,12 +44,21 @@ class _Outlet(io.RawIOBase):
 
     def __init__(self, line: _Line) -> None:
         self._line = line
+        self._left = bytearray()
 
     def write(self, data: Any) -> int:
-        """Wait to be asked, and hand it on."""
-        self._line.hear()
-        self._line.tell({"piece": {"data": base64.b64encode(data).decode()}})
+        """Gather a piece, wait to be asked, and hand it on."""
+        self._left += data
+        if len(self._left) >= tar.CHUNK:
+            self.send()
         return len(data)
+
+    def send(self) -> None:
+        """Hand on what there is, if anything."""
+        if self._left:
+            self._line.hear()
+            self._line.tell({"piece": {"data": base64.b64encode(self._left).decode()}})
+            self._left.clear()
 
 
 class _Inlet(io.RawIOBase):
@@ -57,18 +66,20 @@ class _Inlet(io.RawIOBase):
 
     def __init__(self, line: _Line) -> None:
         self._line = line
-        self._left = b""
+        self._left = io.BytesIO()
         self._ended = False
 
     def read(self, size: int = -1) -> bytes:
         """Up to so many bytes; none at the end."""
-        while not self._ended and not self._left:
-            self._left = base64.b64decode(self._line.hear()["data"])
-            self._ended = not self._left
-            if not self._ended:
-                self._line.tell({"piece": {}})
-        data, self._left = self._left[:size], self._left[size:]
-        return data
+        data = self._left.read(size)
+        if data or self._ended:
+            return data
+        piece = base64.b64decode(self._line.hear()["data"])
+        self._ended = not piece
+        if piece:
+            self._line.tell({"piece": {}})
+        self._left = io.BytesIO(piece)
+        return self._left.read(size)
 
     def drain(self) -> None:
         """Take what comes after the end of the tar."""
@@ -82,7 +93,9 @@ def move(step: str, path: str, place: dict[str, Any], link: int) -> dict[str, An
     folder = os.path.join(place["root"], path)
     try:
         if step == "pack":
-            entries = tar.pack(folder, cast("IO[bytes]", _Outlet(line)))
+            outlet = _Outlet(line)
+            entries = tar.pack(folder, cast("IO[bytes]", outlet))
+            outlet.send()
             line.hear()
         else:
             inlet = _Inlet(line)

@@ -16,7 +16,7 @@ from holdfast.hands.box.text import Refusal
 if TYPE_CHECKING:
     import tarfile  # where it is used it is imported late: it takes as long as all else of the agent
 
-CHUNK = 512 << 10
+CHUNK = 1 << 20
 """Bytes that are handed on at a time."""
 
 ENTRIES_MAX = 1_000_000
@@ -75,7 +75,7 @@ def pack(folder: str, out: IO[bytes]) -> int:
         raise Refusal(f"{folder} is no folder")
     bounds = Bounds()
     known: dict[tuple[int, int], str] = {}
-    with tarfile.open(mode="w|", fileobj=out, format=tarfile.PAX_FORMAT, bufsize=CHUNK, encoding="utf-8") as archive:
+    with tarfile.open(mode="w|", fileobj=out, format=tarfile.PAX_FORMAT, encoding="utf-8") as archive:
         left = [""]
         while left:
             at = left.pop()
@@ -130,7 +130,7 @@ def unpack(folder: str, source: IO[bytes]) -> int:
 
     os.makedirs(folder, exist_ok=True)
     try:
-        return _unpack(folder, tarfile.open(mode="r|", fileobj=source, bufsize=CHUNK, encoding="utf-8"))
+        return _unpack(folder, tarfile.open(mode="r|", fileobj=source, encoding="utf-8"))
     except tarfile.TarError as error:
         raise Refusal(f"this is no tar that can be read: {error}") from None
 
