@@ -166,7 +166,21 @@ def test_a_handover_has_what_is_named_and_no_more() -> None:
     assert "TOKEN" not in VARIABLES
 
 
-def test_without_the_extra_the_keyring_says_what_to_type(tmp_path: Path) -> None:
+def test_what_a_later_handover_lacks_stays_as_it_was() -> None:
+    sources = [Source("a", "env", ("TOKEN",)), Source("b", "env", ("OTHER",))]
+    clock = SystemClock()
+    first = take_over(ReferenceVault(sources, {"TOKEN": VALUE, "OTHER": VALUE}, clock).handover(["a", "b"]), clock)
+    lacking = ReferenceVault(sources, {"OTHER": "rotated-0123456789"}, clock).handover(["a", "b"])
+    second = take_over(lacking, clock, first)
+    assert second.resolve("a").reveal() == VALUE
+    assert second.resolve("b").reveal() == "rotated-0123456789"
+    with pytest.raises(SecretUnavailable, match="TOKEN is not set"):
+        take_over(lacking, clock).resolve("a")
+    third = take_over(ReferenceVault(sources, {}, clock).handover(["b"]), clock, second)
+    assert VALUE.encode() not in third.handover(["b"])
+
+
+def test_a_machine_without_a_keyring_says_what_to_do(tmp_path: Path) -> None:
     variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     said = read_keyring("s", ("service", "name"), variables, SystemClock())
     assert said == "this machine has no keyring; name a file or a command instead"

@@ -86,7 +86,7 @@ class Proxy:
     def _obey(self, orders: Orders) -> None:
         """Put new orders in force. Raises `HoldfastError`, and changes nothing then."""
         rules = Rules(orders.policy, orders.registries)
-        vault = take_over(orders.vault, self._clock)
+        vault = take_over(orders.vault, self._clock, self.state.vault)
         self.state.rules, self.state.vault = rules, vault
         self.state.placeholders = Placeholders(orders.placeholders)
         self.state.held = frozenset(orders.held)

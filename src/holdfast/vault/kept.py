@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.clock import Clock, rfc3339
 from holdfast.errors import SecretUnavailable
-from holdfast.vault.base import Secret
+from holdfast.vault.base import Secret, Vault
 from holdfast.vault.commands import VARIABLES, run
 from holdfast.vault.files import read_file
 from holdfast.vault.keyrings import read_keyring
@@ -121,8 +121,12 @@ def _needs(source: Source) -> tuple[str, ...]:
     return (*VARIABLES, *source.variables)
 
 
-def take_over(data: bytes, clock: Clock) -> ReferenceVault:
-    """The vault of what another process handed over. Raises `SecretUnavailable` for what is not such a thing."""
+def take_over(data: bytes, clock: Clock, before: Vault | None = None) -> ReferenceVault:
+    """The vault of what another process handed over. Raises `SecretUnavailable` for what is not such a thing.
+
+    `before` is the vault that it replaces: variables that are still needed and that whoever hands over does not have,
+    such as a person in another terminal, stay as they were.
+    """
     found: _Handover | None
     try:
         found = msgspec.json.decode(data, type=_Handover)
@@ -130,4 +134,7 @@ def take_over(data: bytes, clock: Clock) -> ReferenceVault:
         found = None
     if found is None:
         raise SecretUnavailable("what was handed over is no list of secrets; nothing of it was used, start anew")
-    return ReferenceVault(found.sources, found.variables, clock)
+    needed = {name for source in found.sources for name in _needs(source)}
+    kept = before._variables if isinstance(before, ReferenceVault) else {}
+    variables = {name: kept[name] for name in needed if name in kept} | found.variables
+    return ReferenceVault(found.sources, variables, clock)
