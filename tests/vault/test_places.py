@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import select
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from rich.pretty import pretty_repr
 
 from holdfast.clock import SystemClock
 from holdfast.errors import SecretUnavailable
+from holdfast.vault import keyring_child
 from holdfast.vault.base import Secret
 from holdfast.vault.commands import VARIABLES, run
 from holdfast.vault.keep import put
 from holdfast.vault.kept import KEPT_S, ReferenceVault, take_over
-from holdfast.vault.keyrings import read_keyring
+from holdfast.vault.keyrings import FAILURES, read_keyring
 from holdfast.vault.sources import Source
 from tests.vault.rigs import Hurried
 
@@ -208,3 +210,10 @@ def test_a_report_of_a_failure_with_all_variables_shows_none() -> None:
     said = console.export_text()
     assert "Secret(…)" in said
     assert VALUE not in said
+
+
+def test_without_the_extra_the_keyring_says_what_to_type() -> None:
+    program = Path(keyring_child.__file__)
+    asked = subprocess.run([sys.executable, "-S", "-I", program, "get", "service", "name"], check=False)
+    assert asked.returncode == keyring_child.NOT_INSTALLED
+    assert "pip install 'holdfast[keyring]'" in FAILURES[asked.returncode]

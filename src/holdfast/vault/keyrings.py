@@ -12,12 +12,13 @@ from holdfast.vault.base import Secret
 from holdfast.vault.commands import Printed, run
 from holdfast.vault.values import BYTES_MAX, checked
 
-_FAILED = {
+FAILURES = {
     keyring_child.NOT_INSTALLED: "the package keyring is not installed; type: pip install 'holdfast[keyring]'",
     keyring_child.NO_KEYRING: "this machine has no keyring; name a file or a command instead",
     keyring_child.NOT_THERE: "the keyring has no such entry; type: holdfast secret set {name}",
     keyring_child.FAILED: "the keyring refused; is it locked? Unlock it, or name a file or a command instead",
 }
+"""What the exit status of the process that asks means, and what to type."""
 
 
 def read_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> Secret | str:
@@ -52,4 +53,4 @@ def _ask(verb: str, place: tuple[str, ...], variables: Mapping[str, str], clock:
 
 
 def _said(name: str, printed: Printed) -> str:
-    return _FAILED.get(printed.status, f"the keyring did not answer: {printed.problem}").format(name=name)
+    return FAILURES.get(printed.status, f"the keyring did not answer: {printed.problem}").format(name=name)
