@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -181,6 +182,12 @@ def a_line_has_no_key(patch: pytest.MonkeyPatch) -> None:
         ]
 
     patch.setattr(news_act, "_of_job", of_job)
+
+
+def test_every_invariant_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+    for each in OF_JOBS:
+        assert f"| `{each.__name__}` | {' '.join((each.__doc__ or '').split())} |" in page
 
 
 def test_every_invariant_has_two_planted_bugs() -> None:
