@@ -29,6 +29,7 @@ who reads it: what happened, what is safe, what to type next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 ModelErrorKind = Literal[
@@ -210,7 +211,14 @@ class SnapshotFailed(HoldfastError):
 
 
 class EnvironmentFailed(HoldfastError):
-    """The set-up before the work did not succeed. Nothing of it is kept; the message has the end of what it said."""
+    """The set-up before the work did not succeed. Nothing of it is kept; the message has the end of what it said.
+
+    `steps` are the commands that were run, as they are recorded.
+    """
+
+    def __init__(self, message: str, *, steps: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.steps = tuple(steps)
 
 
 class NotifyError(HoldfastError):

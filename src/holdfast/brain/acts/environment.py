@@ -6,7 +6,7 @@ import anyio
 import msgspec
 
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts.setting_up import SetUp, SetUpFailed, set_up
+from holdfast.brain.acts.setting_up import SetUp, set_up
 from holdfast.brain.shift import Shift
 from holdfast.environment.base import WORKSPACE, Environments, Laid, Made, Wanted
 from holdfast.errors import (
@@ -19,7 +19,7 @@ from holdfast.errors import (
     StorageFull,
     UsageError,
 )
-from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.environment import EnvironmentRecorded, Step
 from holdfast.facts.session import Environment, SessionCreated
 from holdfast.hands.base import Hands, HandsSpec, Layer
 from holdfast.hands.user import choose_user
@@ -84,7 +84,8 @@ async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exce
     """Record it. Work that may go on without goes on; else the session parks and says what to type."""
     created, state = shift.state.created, shift.state
     assert created is not None
-    steps = error.steps if isinstance(error, SetUpFailed) else ()
+    said = error.steps if isinstance(error, EnvironmentFailed) else ()
+    steps = tuple(step for step in said if isinstance(step, Step))
     files = wanted.files if wanted is not None else {}
     stops = required(created.environment)
     if stops:

@@ -38,14 +38,6 @@ SAID_CHARS = 1_500
 """So much of what a failed command said last is told."""
 
 
-class SetUpFailed(EnvironmentFailed):
-    """A set-up did not succeed; `steps` are what was run."""
-
-    def __init__(self, message: str, steps: tuple[Step, ...]) -> None:
-        super().__init__(message)
-        self.steps = steps
-
-
 class SetUp(NamedTuple):
     """What is to be set up, for which workspace, as which user and group."""
 
@@ -83,21 +75,21 @@ async def set_up(shift: Shift, job: SetUp) -> Made:
     """
     run = _Run(shift, job, await job.environments.tools())
     wanted = job.wanted
-    failed: SetUpFailed | None = None
+    failed: EnvironmentFailed | None = None
     try:
         base = None
         if wanted.packages:
             base = await _layer(run, Wanted(wanted.base, packages=wanted.packages), _packages, None)
             run.packages = base.record.packages
         return await _layer(run, wanted, _commands, base)
-    except SetUpFailed as error:
+    except EnvironmentFailed as error:
         failed = error
     finally:
         with anyio.CancelScope(shield=True):
             seen = await _seen(run)
             await _close(run)
     refused = _refused(seen)
-    raise SetUpFailed(f"{failed}\n{refused}" if refused else str(failed), failed.steps) from None
+    raise EnvironmentFailed(f"{failed}\n{refused}" if refused else str(failed), steps=run.steps) from None
 
 
 async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Made:
@@ -250,7 +242,7 @@ class _Hands:
 
 
 async def _step(run: _Run, hands: Hands, command: str, shown: str) -> ExecResult:
-    """Run one command to its end; recorded as `shown` unless that is empty. Raises `SetUpFailed`."""
+    """Run one command to its end; recorded as `shown` unless that is empty. Raises `EnvironmentFailed`."""
     left = run.began_s + run.job.policy.timeout_s - run.shift.doors.clock.monotonic_s()
     call_id = f"set_up_{len(run.steps)}_{'step' if shown else 'own'}"
     request = ExecRequest("bash", {"command": command}, max(left, 1.0), output_cap=OUTPUT_BYTES)
@@ -263,14 +255,14 @@ async def _step(run: _Run, hands: Hands, command: str, shown: str) -> ExecResult
     try:
         result = await alongside(lambda: hands.wait(EPOCH, call_id), end_when_stopped)
     except HandsLost as error:
-        raise SetUpFailed(f"the hands of the set-up were ended: {error}", tuple(run.steps)) from None
+        raise EnvironmentFailed(f"the hands of the set-up were ended: {error}") from None
     if result.cancelled:
         raise HeadMoved("the set-up was stopped", folded=run.shift.decided_at, head=run.shift.state.seq)
     said = "" if result.ok else result.output[-SAID_CHARS:].strip()
     if shown:
         run.steps.append(Step(shown[:2000], result.exit_code, result.duration_ms, said))
     if not result.ok:
-        raise SetUpFailed(_told(shown or command, result, said), tuple(run.steps))
+        raise EnvironmentFailed(_told(shown or command, result, said))
     return result
 
 
