@@ -51,7 +51,7 @@ POLICY = EgressPolicy(
     ),
     secrets=(
         SecretUse("key", ("api.test",), variable="KEY"),
-        SecretUse("git", ("api.test",), variable="GIT", basic=True, paths=("/git/*",)),
+        SecretUse("git", ("api.test",), variable="GIT", basic=True, paths=("/own/*",)),
         SecretUse("old", ("api.test",), variable="OLD", header="x-old"),
         SecretUse("held", ("api.test",), variable="HELD", header="x-held"),
         SecretUse("gone", ("api.test",), variable="GONE", header="x-gone"),

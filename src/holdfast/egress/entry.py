@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import os
 import resource
 import signal
@@ -16,6 +15,7 @@ import socket
 import ssl
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -34,7 +34,7 @@ from holdfast.egress.rules import Rules
 from holdfast.egress.server import Server
 from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Stream
-from holdfast.egress.wire import LINE_MAX, Ask, Launch, Orders, Part, Ready, Reply
+from holdfast.egress.wire import LINE_MAX, Ask, Launch, Orders, Ready, Reply
 from holdfast.errors import HoldfastError
 from holdfast.ids import system_entropy
 from holdfast.vault.kept import take_over
@@ -59,14 +59,14 @@ def system_network(_: str) -> Network:
 class Proxy:
     """One proxy's life."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, network: Network) -> None:
         self._launch = launch
         self._clock = SystemClock()
         self._places: Places = places(Path(launch.folder), launch.session_id)
         self._lock = hold_lock(self._places.lock)
         bundle = system_bundle(launch.bundle)
         authority = Authority(self._clock, system_entropy)
-        outward = Outward(_network(launch.network), _trust(bundle), _through(launch.through))
+        outward = Outward(network, _trust(bundle), _through(launch.through))
         orders = launch.orders
         self.state = State(
             Rules(orders.policy, orders.registries),
@@ -180,11 +180,6 @@ class Proxy:
         return Reply(True, pid=os.getpid())
 
 
-def _network(part: Part) -> Network:
-    made: Network = getattr(importlib.import_module(part.module), part.function)(part.argument)
-    return made
-
-
 def _trust(bundle: bytes) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=bundle.decode("ascii", "ignore"))
     context.set_alpn_protocols(["http/1.1"])
@@ -219,17 +214,17 @@ def _leave() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def main() -> None:
+def main(network: Callable[[str], Network] = system_network) -> None:
     """Standard input: the launch. Standard output: one line that says whether it went well."""
     _hide()
     launch = msgspec.json.decode(sys.stdin.buffer.read(), type=Launch)
     _leave()
     proxy, problem = None, ""
     try:
-        proxy = Proxy(launch)
+        proxy = Proxy(launch, network(launch.network))
     except HoldfastError as error:
         problem = str(error)
-    except (OSError, ValueError, ImportError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         problem = f"the proxy could not start: {error}"
     with contextlib.suppress(OSError):
         os.write(1, _encode(Ready(proxy is not None, problem, os.getpid())) + b"\n")

@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -27,7 +28,7 @@ from holdfast.egress.journal import notes
 from holdfast.egress.placeholders import new_placeholder
 from holdfast.egress.rules import Rules
 from holdfast.egress.streams import Ended, Stream
-from holdfast.egress.wire import Ask, Launch, Orders, Part, Ready, Reply
+from holdfast.egress.wire import Ask, Launch, Orders, Ready, Reply
 from holdfast.errors import EgressUnavailable
 from holdfast.facts.session import Destination, EgressPolicy
 from holdfast.ids import Entropy, system_entropy
@@ -39,8 +40,16 @@ READY_S = 30.0
 ANSWER_S = 10.0
 """How long a living one may take to answer."""
 
-SYSTEM = Part("holdfast.egress.entry", "system_network")
-"""The network of this machine."""
+
+class Part(NamedTuple):
+    """The program of a proxy, by the module that has its `main`, and what that makes its `Network` of."""
+
+    module: str
+    argument: str = ""
+
+
+SYSTEM = Part("holdfast.egress.entry")
+"""On the network of this machine."""
 
 _STEP_S = 0.005
 
@@ -211,21 +220,21 @@ class ProxyEgress:
             folder=str(self._folder),
             session_id=session_id,
             orders=orders,
-            network=self._network,
+            network=self._network.argument,
             bundle=self._bundle,
             through=self._through,
             idle_s=self._idle_s,
             longest_s=self._longest_s,
         )
-        ready = await anyio.to_thread.run_sync(_run, _encode(launch))
+        ready = await anyio.to_thread.run_sync(_run, self._network.module, _encode(launch))
         if not ready.ok:
             raise EgressUnavailable(f"hands have no network: {ready.problem}")
 
 
-def _run(launch: bytes) -> Ready:
+def _run(module: str, launch: bytes) -> Ready:
     """Start a proxy and hear whether it is ready. Blocks; it outlives us."""
     paths = [os.path.abspath(path) for path in sys.path if path]
-    program = f"import sys; sys.path[:] = {paths!r}; from holdfast.egress.entry import main; main()"
+    program = f"import sys; sys.path[:] = {paths!r}; from {module} import main; main()"
     child = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", program],
         stdin=subprocess.PIPE,

@@ -22,26 +22,18 @@ class Orders(msgspec.Struct, frozen=True):
     registries: tuple[Destination, ...] = ()
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A function of ours by its module and name, and what it is called with."""
-
-    module: str
-    function: str
-    argument: str = ""
-
-
 class Launch(msgspec.Struct, frozen=True):
     """All that a proxy needs. `folder` and `session_id` say where its things are.
 
-    `network` makes its `Network`. `bundle` is a file of certificates to trust outside. `through` is the network's own
-    proxy, `host:port`, empty for none. It ends `idle_s` after the last connection, and after `longest_s` as soon as
-    nothing is under way.
+    `network` is what its program makes its `Network` of. `bundle` is a file of certificates to trust outside.
+    `through` is the network's own proxy, `host:port`, empty for none. It ends `idle_s` after the last connection, and
+    after `longest_s` as soon as nothing is under way.
     """
 
     folder: str
     session_id: str
     orders: Orders
-    network: Part
+    network: str = ""
     bundle: str = ""
     through: str = ""
     idle_s: float = 900.0

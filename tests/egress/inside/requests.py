@@ -65,5 +65,5 @@ def _small() -> object:
 @attempt("the secret outside its paths")
 def _use_path() -> object:
     basic = base64.b64encode(f"x:{GIT}".encode()).decode()
-    good = inside(request("/git/x", f"Authorization: Basic {basic}", key=False))
+    good = inside(request("/own/x", f"Authorization: Basic {basic}", key=False))
     return status(good) != 200 or rejected(inside(request("/x", f"Authorization: Basic {basic}", key=False)))

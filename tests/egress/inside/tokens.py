@@ -130,7 +130,7 @@ def _as_bearer() -> object:
 @attempt("P17 a password's placeholder as the user")
 def _as_user() -> object:
     basic = base64.b64encode(f"{GIT}:x".encode()).decode()
-    return rejected(inside(request("/git", f"Authorization: Basic {basic}", key=False)))
+    return rejected(inside(request("/own/y", f"Authorization: Basic {basic}", key=False)))
 
 
 @attempt("P17 two headers that take a secret")

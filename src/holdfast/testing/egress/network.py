@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.egress import entry
 from holdfast.egress.outward import SystemNetwork
-from holdfast.egress.wire import Part
+from holdfast.egress.proxy import Part
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -54,11 +55,11 @@ class TableNetwork:
         return msgspec.json.decode(self._path.read_bytes(), type=Tables)
 
 
-def table(path: str) -> TableNetwork:
-    """As a proxy makes it, see `part`."""
-    return TableNetwork(Path(path))
+def main() -> None:
+    """The program of a proxy on such a network."""
+    entry.main(lambda path: TableNetwork(Path(path)))
 
 
 def part(path: Path) -> Part:
     """What a `ProxyEgress` is given to use such a network."""
-    return Part(__name__, "table", str(path))
+    return Part(__name__, str(path))
