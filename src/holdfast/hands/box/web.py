@@ -7,14 +7,15 @@ import re
 import socket
 import time
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from holdfast.hands.box import web_text
 from holdfast.hands.box.text import Refusal, is_binary
 
-if TYPE_CHECKING:
-    from http.client import HTTPConnection, HTTPResponse
+Connection = Any
+Response = Any
+"""Those of `http.client`, which is loaded where it is used: its mail parser is slow to load, and few calls need it."""
 
 BODY_MAX = 5 << 20
 """Bytes of a page that are read."""
@@ -39,7 +40,7 @@ _HTML = ("text/html", "application/xhtml+xml")
 class Page:
     """An answer: where it came from in the end, its status, its type, its body as far as it was read."""
 
-    def __init__(self, url: str, response: HTTPResponse, body: bytes, whole: bool) -> None:
+    def __init__(self, url: str, response: Response, body: bytes, whole: bool) -> None:
         self.url = url
         self.status = response.status
         self.reason = response.reason
@@ -178,7 +179,7 @@ def _said(result: Any, path: str) -> str:
 
 def _get(url: str, env: dict[str, str], headers: dict[str, str], deadline: float) -> Page:
     """The answer to GET, redirects followed: each is asked of the proxy anew, and takes no credentials along."""
-    from http.client import HTTPException  # its mail parser is slow to load, and few calls need it
+    from http.client import HTTPException
 
     for _ in range(REDIRECTS_MAX + 1):
         response, connection = _request(url, env, headers)
@@ -196,7 +197,7 @@ def _get(url: str, env: dict[str, str], headers: dict[str, str], deadline: float
     raise Refusal(f"{url}: more than {REDIRECTS_MAX} redirects; it was not read")
 
 
-def _request(url: str, env: dict[str, str], headers: dict[str, str]) -> tuple[HTTPResponse, HTTPConnection]:
+def _request(url: str, env: dict[str, str], headers: dict[str, str]) -> tuple[Response, Connection]:
     from http.client import HTTPException
 
     secure, host, port = _address(url)
@@ -256,7 +257,7 @@ def _proxy_of(env: dict[str, str], secure: bool) -> tuple[str, int] | None:
     return (where.hostname, where.port or 3128) if where.hostname else None
 
 
-def _connected(secure: bool, host: str, port: int, env: dict[str, str]) -> tuple[HTTPConnection, bool]:
+def _connected(secure: bool, host: str, port: int, env: dict[str, str]) -> tuple[Connection, bool]:
     """A connection to a server, and whether requests on it name the whole address, for the proxy to send on."""
     import ssl
     from http.client import HTTPConnection
@@ -297,7 +298,7 @@ def _tunnel(sock: socket.socket, authority: str) -> None:
     raise OSError(f"the proxy said {status or 'nothing'}{': ' + ' '.join(words.split()) if words.strip() else ''}")
 
 
-def _body(response: HTTPResponse, deadline: float) -> tuple[bytes, bool]:
+def _body(response: Response, deadline: float) -> tuple[bytes, bool]:
     """As much of the body as is read at most, unpacked, and whether that is all of it."""
     unpack = None
     if response.headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip"):
