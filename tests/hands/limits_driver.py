@@ -22,6 +22,15 @@ LARGE = HandsPolicy(memory_bytes=2 << 30, processes=500, disk_bytes=4 << 30)
 TOUCH = "x = bytearray({n})\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(30)"
 
 
+DEEP = """
+import os, time
+for _ in range(3000):
+    os.mkdir("d")
+    os.chdir("d")
+time.sleep(30)
+"""
+
+
 def bombs(policy: HandsPolicy) -> dict[str, str]:
     """Each bomb wants a few times what the policy allows."""
     assert policy.memory_bytes is not None
@@ -38,7 +47,7 @@ def bombs(policy: HandsPolicy) -> dict[str, str]:
         "one file after another": f"for i in $(seq {files}); do head -c 1000000 /dev/zero > f$i; done",
         "files without a name": f"for i in $(seq 40); do ({hidden}) & done; wait",
         "empty files": f'python3 -c "for i in range({disk}): open(str(i), chr(119)).close()"',
-        "deep folders": 'python3 -c "import os\nwhile True: os.mkdir(chr(100)); os.chdir(chr(100))"',
+        "deep folders": f"python3 -c '{DEEP}'",
     }
 
 
@@ -78,7 +87,7 @@ async def drop(base: Path, policy: HandsPolicy, *, timeout_s: float = 30.0) -> d
             result = await run(hands, f"{number}.0", bash(command, timeout_s))
             out[name] = {**_told(result), "took_s": time.monotonic() - began, "left": await _left(rig, hands)}
             after = await run(hands, f"{number}.1", bash("find . -mindepth 1 -delete; echo well"))
-            out[name]["after"] = after.output[-5:]
+            out[name]["after"] = after.output[-5:] + after.limit
         slow = await rig.provider.provision(rig.spec(policy=HandsPolicy(cpus=0.5)), 1)
         out["cpu"] = slow.identity.isolation["cpu"]
         out["processor time"] = (await run(slow, "spin", bash(SPIN))).output.split()

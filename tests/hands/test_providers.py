@@ -17,8 +17,8 @@ from holdfast.hands import host
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import agent_command, agent_parts
-from holdfast.hands.probe import diagnose
 from holdfast.hands.limits import ladder
+from holdfast.hands.probe import diagnose
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import REAL, real

@@ -80,6 +80,7 @@ class Runner:
         why = self._watch()
         if self._health is not None:
             self._health.stop()
+        self._halt()
         killed = tree.sweep(self._reap, frozenset() if self._lines is None else frozenset({self._lines.pid}))
         self._drain()
         if self._lines is not None:
@@ -102,6 +103,14 @@ class Runner:
             "killed": len((killed or set()) - self._aside - {self._leader}),
             "duration_ms": round((time.monotonic() - began) * 1000, 3),
         }
+
+    def _halt(self) -> None:
+        """Stop all that stayed in the command's group at once: a fork bomb would not let the sweep have a turn."""
+        if self._status is None or self._orphans:
+            try:
+                os.killpg(self._leader, signal.SIGSTOP)
+            except OSError:
+                pass  # it ended, or nobody of its group is left
 
     def _start(self) -> None:
         self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

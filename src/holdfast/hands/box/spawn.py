@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from holdfast.hands.box import mounts
 
-
 _NICE = 5
 """By how much a sandbox steps back where no group holds it: whoever watches it must get its turn."""
 

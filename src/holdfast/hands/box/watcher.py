@@ -34,6 +34,9 @@ STUCK_S = 1.0
 SETTLE_S = 0.2
 """How long a call may take to end by itself when the kernel ended a process of it."""
 
+PASSES = 3
+"""How often the processes of a fork bomb are looked for, to be stopped before it is ended."""
+
 DYING_S = 5.0
 """How long a call that was over a limit may take to end before another is looked for."""
 
@@ -197,16 +200,26 @@ class Watcher:
         return max(self._runs, key=wrote)
 
     def _strike(self, limit: str, call: str, now: float) -> None:
-        """Say that it goes too far. The process that has most memory is ended at once, before it takes more."""
+        """Say that it goes too far; whoever is told ends it.
+
+        What would not wait for that is seen to here: the process that has most memory is ended, and a fork bomb is
+        stopped where it stands, for those inside would hardly get a turn.
+        """
         self._dying = (call, now + DYING_S)
         self._tell("over", limit, call)
-        if limit != "memory":
-            return
         run = self._runs[call]
-        found = self._tree()
-        entries = [entry for pid in found.below(run.pid).pids if pid != run.pid and (entry := tree.entry_of(pid))]
-        if run.pid and entries:
-            tree.send(max(entries, key=lambda entry: entry.pages), signal.SIGKILL)
+        if not run.pid or limit not in ("memory", "processes"):
+            return
+        for _ in range(PASSES if limit == "processes" else 1):
+            below = usage.Tree(self._supervisor, self._spare).below(run.pid).pids
+            entries = [entry for pid in below if pid != run.pid and (entry := tree.entry_of(pid))]
+            if limit == "memory":
+                for entry in sorted(entries, key=lambda entry: entry.pages)[-1:]:
+                    tree.send(entry, signal.SIGKILL)
+            else:
+                for entry in entries:
+                    if entry.state not in "TZX":
+                        tree.send(entry, signal.SIGSTOP)
 
     def _tell(self, what: str, limit: str, call: str) -> None:
         self._link.send({what: limit, "call": call})
