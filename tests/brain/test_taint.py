@@ -217,6 +217,24 @@ async def test_a_change_reaches_a_call_that_runs() -> None:
         group.cancel_scope.cancel()
 
 
+async def test_what_a_call_reads_holds_secrets_while_it_still_runs() -> None:
+    def long(call_id: str, request: Any) -> tuple[float, float]:
+        return 3600.0, 0.0
+
+    stage = OutsideStage([turn("", READ), turn("Done.")], pace=long)
+    await stage.open()
+    async with anyio.create_task_group() as group:
+        group.start_soon(stage.wake)
+        await stage.until("tool.dispatched")
+        assert stage.outside.held(stage.session_id) == ()
+        stage.outside.request(stage.session_id, "docs.test")
+        await stage.until("egress.recorded")
+        with anyio.fail_after(10):
+            while stage.outside.held(stage.session_id) != ("KEY",):
+                await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+
+
 async def test_hands_without_a_way_outside_are_made_anew_when_the_policy_gets_one() -> None:
     stage = OutsideStage([turn("", READ), turn("", READ), turn("Done.")], policy=EgressPolicy())
     stage.model.on_part = None

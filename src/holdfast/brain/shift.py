@@ -32,7 +32,8 @@ class Shift:
     `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action
     was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
     `standing` are the services that its environment wants to run wherever there are hands.
-    `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held.
+    `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held; `noting`
+    is held while its notes are taken.
     """
 
     background: TaskGroup
@@ -51,6 +52,7 @@ class Shift:
         self.standing: tuple[Service, ...] = ()
         self.money_waits = 0
         self.pushed: tuple[str, tuple[str, ...]] | None = None
+        self.noting = anyio.Lock()
         self.probes = 0
         self._bodies = bodies
         self._lock = anyio.Lock()

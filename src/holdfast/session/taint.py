@@ -48,6 +48,12 @@ def _holds(grant: SecretGrant, now_us: int) -> bool:
     return (grant.for_s is None or age_s <= grant.for_s) and (grant.uses is None or grant.used < grant.uses)
 
 
+def may_become_tainted(state: State) -> bool:
+    """Whether reading what strangers wrote would hold secrets that are not held now."""
+    policy = state.outside.policy
+    return policy.ask == "tainted" and bool(policy.secrets) and not is_tainted(state)
+
+
 def next_change_us(state: State, now_us: int) -> int | None:
     """When the next of a person's words runs out, None for never."""
     times = [

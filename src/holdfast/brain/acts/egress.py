@@ -13,10 +13,13 @@ from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen
 from holdfast.facts.shift import ShiftEnded
 from holdfast.hands.base import Network
 from holdfast.session.state_outside import egress_digest, opens
-from holdfast.session.taint import held_secrets, next_change_us
+from holdfast.session.taint import held_secrets, may_become_tainted, next_change_us
 
 KINDS_MAX = 64
 """So many kinds of requests stand in one event; of more, those that nobody has to act on are only counted."""
+
+LOOK_US = 1_000_000
+"""How often the notes are looked at while a call runs that could read what strangers wrote, then use a secret."""
 
 PATH_MAX = 200
 """Characters of a path that are kept."""
@@ -69,12 +72,14 @@ async def ready(shift: Shift) -> None:
 
 async def record(shift: Shift) -> None:
     """Take what the proxy noted into the log."""
-    egress, after = _used(shift), shift.state.outside.through
+    egress = _used(shift)
     if egress is None:
         return
-    notes = await egress.notes(shift.state.session_id, after)
-    if notes.through > after:
-        await shift.fact(recorded(notes))
+    async with shift.noting:
+        after = shift.state.outside.through
+        notes = await egress.notes(shift.state.session_id, after)
+        if notes.through > after:
+            await shift.fact(recorded(notes))
 
 
 def recorded(notes: Notes) -> EgressRecorded:
@@ -110,13 +115,22 @@ async def push(shift: Shift) -> None:
 
 
 async def keep_pushed(shift: Shift) -> None:
-    """Until cancelled: what a person changes, and what runs out, holds for a call that runs too."""
+    """Until cancelled: what a person changes, and what runs out, holds for a call that runs too.
+
+    What strangers wrote and the call reads counts within a second or so: then no secret is used any more.
+    """
     if _used(shift) is None:
         return
     while True:
         await push(shift)
-        await _something(shift, next_change_us(shift.state, shift.doors.clock.now_us()))
+        now_us = shift.doors.clock.now_us()
+        at_us = next_change_us(shift.state, now_us)
+        if may_become_tainted(shift.state):
+            at_us = min(at_us or now_us + LOOK_US, now_us + LOOK_US)
+        await _something(shift, at_us)
         await shift.refresh()
+        if may_become_tainted(shift.state):
+            await record(shift)
 
 
 async def _something(shift: Shift, at_us: int | None) -> None:
