@@ -101,6 +101,7 @@ class BubblewrapProvider:
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user)
         git, places = _git(Path(workspace))
+        spec = outside.with_files(spec)
         laid = lay_out(spec, self._maker.place(spec.hands_id), workspace, ROOT)
         argv = [
             *_profile(self._program, user, laid.usr),

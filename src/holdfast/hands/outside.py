@@ -26,6 +26,13 @@ def mounts(spec: HandsSpec) -> list[str]:
     return ["--ro-bind", os.path.dirname(spec.network.socket), DOOR]
 
 
+def with_files(spec: HandsSpec) -> HandsSpec:
+    """The spec with the files of its network among its own."""
+    if spec.network is None or not spec.network.files:
+        return spec
+    return msgspec.structs.replace(spec, files={**spec.files, **spec.network.files})
+
+
 def way(spec: HandsSpec) -> Way | None:
     """What the agent is told; None for hands without a network."""
     if spec.network is None:

@@ -70,6 +70,11 @@ class UnsandboxedProvider:
         return self._maker.attach(identity)
 
     def _plan(self, spec: HandsSpec) -> tuple[HandsUser, Plan]:
+        if spec.network is not None:
+            raise SandboxUnavailable(
+                "hands without a sandbox use this machine's own network and get no way outside; nothing was started: "
+                "leave it out of the session's policy, or use a sandbox"
+            )
         output = str(self._maker.place(spec.hands_id) / "output")
         root = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
