@@ -6,14 +6,16 @@ import importlib
 from pathlib import Path
 
 from holdfast.app.config import passed_on
+from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.unsandboxed import UnsandboxedProvider
+from holdfast.ids import system_entropy
 
-NAMES = "bubblewrap, podman:IMAGE, docker:IMAGE, runc, crun, runsc, ssh:HOST, landlock"
+NAMES = "bubblewrap, podman:IMAGE, docker:IMAGE, runc, crun, runsc, ssh:HOST, remote, landlock"
 """What `provider` in [hands] can be."""
 
 SSH_NEEDS = ("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "LANG")
@@ -50,7 +52,21 @@ class Providers:
             pipe = link.PipeLink(far.ssh_command(rest), name=name, env=passed_on(SSH_NEEDS))
             provider: Provider = far.FarProvider(pipe, self._folder / "far", name=name)
             return provider
+        if name == "remote":
+            clock = SystemClock()
+            queue = importlib.import_module("holdfast.hands.remote.queue").Queue(
+                queue_path(self._folder.parent), clock, system_entropy
+            )
+            behind: Provider = importlib.import_module("holdfast.hands.remote.link").RemoteProvider(
+                queue, self._folder / "far", clock
+            )
+            return behind
         return local_provider(name, self._folder, accept_weak=accept_weak)
+
+
+def queue_path(home: Path) -> Path:
+    """The queue of a home, where workers elsewhere find its sessions."""
+    return home.absolute() / "remote" / "queue.db"
 
 
 def local_provider(name: str, folder: Path, *, accept_weak: bool = False) -> Provider:

@@ -1,17 +1,29 @@
-"""`holdfast hands serve`: hands of this machine for a brain elsewhere, over standard input and output."""
+"""`holdfast hands`: this machine's hands for a brain elsewhere, and the queue behind which other machines work."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
+from typing import Any
+
+import anyio
 
 from holdfast import __version__
 from holdfast.app import exits
 from holdfast.app.call import Call
-from holdfast.app.providers import serving_provider
+from holdfast.app.providers import queue_path, serving_provider
 from holdfast.clock import SystemClock
+from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.hands.far.server import FarServer
 from holdfast.hands.far.stdio import serve_stdio
+from holdfast.ids import new_worker_id, system_entropy
+
+LISTEN = "127.0.0.1:8478"
+"""Where the queue is, unless said otherwise."""
+
+ON_SIGTERM = 0
+"""Whoever manages services stops them so, and nothing is wrong then."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,21 +31,96 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     words = parser.add_subparsers(dest="word", metavar="WORD", required=True)
     serve = words.add_parser("serve", help="answer on standard input and output, as `ssh HOST` starts it")
     _provider(serve)
+    work = words.add_parser("work", help="ask a queue for work, and do it here")
+    work.add_argument("--url", required=True, metavar="URL", help="where the queue is, https:// unless it is this host")
+    work.add_argument("--key-file", required=True, metavar="FILE", help="a file with the key that `hands key` made")
+    _provider(work)
+    queue = words.add_parser("queue", help="let workers of other machines ask for work here")
+    queue.add_argument("--listen", metavar="HOST:PORT", default=LISTEN, help=f"an address of loopback ({LISTEN})")
+    key = words.add_parser("key", help="make a key for a worker, or void it")
+    key.add_argument("name", metavar="NAME", help="what the key is called; one of that name before it is void")
+    key.add_argument("--revoke", action="store_true", help="void the key instead")
 
 
 def _provider(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--provider",
-        metavar="NAME",
-        default="",
-        help="what isolates here (bubblewrap unless given)",
-    )
+    parser.add_argument("--provider", metavar="NAME", default="", help="what isolates here (bubblewrap unless given)")
 
 
 async def run(call: Call) -> int:
-    """Serve until the input ends. Running calls go on; whoever comes next finds them."""
+    """Do what the word says."""
+    match call.args.word:
+        case "serve":
+            await serve_stdio(_server(call), 0, 1)
+        case "work":
+            await _work(call)
+        case "queue":
+            await _queue(call)
+        case _:
+            _key(call)
+    return exits.DONE
+
+
+def _server(call: Call) -> FarServer:
     folder = Path(call.settings.home).absolute() / "served"
     server = FarServer(serving_provider(call.args.provider, folder), folder, program=f"holdfast {__version__}")
     server.open(SystemClock())
-    await serve_stdio(server, 0, 1)
-    return exits.DONE
+    return server
+
+
+def _remote(name: str) -> Any:
+    try:
+        return importlib.import_module(f"holdfast.hands.remote.{name}")
+    except ImportError as error:
+        raise CannotRunSafely(f"{error.name} is not installed; type: pip install 'holdfast[remote]'") from None
+
+
+async def _work(call: Call) -> None:
+    path = Path(call.args.key_file)
+    try:
+        key = path.read_text().strip()
+        if path.stat().st_mode & 0o077:
+            raise UsageError(f"{path} can be read by others than you; type: chmod 600 {path}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the key in {path} cannot be read: {error}") from None
+    name = new_worker_id(SystemClock().now_us(), system_entropy)
+    worker = _remote("worker").Worker(
+        call.args.url, key, _server(call), name=name, environment="default", say=call.note
+    )
+    call.note(f"asking {call.args.url} for work; Ctrl-C stops it, and what runs in hands goes on")
+    await worker.run()
+
+
+async def _queue(call: Call) -> None:
+    host, _, port = call.args.listen.rpartition(":")
+    if not port.isdecimal() or not (host in ("localhost", "::1") or host.startswith("127.")):
+        raise UsageError(
+            f"--listen {call.args.listen} is no address of loopback with a port, such as {LISTEN}; for other machines "
+            "put a server with TLS in front of it"
+        )
+    serve = _remote("serve")
+    queue = _remote("queue").Queue(queue_path(Path(call.settings.home)), SystemClock(), system_entropy)
+    service = serve.Service(queue, SystemClock())
+    try:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=int(port))
+    except OSError as error:
+        raise CannotRunSafely(f"{call.args.listen} cannot be listened at: {error.strerror}; choose another") from None
+    at = listener.extra(anyio.abc.SocketAttribute.raw_socket).getsockname()
+    call.note(f"workers may ask at http://{at[0]}:{at[1]}; Ctrl-C stops it, and loses nothing")
+    try:
+        await listener.serve(lambda stream: serve.serve_connection(stream, service.answer))
+    finally:
+        queue.close()
+
+
+def _key(call: Call) -> None:
+    queue = _remote("queue").Queue(queue_path(Path(call.settings.home)), SystemClock(), system_entropy)
+    try:
+        if call.args.revoke:
+            if not queue.revoke(call.args.name):
+                raise UsageError(f"there is no key {call.args.name!r}; nothing was changed")
+            call.note(f"the key {call.args.name} asks for no more work")
+            return
+        call.say(queue.new_key(call.args.name))
+        call.note("this is shown once; put it into a file of the worker's own, with mode 600")
+    finally:
+        queue.close()
