@@ -227,6 +227,7 @@ async def test_what_a_call_reads_holds_secrets_while_it_still_runs() -> None:
         group.start_soon(stage.wake)
         await stage.until("tool.dispatched")
         assert stage.outside.held(stage.session_id) == ()
+        stage.outside.request(stage.session_id, "registry.test")
         stage.outside.request(stage.session_id, "docs.test")
         await stage.until("egress.recorded")
         with anyio.fail_after(10):
@@ -385,3 +386,23 @@ async def test_the_fake_says_why_it_cannot_open() -> None:
     outside.broken = "no"
     with pytest.raises(EgressUnavailable, match="no"):
         await outside.open("ses_1", POLICY, uid=1)
+
+
+async def test_hands_that_a_job_keeps_keep_their_way_outside() -> None:
+    """However much goes out meanwhile, the session parks; whoever wakes it takes the notes."""
+
+    def long(call_id: str, request: Any) -> tuple[float, float]:
+        return (0.0, 3600.0) if request.tool == "job" else (0.0, 0.0)
+
+    start = ("job_start", {"name": "train", "command": "get docs.test", "timeout_s": 7200.0})
+    stage = OutsideStage(
+        [turn("", start), turn("", ("job_wait", {})), turn("Done.")], pace=long, tools=("job_start", "job_wait")
+    )
+    assert parked(await stage.run())
+    assert stage.outside.alive() == [stage.session_id]
+    before = len(await stage.facts(EgressRecorded))
+    stage.outside.request(stage.session_id, "docs.test")
+    await stage.post("cancel")
+    await stage.wake("wrk_2")
+    assert len(await stage.facts(EgressRecorded)) == before + 1
+    assert stage.outside.alive() == []

@@ -70,15 +70,16 @@ async def ready(shift: Shift) -> None:
         await network(shift)
 
 
-async def record(shift: Shift) -> None:
-    """Take what the proxy noted into the log."""
+async def record(shift: Shift, *, if_read: bool = False) -> None:
+    """Take what the proxy noted into the log; with `if_read` only when something of it may be strangers' words."""
     egress = _used(shift)
     if egress is None:
         return
     async with shift.noting:
         after = shift.state.outside.through
         notes = await egress.notes(shift.state.session_id, after)
-        if notes.through > after:
+        read = any(seen.verdict == "allowed" and not seen.registry for seen in notes.seen)
+        if notes.through > after and (read or not if_read):
             await shift.fact(recorded(notes))
 
 
@@ -130,7 +131,7 @@ async def keep_pushed(shift: Shift) -> None:
         await _something(shift, at_us)
         await shift.refresh()
         if may_become_tainted(shift.state):
-            await record(shift)
+            await record(shift, if_read=True)
 
 
 async def _something(shift: Shift, at_us: int | None) -> None:
@@ -154,20 +155,19 @@ async def _something(shift: Shift, at_us: int | None) -> None:
 
 
 async def finish(shift: Shift, ended: ShiftEnded) -> bool:
-    """At the end of a shift: the last notes, then no proxy, unless hands go on without a brain.
+    """At the end of a shift: no proxy, and its last notes. True when there were some: they are events, decide again.
 
-    True when there were notes: those are events, so what to do is decided again.
+    Hands that go on without a brain keep theirs, and whoever wakes next takes its notes: there may always be more.
     """
     egress, session_id = _used(shift), shift.state.session_id
-    if egress is None:
+    if egress is None or shift.state.hands is not None:
         return False
     head = shift.state.seq
-    if shift.state.hands is None:
-        await egress.close(session_id)
-        shift.pushed = None
+    await egress.close(session_id)
+    shift.pushed = None
     await record(shift)
     if shift.state.seq != head:
         return True
-    if shift.state.hands is None and ended.status == "cancelled":
+    if ended.status == "cancelled":
         await egress.forget(session_id)
     return False
