@@ -15,17 +15,19 @@ from holdfast.egress.files import is_locked, places
 from holdfast.egress.inside import DOOR as SHOWN_AT
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.egress.server import PRESENT
-from holdfast.errors import EgressUnavailable, SecretUnavailable
+from holdfast.errors import EgressUnavailable, SandboxUnavailable, SecretUnavailable
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
+from holdfast.hands.base import Network
 from holdfast.hands.box import bridge
 from holdfast.hands.outside import DOOR
+from holdfast.hands.user import choose_user
 from holdfast.testing.egress import SECRETS, Place
 from holdfast.testing.egress.network import part
 from holdfast.testing.egress.rig import at
 from holdfast.testing.hands import bash, run
 from tests.egress.rigs import dial, proxy_rig
 from tests.egress.scene import ONE, SECRET, SES, TWO, code, inside
-from tests.hands.rigs import bubblewrap, real
+from tests.hands.rigs import bubblewrap, real, unsandboxed
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,23 @@ async def test_hands_without_a_network_have_no_door(tmp_path: Path) -> None:
         assert "No such file" in said.output
         assert "\n0\n" in said.output
         assert "Failed to connect" in said.output
+
+
+async def test_a_networks_files_are_shown_and_cannot_be_changed(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig, real(tmp_path, bubblewrap) as made:
+        spec = made.spec()
+        gateway = await rig.egress.open(SES, SECRET, uid=choose_user(spec.workspace).uid)
+        network = Network(gateway.socket, gateway.port, gateway.env, {"/etc/thing.conf": b"shown\n"})
+        hands = await made.provider.provision(msgspec.structs.replace(spec, network=network), 1)
+        said = await run(hands, "1.0", bash("cat /etc/thing.conf; echo x > /etc/thing.conf; cat /etc/thing.conf"))
+        assert said.output.splitlines()[::2] == ["shown", "shown"]
+
+
+async def test_hands_without_a_sandbox_get_no_way_outside(tmp_path: Path) -> None:
+    async with real(tmp_path, unsandboxed) as made:
+        spec = made.spec(network=Network(str(tmp_path / "s")))
+        with pytest.raises(SandboxUnavailable, match="no way outside"):
+            await made.provider.provision(spec, 1)
 
 
 def test_both_sides_mean_the_same() -> None:
