@@ -232,10 +232,12 @@ async def test_dotenv_has_placeholders_and_is_no_file_of_the_workspace(tmp_path:
     use = SecretUse("api", ("api.test",), variable="API_KEY")
     egress = EgressPolicy(allow=(Destination("api.test"),), secrets=(use,))
     async with home(tmp_path, secrets={"api": "canary-value"}) as here:
-        await here.run(work, Environment(dotenv={"KEY": "api"}), "cat .env; echo $API_KEY", egress=egress)
+        policy = Environment(dotenv={"KEY": "api"}, setup=("mkdir seen && cp .env seen/dotenv",))
+        await here.run(work, policy, "cat .env; echo $API_KEY; wc -c < seen/dotenv", egress=egress)
         (said,) = await here.results()
-        first, second = said.splitlines()
+        first, second, size = said.splitlines()
         assert first == f"KEY={second}"
+        assert size == "0", "the set-up saw the user's own"
         assert "canary" not in said
         assert (work / ".env").read_text() == "KEY=the user's own secret\n"
         outcome = await here.run(work, Environment(dotenv={"KEY": "unknown"}), "true", egress=egress)

@@ -9,6 +9,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.session import Environment
+from holdfast.session import fold_egress
 from holdfast.session.notes import note_of
 from holdfast.session.state import State
 from holdfast.session.tokens import estimate
@@ -29,6 +30,9 @@ def forget_failures(state: State) -> None:
 
 def _recorded(state: State, fact: EnvironmentRecorded, event: Event) -> None:
     """The model is told of another environment than before, and of one that it has to go on without."""
+    for seen in fact.seen:
+        if seen.verdict == "allowed" and not seen.registry:
+            fold_egress.read(state, event.seq, f"what stands ready for it was made with what {seen.host} sent")
     if fact.error:
         stops = state.created is not None and required(state.created.environment)
         state.environment_error = fact.error if stops else ""

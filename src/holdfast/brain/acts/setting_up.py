@@ -100,10 +100,29 @@ async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Ma
         with contextlib.suppress(HandsError):
             await (await doors.hands.attach(identity)).release(EPOCH)
 
-    draft = await environments.prepare(wanted, run.job.owner, release)
+    async def stop_waiting() -> None:
+        await run.shift.until_stopped()
+        raise _stopped(run)
+
+    got: list[Draft | Made] = []
+
+    async def prepare() -> None:
+        got.append(await environments.prepare(wanted, run.job.owner, release))
+
+    try:
+        await alongside(prepare, stop_waiting)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            for each in got:
+                if isinstance(each, Draft):
+                    await environments.give_up(each)
+        raise
+    (draft,) = got
     if isinstance(draft, Made):
         return msgspec.structs.replace(draft, record=msgspec.structs.replace(draft.record, cached=True))
     try:
+        if not run.opened:
+            run.began_s = doors.clock.monotonic_s()  # not while another one made it
         await _open(run)
         await fill(run, draft, base)
         record = EnvironmentRecorded(
@@ -127,9 +146,11 @@ async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Ma
 async def _open(run: _Run) -> None:
     """The way to registries and to the hosts that the policy names, apart from the session's own."""
     egress = run.shift.doors.egress
-    if egress is None or run.opened:
+    if run.opened:
         return
     run.opened = True
+    if egress is None:
+        return
     policy = EgressPolicy(allow=run.job.policy.hosts, registries=True)
     gateway = await egress.open(run.outside, policy, uid=run.job.owner[0])
     run.network = Network(gateway.socket, gateway.port, gateway.env, gateway.files)
@@ -205,8 +226,17 @@ async def _commands(run: _Run, draft: Draft, base: Made | None) -> None:
     )
     env = {**run.tools.env, "PATH": job.wanted.env["PATH"], "HOME": f"{SCRATCH}/home", "TMPDIR": f"{SCRATCH}/tmp"}
     shown = {path: path for path in job.wanted.toolchains}
-    held = (base.folder,) if base is not None else ()
-    spec = _spec(run, job.workspace, network=run.network, layers=layers, env=env, read_only=shown, held=held)
+    own_dotenv = os.path.isfile(os.path.join(job.workspace.path, ".env"))
+    spec = _spec(
+        run,
+        job.workspace,
+        network=run.network,
+        layers=layers,
+        env=env,
+        read_only=shown,
+        held=(base.folder,) if base is not None else (),
+        files={f"{WORKSPACE}/.env": b""} if job.policy.dotenv and own_dotenv else {},
+    )
     async with _Hands(run, draft, spec) as hands:
         for command in job.wanted.commands:
             await _step(run, hands, command, command)
@@ -257,13 +287,17 @@ async def _step(run: _Run, hands: Hands, command: str, shown: str) -> ExecResult
     except HandsLost as error:
         raise EnvironmentFailed(f"the hands of the set-up were ended: {error}") from None
     if result.cancelled:
-        raise HeadMoved("the set-up was stopped", folded=run.shift.decided_at, head=run.shift.state.seq)
+        raise _stopped(run)
     said = "" if result.ok else result.output[-SAID_CHARS:].strip()
     if shown:
         run.steps.append(Step(shown[:2000], result.exit_code, result.duration_ms, said))
     if not result.ok:
         raise EnvironmentFailed(_told(shown or command, result, said))
     return result
+
+
+def _stopped(run: _Run) -> HeadMoved:
+    return HeadMoved("the set-up was stopped", folded=run.shift.decided_at, head=run.shift.state.seq)
 
 
 def _told(command: str, result: ExecResult, said: str) -> str:
