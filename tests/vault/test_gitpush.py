@@ -116,7 +116,7 @@ BODIES = {
     "a size with a sign": b"+047" + FINE,
     "another first ref": _body(f"{OLD} {NEW} refs/heads/main\0 report-status".encode(), FINE),
     "another second ref": _body(FINE + b"\0report-status", f"{OLD} {NEW} refs/heads/main".encode()),
-    "capabilities twice": _body(FINE + b"\0atomic", FINE + b"\0push-options"),
+    "capabilities twice": _body(FINE + b"\0atomic", FINE + b"\0atomic"),
     "an unknown capability": _body(FINE + b"\0atomic something-new"),
     "a deletion": _body(f"{OLD} {NONE} refs/heads/agent/x".encode(), rest=b""),
     "short ids": _body(b"12 34 refs/heads/agent/x"),
@@ -131,6 +131,7 @@ BODIES = {
     "ended early": _line(FINE),
     "ended in a line": _line(FINE)[:20],
     "ended before the objects": _body(FINE, rest=b"PA"),
+    "too many at once": _body(*[FINE] * (HEAD_MAX // 80)),
     "too many": _line(FINE) * (HEAD_MAX // 80),
 }
 
@@ -215,7 +216,12 @@ def test_other_spellings_are_refused_or_gated(target: str) -> None:
 
 def test_a_secret_that_may_not_push_does_not_and_bodies_are_plain() -> None:
     reads = SecretUse("forge", ("git.example",), basic=True)
-    for target in ("/a/web.git/info/refs?service=git-receive-pack", "/a/web.git/%2567it%2Dreceive-pack"):
+    for target in (
+        "/a/web.git/info/refs?service=git-receive-pack",
+        "/a/web.git/git-re%63eive-pack",
+        "/a/web.git/git-re%252563eive-pack",
+        "/a/web.git/info/refs?service=git-re%63eive-pack",
+    ):
         with pytest.raises(Refusal, match="does not allow to push"):
             push_gate(reads, _head("GET", target))
     kind = (b"content-type", b"application/x-git-receive-pack-request")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from holdfast.app import egress_policy, hands_policy
+from holdfast.app.config import load_settings
 from holdfast.app.secrets import open_vault, secret_sources
 from holdfast.clock import SystemClock
 from holdfast.egress.names import Place
@@ -267,6 +269,11 @@ def test_the_environment_of_the_process_sets_no_table(load: Load, monkeypatch: p
     monkeypatch.setenv("HOLDFAST_EGRESS", "api.example.com")
     with pytest.raises(UsageError, match="has to be a table in a file"):
         load()
+
+
+def test_words_of_a_command_are_no_tables(tmp_path: Path) -> None:
+    words = {"egress": "session", "secrets": ["a"], "hands": "serve", "max_turns": 3}
+    assert load_settings(tmp_path, words) == load_settings(tmp_path, {"max_turns": 3})
 
 
 def test_the_vault_of_the_tables_reads_the_environment_of_the_process(

@@ -200,6 +200,8 @@ def test_a_policy_is_changed_while_the_session_stands(type: Type, own: Path, tmp
     updates = [line for line in type("export", "k").went().lines if line["type"] == "session.updated"]
     assert len(updates) == 3
     assert updates[-1]["egress"] == told["policy"]
+    (told,) = type("egress", "k", "--deny", "api.example.com", "--json").went().lines
+    assert [(use["name"], use["hosts"]) for use in told["policy"]["secrets"]] == [("forge", ["git.example.com"])]
 
 
 def test_the_log_of_the_home_talks_to_nobody(type: Type, own: Path) -> None:

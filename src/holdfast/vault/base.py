@@ -35,9 +35,6 @@ class Secret:
         raise TypeError("a secret is not turned into bytes; reveal it where it is used")
 
     def __getstate__(self) -> NoReturn:
-        raise TypeError("a secret has no state to copy")
-
-    def __reduce__(self) -> NoReturn:
         raise TypeError("a secret is not pickled or copied")
 
 
