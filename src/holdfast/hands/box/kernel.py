@@ -15,9 +15,11 @@ _FLOCK = "hhqqi0q"
 """struct flock on 64-bit Linux."""
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+    if _LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
@@ -35,8 +37,11 @@ def end_first() -> None:
     """Be the first to be ended when memory runs out, with all that we become. Our memory is open for a moment."""
     _prctl(_PR_SET_DUMPABLE, 1)  # what is hidden belongs to root, also in /proc
     try:
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("500")
+        fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)  # every command waits for this
+        try:
+            os.write(fd, b"500")
+        finally:
+            os.close(fd)
     except OSError:
         pass
     _prctl(_PR_SET_DUMPABLE, 0)
