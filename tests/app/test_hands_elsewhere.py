@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,16 @@ def _work(tmp_path: Path) -> Path:
 def _events(type: Type, name: str, kind: str) -> list[dict[str, object]]:
     out = type("logs", name, "--json", "--type", kind).went().out
     return [json.loads(line) for line in out.splitlines()]
+
+
+def _come(type: Type, kind: str, count: int) -> dict[str, object]:
+    """The event with that number of its kind, once a worker in the background has come to it."""
+    for _ in range(2_000):
+        found = _events(type, "k", kind)
+        if len(found) >= count:
+            return found[count - 1]
+        threading.Event().wait(0.02)
+    raise AssertionError(f"no {kind} comes")
 
 
 def test_the_work_is_done_there_and_comes_back(type: Type, there: Path, tmp_path: Path) -> None:
@@ -106,3 +117,40 @@ def test_a_repository_cannot_name_where_hands_are(type: Type, tmp_path: Path) ->
             said = type("run", "x", "--model", model, "--workspace", work)
         assert said.code == 2, said
         assert "put it into your own" in said.err
+
+
+def test_a_workspace_of_ours_that_is_gone_is_put_back_and_told(type: Type, holdfast_home: Path) -> None:
+    model = script(
+        Path("m.json"), bash("echo one > kept"), turn(text="done"), bash("cat kept; echo two >> kept"), turn(text="end")
+    )
+    type("run", "x", "--model", model, "--session-id", "k").went()
+    (folder,) = (holdfast_home / "workspaces").iterdir()
+    shutil.rmtree(folder)
+    type("send", "k", "go on").went()
+    type("wake", "k").went()
+    (restored,) = _events(type, "k", "hands.restored")
+    assert (restored["snapshot"] != "", restored.get("unkept", [])) == (True, [])
+    assert _events(type, "k", "agent.tool_result")[-1]["content"] == "one\n"
+    assert (folder / "kept").read_text() == "one\ntwo\n"
+    assert type("verify").went().code == 0
+
+
+def test_a_workspace_of_yours_that_is_gone_is_asked_about(type: Type, tmp_path: Path) -> None:
+    """Never a silent new start: a person puts it back, and says so."""
+    work = _work(tmp_path)
+    model = script(Path("m.json"), bash("echo one > kept"), turn(text="done"), bash("cat kept"), turn(text="end"))
+    type("run", "x", "--model", model, "--session-id", "k", "--workspace", work).went()
+    away = work.rename(tmp_path / "away")
+    type("send", "k", "go on").went()
+    type("wake", "k")
+    assert not work.exists()
+    (item,) = _events(type, "k", "approval.requested")
+    assert "is not there any more" in str(item["why"])
+    type("approve", str(item["item_id"])).went()  # while it is still away: asked again
+    again = _come(type, "approval.requested", 2)
+    away.rename(work)
+    type("approve", str(again["item_id"])).went()
+    assert _come(type, "agent.tool_result", 2)["content"] == "one\n"
+    _come(type, "shift.ended", 4)
+    assert _events(type, "k", "hands.restored") == []
+    assert type("verify").went().code == 0
