@@ -16,7 +16,7 @@ from holdfast.hands.box import tree
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import RealRig, bubblewrap, real
 
-SMALL = HandsPolicy(memory_bytes=256 << 20, processes=64, disk_bytes=64 << 20)
+SMALL = HandsPolicy(memory_bytes=256 << 20, processes=64, disk_bytes=96 << 20)
 LARGE = HandsPolicy(memory_bytes=2 << 30, processes=500, disk_bytes=4 << 30)
 
 TOUCH = "x = bytearray({n})\nfor i in range(0, len(x), 4096): x[i] = 1\nimport time; time.sleep(30)"
@@ -24,9 +24,11 @@ TOUCH = "x = bytearray({n})\nfor i in range(0, len(x), 4096): x[i] = 1\nimport t
 
 DEEP = """
 import os, time
-for _ in range(3000):
+for _ in range(1200):
     os.mkdir("d")
     os.chdir("d")
+for number in range({files}):
+    open(str(number), "wb").write(bytes(1000000))
 time.sleep(30)
 """
 
@@ -47,7 +49,7 @@ def bombs(policy: HandsPolicy) -> dict[str, str]:
         "one file after another": f"for i in $(seq {files}); do head -c 1000000 /dev/zero > f$i; done",
         "files without a name": f"for i in $(seq 40); do ({hidden}) & done; wait",
         "empty files": f'python3 -c "for i in range({disk}): open(str(i), chr(119)).close()"',
-        "deep folders": f"python3 -c '{DEEP}'",
+        "deep folders": f"python3 -c '{DEEP.format(files=files)}'",
     }
 
 

@@ -46,7 +46,7 @@ class Quota:
         self._base = _load(self._kept) if self._on else None
         self._grown = (0, 0)
         self._low: tuple[int, int] | None = None
-        self._deep = False
+        self._deep = self._stale = False
         self._free = self._counting_free = self._read_free() if self._on else {}
         self._next_count = 0.0
         self._began = 0.0
@@ -56,14 +56,11 @@ class Quota:
         self.fd = -1
         self.over = ""
 
-    def wake(self) -> None:
-        """A call ended: what it left is looked at once, so that the next one is judged by its own doing."""
-        self._looked = 0.0
-
     def struck(self) -> None:
-        """A call is being ended for it: judge the next one from what is there then."""
+        """A call is ended for it, or has ended: judge the next one from what is there then."""
         self.over = ""
         self._low = None
+        self._stale = self.fd >= 0
 
     def look(self, now: float, busy: bool) -> float | None:
         """Look at the free space, and start to count when there is a reason. Returns how long to rest."""
@@ -138,6 +135,9 @@ class Quota:
         if self._base is None:
             self._base = (size, inodes)
             _keep(self._kept, self._base)
+        if self._stale:
+            self._stale = False  # it saw what another call was doing
+            return
         self._judge(size, inodes, deep)
 
     def _judge(self, size: int, inodes: int, deep: bool) -> None:

@@ -95,7 +95,8 @@ class Watcher:
             self._runs[message["began"]] = Run(int(message["pid"]))
         else:
             self._runs.pop(message["ended"], None)
-            self._disk.wake()
+            if message["ended"] == self._dying[0]:
+                self._disk.struck()
 
     def _look(self, now: float) -> float | None:
         """One look. Returns how long to rest, None while nothing runs."""
