@@ -8,8 +8,10 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from subprocess import DEVNULL, Popen
+from random import Random
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Any
 
 import anyio
@@ -73,7 +75,10 @@ def count(home: Path, kind: str) -> int:
 
 def standing(home: Path) -> str:
     """How the session `k` stands, with its reason."""
-    found = rows(home / "holdfast.db", "select status, reason from sessions where key = 'k'")
+    try:
+        found = rows(home / "holdfast.db", "select status, reason from sessions where key = 'k'")
+    except sqlite3.OperationalError:  # it is not there yet
+        return ""
     return " ".join(found[0]).strip() if found else ""
 
 
@@ -141,6 +146,53 @@ def test_a_job_outlives_three_brains_that_are_killed(tmp_path: Path, holdfast_ho
 @pytest.mark.faults
 def test_a_job_of_ten_minutes_outlives_three_brains(tmp_path: Path, holdfast_home: Path) -> None:
     killed_meanwhile(tmp_path, holdfast_home, 3, lasts_s=600.0)
+
+
+def killed_at_random(tmp_path: Path, home: Path, seed: int, times: int = 6) -> None:
+    """Brains are killed at random moments while a job is started: it is started once, and its end is told once."""
+    chance = Random(seed)
+    words = agent(tmp_path, says("I start it.", start("echo x >> ran; sleep 0.2")), says("I wait."), says("Done."))
+    for _ in range(times):
+        process = spawn("run", "x", "--session-id", "k", *words)
+        with suppress(TimeoutExpired):
+            process.wait(chance.uniform(0.3, 1.2))
+        process.kill()
+        ended(process)
+    ended(spawn("run", "x", "--session-id", "k", *words)).went()
+    comes(lambda: standing(home) == "done" and not brains(home))
+    assert (workspace(home) / "ran").read_text() == "x\n"
+    assert [count(home, kind) for kind in ("job.started", "job.ended")] == [1, 1]
+    typed("verify").went()
+
+
+def test_a_brain_killed_while_it_starts_a_job_starts_it_once(tmp_path: Path, holdfast_home: Path) -> None:
+    killed_at_random(tmp_path, holdfast_home, 7, times=3)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("seed", range(100))
+def test_a_hundred_brains_killed_while_they_start_a_job(tmp_path: Path, holdfast_home: Path, seed: int) -> None:
+    killed_at_random(tmp_path, holdfast_home, seed)
+
+
+def test_warm_hands_are_taken_up_again(
+    type: Type, tmp_path: Path, holdfast_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    command = ("bash", {"command": "echo more >> said"})
+    words = agent(tmp_path, says("", command, ("ask_person", {"question": "On?"})), says("", command), says("Done."))
+    mine = tmp_path / "config" / "holdfast" / "holdfast.toml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("[hands]\nwarm = 1\nidle_s = 30\n")
+    tools = (tmp_path / "agent.toml").read_text().replace('"bash"', '"bash", "ask_person"')
+    (tmp_path / "agent.toml").write_text(tools)
+    type("run", "x", "--session-id", "k", *words).went(3)
+    assert count(holdfast_home, "hands.released") == 0
+    type("send", "k", "--no-wake", "yes").went()
+    type("wake", "k").went(0)
+    assert (workspace(holdfast_home) / "said").read_text() == "more\nmore\n"
+    assert [count(holdfast_home, kind) for kind in ("hands.provisioned", "hands.released")] == [1, 1]
+    comes(lambda: not _of_hands(holdfast_home))
 
 
 def test_a_terminal_stays_with_its_session_until_the_job_has_ended(tmp_path: Path, holdfast_home: Path) -> None:
