@@ -10,7 +10,6 @@ import re
 import shlex
 from collections.abc import Iterable
 
-from holdfast.environment.base import SHARED
 from holdfast.errors import UsageError
 
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]*(:[a-z0-9-]+)?(=[A-Za-z0-9.+:~-]+)?")
@@ -68,6 +67,7 @@ def unpack(packages: Iterable[str]) -> str:
 
 
 SUBMODULES = """\
+# fetch submodules
 set -e
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=https:http:file
 git config --file .gitmodules --get-regexp '^submodule\\..*\\.path$' | while read -r key path; do
@@ -93,16 +93,22 @@ done
 """
 """Puts submodules where they belong, as clones of their own, since the workspace's `.git` is read-only in hands."""
 
-LFS = f"""\
+LFS = """\
+# fetch large files
 set -e
-command -v git-lfs >/dev/null || {{ echo "git-lfs is not here: add it to packages under [environment]" >&2; exit 1; }}
+command -v git-lfs >/dev/null || { echo "git-lfs is not here: add it to packages under [environment]" >&2; exit 1; }
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_TERMINAL_PROMPT=0
+own="$TMPDIR/large-files"
+git clone --quiet --shared --no-checkout . "$own"
+url="$(git config --get remote.origin.url || true)"
+if [ -n "$url" ]; then git -C "$own" remote set-url origin "$url"; fi
 git grep -lI --cached '^version https://git-lfs.github.com/spec/' -- | while read -r path; do
   [ -f "$path" ] && [ "$(stat -c %s -- "$path")" -lt 1024 ] || continue
-  git -c lfs.storage={SHARED}/lfs lfs smudge < "$path" > "$path.lfs~"
+  git -C "$own" lfs smudge < "$path" > "$path.lfs~"
   mv -f -- "$path.lfs~" "$path"
 done
 """
-"""Puts the content of large files where their pointers are."""
+"""Puts the content of large files where their pointers are. A clone of its own has room for them in its `.git`."""
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
