@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress.names import Place
 from holdfast.errors import SecretUnavailable, UsageError
 from holdfast.facts.session import Destination, EgressPolicy, Environment, HandsPolicy, Searcher, SecretUse, Service
+from tests.house.source import ROOT
 from tests.vault.conftest import Load
 
 WHOLE = """
@@ -269,6 +271,13 @@ def test_the_environment_of_the_process_sets_no_table(load: Load, monkeypatch: p
     monkeypatch.setenv("HOLDFAST_EGRESS", "api.example.com")
     with pytest.raises(UsageError, match="has to be a table in a file"):
         load()
+
+
+def test_the_tables_of_the_page_are_right(load: Load) -> None:
+    page = (ROOT / "docs" / "secrets.md").read_text()
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    _read_all(load, block)
+    assert [use.name for use in egress_policy.egress(load(block)).secrets] == ["payments", "forge"]
 
 
 def test_words_of_a_command_are_no_tables(tmp_path: Path) -> None:

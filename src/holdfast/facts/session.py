@@ -176,7 +176,8 @@ class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Hands see a placeholder in the environment variable `variable`. In requests to `hosts` the placeholder in the
     header `header` becomes the value; `basic` says that it is the password of Basic authentication, for git. `methods`
-    and `paths` (globs) bound its use, when not empty; `push` are the refs (globs) that git may push with it.
+    and `paths` (globs) bound its use, when not empty; `push` are the refs (globs) that git may push with it, and
+    with a minus in front those that it may delete.
     """
 
     name: str
