@@ -1,4 +1,4 @@
-"""Large files come in where their pointers are, by Debian's git-lfs, unpacked without root. Leaves the machine: `rigs`."""
+"""Large files come in where their pointers are, by git-lfs, unpacked without root. Leaves the machine: see `rigs`."""
 
 from __future__ import annotations
 
