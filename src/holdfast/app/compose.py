@@ -23,6 +23,7 @@ from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Egress
+from holdfast.environment.store import LayerStore
 from holdfast.errors import HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.fleet.intake import Intake
@@ -102,6 +103,7 @@ class Runtime:
             targets=self.outlets,
             shelf=self.shelf,
             egress=self.egress,
+            environments=LayerStore(self.home.path / "environments", SystemClock()),
             uid=lambda workspace: choose_user(workspace).uid,
             workspace=self.fresh_workspace,
             on_news=self.news_command,
