@@ -119,6 +119,40 @@ def test_a_repository_cannot_name_where_hands_are(type: Type, tmp_path: Path) ->
         assert "put it into your own" in said.err
 
 
+def test_a_worker_elsewhere_does_the_work(type: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key, a queue, a worker with a home of its own, a session: all from the command line."""
+    config = tmp_path / "config" / "holdfast"
+    config.mkdir(parents=True)
+    (config / "holdfast.toml").write_text('[hands]\nprovider = "remote"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    key, worker_home = tmp_path / "key", tmp_path / "there"
+    worker_home.mkdir(mode=0o711)
+    key.write_text(type("hands", "key", "mine").went().out)
+    queue = spawn("hands", "queue", "--listen", "127.0.0.1:0")
+    assert queue.stderr is not None
+    url = f"http://127.0.0.1:{queue.stderr.readline().split('127.0.0.1:')[1].split(';')[0]}"
+    words = ["hands", "--home", worker_home, "work", "--url", url, "--key-file", key]
+    assert "chmod 600" in type(*words).err
+    key.chmod(0o600)
+    worker = spawn(*words)
+    work = _work(tmp_path)
+    model = script(Path("m.json"), bash("echo far > made"), bash("cat made"), turn(text="done"))
+    type("run", "x", "--model", model, "--session-id", "k", "--workspace", work).went()
+    assert (work / "made").read_text() == "far\n"
+    (made,) = _events(type, "k", "hands.provisioned")
+    assert (made["provider"], made["holds_workspace"]) == ("remote", True)
+    for process in (worker, queue):
+        process.terminate()
+        assert ended(process).code == 0
+    assert not any((worker_home / "served" / "work").iterdir())
+    assert not (worker_home / "holdfast.db").exists(), "a worker has no log"
+    assert type("hands", "key", "mine", "--revoke").went().err.endswith("asks for no more work\n")
+    assert type("hands", "key", "mine", "--revoke").code == 2
+    refused = type("hands", "--home", worker_home, "work", "--url", "http://brains.test", "--key-file", key)
+    assert (refused.code, "in the clear" in refused.err) == (2, True)
+    assert type("hands", "queue", "--listen", "0.0.0.0:1").code == 2
+
+
 def test_a_workspace_of_ours_that_is_gone_is_put_back_and_told(type: Type, holdfast_home: Path) -> None:
     model = script(
         Path("m.json"), bash("echo one > kept"), turn(text="done"), bash("cat kept; echo two >> kept"), turn(text="end")
