@@ -205,6 +205,7 @@ BAD = {
     '[environment]\nservices = [{name = "db"}]': "has no command",
     '[environment]\nservices = [{nme = "db"}]': "did you mean 'name'",
     '[environment]\nservices = [{name = "a", command = "x"}, {name = "a", command = "y"}]': "one name",
+    '[environment]\nrecipes = ["postgres"]': "has to be a list of some of",
     '[environment]\ndotenv = {A = "payments"}': "does not exist",
     '[environment]\nhosts = ["a/b"]': "name the host alone",
 }

@@ -23,6 +23,7 @@ from holdfast.app.config import Settings, count, duration_s, known_key, nearest
 from holdfast.app.destinations import destinations
 from holdfast.app.sizes import size_bytes
 from holdfast.app.tables import NAME, Key, at_least, is_text, or_none, read_table, some_of, text, texts, yes_or_no
+from holdfast.environment.recipes import RECIPES
 from holdfast.errors import UsageError
 from holdfast.facts.session import Environment, HandsPolicy, Service
 from holdfast.vault.sources import variable_name
@@ -139,7 +140,7 @@ _ENVIRONMENT = {
     "packages": Key(_packages),
     "toolchains": Key(_toolchains),
     "services": Key(_services),
-    "recipes": Key(texts('["postgresql"]')),
+    "recipes": Key(some_of(RECIPES)),
     "hosts": Key(destinations),
     "dotenv": Key(_dotenv),
     "submodules": Key(yes_or_no),
