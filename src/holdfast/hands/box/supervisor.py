@@ -280,9 +280,12 @@ class Supervisor:
 def _remove_unclaimed(folder: str) -> None:
     """Whoever asked for these hands died before it could name them anywhere: nobody will ask for them."""
     try:
-        for name in os.listdir(folder):
-            path = os.path.join(folder, name)
-            (os.rmdir if os.path.isdir(path) else os.unlink)(path)
+        for path, folders, names in os.walk(folder, topdown=False):
+            for name in names:
+                os.unlink(os.path.join(path, name))
+            for name in folders:
+                inner = os.path.join(path, name)
+                (os.unlink if os.path.islink(inner) else os.rmdir)(inner)
         os.rmdir(folder)
     except OSError:
         pass
