@@ -102,6 +102,7 @@ async def attempts(base: Path) -> dict[str, Any]:
             found["__smuggled"] = [
                 seen.path for seen in world.seen if seen.path == "/smuggled" or seen.server == "evil.test"
             ]
+            found["__mistakes"] = (base / "home" / "egress" / "ses_one" / "log").read_text()
             found["__uid"] = uid
             return found
     finally:

@@ -16,6 +16,7 @@ def judge(found: dict[str, Any]) -> None:
     assert {name: seen for name, seen in found.items() if name[:2] != "__" and seen[0] != "blocked"} == {}
     assert found["__leaks"] == []
     assert found["__smuggled"] == []
+    assert found["__mistakes"] == ""
     assert found["__arrived"] == ["api.test git", "api.test key"]
     assert len([name for name in found if name[:2] != "__"]) >= 150
     refused = [seen for seen in found["__notes"]["seen"] if seen["verdict"] == "refused"]

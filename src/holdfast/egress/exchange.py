@@ -11,7 +11,7 @@ import h11
 
 from holdfast.egress.gitpush import PushGate, push_gate
 from holdfast.egress.http import HEAD_MAX, IDLE_S, Head, Inbox, Refusal, answer_to, read_head, stays_open
-from holdfast.egress.names import Malformed, Place, check_target, path_of, read_absolute, read_authority
+from holdfast.egress.names import Malformed, Place, check_target, path_of, read_absolute, read_authority, shown
 from holdfast.egress.placeholders import BodyWatch, Injection, put_in
 from holdfast.egress.rules import is_bounded, request_fits
 from holdfast.egress.scrub import Forms, Scrubber
@@ -203,6 +203,8 @@ class _Exchange:
         if self._conversation.secure:
             drops |= {b"accept-encoding"}
         kept = [pair for pair in put_in(self._head, injections, values) if pair[0] not in drops]
+        if not self._head.all(b"host"):
+            kept.insert(0, (b"host", shown(self._place).encode()))
         if self._conversation.secure:
             kept.append((b"accept-encoding", b"identity"))
         return kept

@@ -34,11 +34,13 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 class Refusal(Exception):
     """A request that is not let through: the status that its sender gets, and why, in plain words.
 
-    `held` says that it waits for a person, `secret` which secret it is about.
+    `held` says that it waits for a person, `secret` which secret it is about. `told` is what the sender hears instead
+    of a reason that is for our own people.
     """
 
-    def __init__(self, status: int, reason: str, *, secret: str = "", held: bool = False) -> None:
+    def __init__(self, status: int, reason: str, *, secret: str = "", held: bool = False, told: str = "") -> None:
         super().__init__(reason)
+        self.told = told or reason
         self.status = status
         self.reason = reason
         self.secret = secret
@@ -170,7 +172,7 @@ _PHRASES = {
 
 def answer_to(refusal: Refusal) -> bytes:
     """A refusal as its sender gets it: a short text, and the end of the connection."""
-    body = f"Holdfast did not let this through: {refusal.reason}\n".encode()
+    body = f"Holdfast did not let this through: {refusal.told}\n".encode()
     phrase = _PHRASES.get(refusal.status, "Refused")
     return (
         f"HTTP/1.1 {refusal.status} {phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"

@@ -33,6 +33,11 @@ class Place(NamedTuple):
     port: int
 
 
+def shown(place: Place) -> str:
+    """A place as requests name it: `host:port`."""
+    return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
+
+
 def read_host(text: str) -> str:
     """The canonical form of a host name or address; an IPv6 address may stand in brackets. Raises `Malformed`."""
     if not text.isascii() or not text.isprintable() or " " in text:

@@ -12,7 +12,7 @@ import anyio
 
 from holdfast.egress.addresses import problem_with
 from holdfast.egress.http import Refusal
-from holdfast.egress.names import Place
+from holdfast.egress.names import Place, shown
 from holdfast.egress.streams import Ended, Silent, Stream
 from holdfast.facts.session import Destination
 
@@ -121,8 +121,8 @@ class Outward:
             if problem:
                 raise Refusal(403, f"{place.host} is where hands may not go: {problem}")
         stream = await self._dial(through, await self._resolve(through))
-        name = f"[{place.host}]" if ":" in place.host else place.host
-        asked = f"CONNECT {name}:{place.port} HTTP/1.1\r\nHost: {name}:{place.port}\r\n\r\n".encode()
+        name = shown(place)
+        asked = f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode()
         try:
             await stream.send(asked)
             said = b""

@@ -48,7 +48,6 @@ class Placeholders:
 
     def find(self, head: Head, uses: Iterable[SecretUse], *, secure: bool) -> list[Injection]:
         """Where this request wants which secrets. Raises `Refusal` for a placeholder in any other place."""
-        self.check_nowhere(head.target, "in the address")
         self.check_nowhere(unquote_to_bytes(head.target), "in the address")
         bound = tuple(uses)
         found: list[Injection] = []

@@ -20,6 +20,9 @@ from holdfast.egress.streams import Ended, Stream
 CONNECTIONS_MAX = 512
 """Connections at one time; more are closed at once."""
 
+MISTAKES_MAX = 200
+"""So many connections that ended by a mistake of ours are told about; whoever can cause one could fill a disk."""
+
 PRESENT = b"PRESENT * HOLDFAST/1\r\n\r\n"
 """What the hands' bridge says on one connection of its own: while that is open, hands live."""
 
@@ -34,6 +37,7 @@ class Server:
         self._state = state
         self._listener = listener
         self._present = 0
+        self._mistakes = 0
         self.connections = 0
 
     @property
@@ -67,6 +71,9 @@ class Server:
         except (Ended, anyio.ClosedResourceError):
             pass
         except Exception as error:
+            self._mistakes += 1
+            if self._mistakes > MISTAKES_MAX:
+                return
             # A message could hold what a client sent, or a secret: the place alone is told.
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:

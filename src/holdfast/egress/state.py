@@ -85,7 +85,8 @@ class State:
             try:
                 return self.vault.resolve(name)
             except SecretUnavailable as error:
-                raise Refusal(502, str(error), secret=name) from None
+                told = f"the secret {name} is not available now; the people who run this session can see why"
+                raise Refusal(502, str(error), secret=name, told=told) from None
 
     # --- notes ---
 
