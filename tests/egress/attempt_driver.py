@@ -44,7 +44,8 @@ BAD = (
 )  # fmt: skip
 POLICY = EgressPolicy(
     allow=(
-        *(Destination(host) for host in ("api.test", "open.test", "rebind.test", "xn--pen-2ya.test.evil.test")),
+        Destination("api.test", plain=True),
+        *(Destination(host) for host in ("open.test", "rebind.test", "xn--pen-2ya.test.evil.test")),
         *(Destination(f"bad{number}.test") for number in range(len(BAD))),
         Destination("plain.test", (), plain=True),
         Destination("rules.test", methods=("GET", "POST"), paths=("/free/*",)),
@@ -117,6 +118,7 @@ def _world(world: World) -> int:
     world.serve("evil.test", "93.184.216.3")
     world.serve("plain.test", "93.184.216.4", 80, tls=False)
     world.serve("rules.test", "93.184.216.5")
+    world.serve("api without TLS", "93.184.216.1", 80, tls=False)
     rebound = world.serve("rebind.test", "93.184.216.6")
     world.name("rebind.test", ["93.184.216.6"], ["127.0.0.1"])
     for number, address in enumerate(BAD):

@@ -196,16 +196,17 @@ class _Exchange:
             if name in self._state.held:
                 raise Refusal(403, f"using the secret {name} waits for a person's approval", secret=name, held=True)
         values = await self._state.values(self._place.host, names)
-        self._forms = self._state.forms(self._place.host) if self._conversation.secure else None
+        self._forms = self._state.forms(self._place.host)
         drops = _HOP | _OURS
         if self._forms is not None:
             drops |= _PARTS
-        if self._conversation.secure:
+        plainly = self._conversation.secure or self._forms is not None
+        if plainly:
             drops |= {b"accept-encoding"}
         kept = [pair for pair in put_in(self._head, injections, values) if pair[0] not in drops]
         if not self._head.all(b"host"):
             kept.insert(0, (b"host", shown(self._place).encode()))
-        if self._conversation.secure:
+        if plainly:
             kept.append((b"accept-encoding", b"identity"))
         return kept
 
