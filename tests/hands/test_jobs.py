@@ -15,6 +15,7 @@ import pytest
 from holdfast.errors import HandsLost
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.box.journal import replay
+from holdfast.hands.box.kernel import is_locked
 from holdfast.hands.box.tree import descendants
 from holdfast.hands.launch import Lives
 from holdfast.hands.unsandboxed import UnsandboxedProvider
@@ -92,7 +93,7 @@ async def test_a_service_outlives_idleness_and_not_age(tmp_path: Path) -> None:
         hands._talk.close()  # type: ignore[attr-defined]
         await until(rig.workspace / "ready")
         await anyio.sleep(0.4)
-        os.kill(pid, 0)
+        assert is_locked(str(rig.journal(hands).parent / "lock")), "it is idle, and a service runs"
         await until_dead(pid)
         assert (await hands.status(1, "1.0")).state == "unknown"
         with anyio.fail_after(10):

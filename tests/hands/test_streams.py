@@ -125,6 +125,7 @@ async def test_a_command_may_close_its_input(one: RealRig) -> None:
 
 async def test_the_end_of_input_comes_beside_a_search_for_a_line(one: RealRig) -> None:
     hands = await one.provider.provision(one.spec(), 1)
-    await hands.start(1, "1.0", job("cat", stdin=True, line="never"))
+    await hands.start(1, "1.0", job("cat", 10.0, stdin=True, line="never"))
     await hands.write(1, "1.0", b"all", offset=0, close=True)
-    assert (await hands.wait(1, "1.0")).output == "all"
+    result = await hands.wait(1, "1.0")
+    assert (result.ok, result.output) == (True, "all")

@@ -6,10 +6,11 @@ import io
 import re
 import tarfile
 from collections.abc import Callable
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 import anyio
 
+from holdfast.clock import Clock
 from holdfast.errors import HandsError
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation, Output
@@ -111,6 +112,52 @@ class Due(NamedTuple):
     order: int
     what: Callable[[], None]
     made: Incarnation
+
+
+class Stage(Protocol):
+    """What hands in memory need of the provider that made them."""
+
+    clock: Clock
+
+    def find(self, identity: HandsProvisioned) -> Incarnation | None:
+        """The incarnation as far as this machine, in this boot, can know it."""
+        ...
+
+    def files(self, workspace: str) -> Files:
+        """The files of a workspace."""
+        ...
+
+    def settle(self) -> None:
+        """Bring about everything that the clock has passed."""
+        ...
+
+    def next_due(self) -> float:
+        """Seconds until something happens by itself."""
+        ...
+
+    def begin(self, made: Incarnation, call_id: str, request: ExecRequest) -> None:
+        """Start a call."""
+        ...
+
+    def give(self, made: Incarnation, call: Call, data: bytes, offset: int, *, close: bool) -> None:
+        """Give a call input."""
+        ...
+
+    def cancel(self, made: Incarnation, call: Call) -> None:
+        """End a running call now."""
+        ...
+
+    def pause(self, made: Incarnation) -> None:
+        """Nothing of these hands happens any more."""
+        ...
+
+    def resume(self, made: Incarnation) -> None:
+        """It goes on."""
+        ...
+
+    def erase(self, made: Incarnation) -> None:
+        """Take an incarnation away with its journal."""
+        ...
 
 
 def packed(files: Files, path: str, target: BinaryIO) -> int:

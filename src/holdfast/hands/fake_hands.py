@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import anyio
 
 from holdfast.errors import Fenced, HandsError, HandsLost
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, Output
-from holdfast.hands.fake_calls import Call, Incarnation, packed, unpacked
-
-if TYPE_CHECKING:
-    from holdfast.hands.fake import FakeProvider
+from holdfast.hands.fake_calls import Call, Incarnation, Stage, packed, unpacked
 
 
 class FakeHands:
     """One incarnation in memory."""
 
-    def __init__(self, provider: FakeProvider, identity: HandsProvisioned) -> None:
+    def __init__(self, provider: Stage, identity: HandsProvisioned) -> None:
         self.identity = identity
         self._provider = provider
 
