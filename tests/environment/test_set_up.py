@@ -6,6 +6,7 @@ Everything here stays on this machine: the commands fetch nothing.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -261,3 +262,23 @@ async def test_without_a_sandbox_there_is_none(tmp_path: Path) -> None:
         assert outcome.ended is not None
         assert "leave --no-sandbox out" in outcome.ended.detail
         assert await here.facts(HandsProvisioned) == []
+
+
+@pytest.mark.faults
+async def test_killed_at_any_moment_it_is_made_again_whole(tmp_path: Path) -> None:
+    work = write(tmp_path / "work", {"a": "a\n"})
+    chance = random.Random(7)
+    async with home(tmp_path) as here:
+        for number in range(40):
+            command = f": {number}; mkdir made && for n in $(seq 50); do echo $n > made/$n; done; sync -d made/50"
+            child = begin(str(here.folder), str(work), command)
+            await anyio.sleep(chance.uniform(0.3, 1.5))  # no event stands for "any moment"
+            child.kill()
+            child.wait()
+            before = await here.run(work, Environment(setup=(command,)), "cat made/* | wc -l")
+            assert before.ended is not None
+            assert before.ended.status == "done", before.ended
+            assert (await here.results())[0].strip() == "50"
+        names = layers(here)
+        assert len(names) == 40
+        assert not [name for name in names if name.startswith("making")]
