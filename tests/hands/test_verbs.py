@@ -183,5 +183,10 @@ async def test_a_later_epoch_ends_what_is_moved(one: RealRig) -> None:
         await target.begun.wait()
         await heir.fence(2)
     assert ended == ["fenced"]
+    for _ in range(8):
+        await hands._talk.ask("transfer", 2, op="pack", path="a")  # type: ignore[attr-defined]
+    with pytest.raises(HandsError, match="being moved already"):
+        await heir.pack(2, "a", io.BytesIO())
+    await heir.fence(3)
     whole = io.BytesIO()
-    assert await heir.pack(2, "a", whole) > 30_000_000
+    assert await heir.pack(3, "a", whole) > 30_000_000
