@@ -60,6 +60,22 @@ async def test_an_unknown_secret_and_missing_certificates_are_said(tmp_path: Pat
             await blind.open(SES, SECRET, uid=os.getuid())
 
 
+@pytest.mark.parametrize("name", ["egress", "egress/ses_lives/turn", "egress/ses_lives/state", "egress/ses_lives/lock"])
+async def test_a_home_that_cannot_be_used_is_said(tmp_path: Path, name: str) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        blocked = rig.folder.parent / name
+        blocked.parent.mkdir(parents=True, exist_ok=True)
+        if name == "egress":
+            blocked.write_text("in the way")
+        else:
+            blocked.mkdir()
+        home = ProxyEgress(rig.folder, rig.vault, bundle=str(rig.world.bundle), network=part(rig.world.tables))
+        with pytest.raises(EgressUnavailable, match="no network"):
+            await home.open(SES, SECRET, uid=os.getuid())
+        if name == "egress":
+            blocked.unlink()
+
+
 @pytest.mark.parametrize(("cap", "allowed"), [({"requests_max": 2}, 2), ({"bytes_max": 1}, 1)])
 async def test_caps_hold_also_for_the_next_proxy(tmp_path: Path, cap: dict[str, int], allowed: int) -> None:
     async with proxy_rig(tmp_path) as rig:

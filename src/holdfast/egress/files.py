@@ -90,11 +90,16 @@ def make(folder: Path, session_id: str) -> Places:
 
 
 def is_locked(path: Path) -> bool:
-    """True while a proxy lives."""
+    """True while a proxy lives. Raises `EgressUnavailable` when that cannot be known."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
+    except OSError as error:
+        raise EgressUnavailable(
+            f"nobody can say whether a proxy lives, since {path} cannot be read ({error.strerror}); nothing was let "
+            "through: run as the user who owns it"
+        ) from None
     try:
         found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)

@@ -201,17 +201,20 @@ class ProxyEgress:
     @asynccontextmanager
     async def _alone(self, found: Places) -> AsyncIterator[None]:
         """Only one process at a time starts or changes a session's proxy."""
-        fd = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = -1
         try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    await self._clock.sleep(_STEP_S)
+            fd = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            while not _try_lock(fd):
+                await self._clock.sleep(_STEP_S)
             yield
+        except OSError as error:
+            raise EgressUnavailable(
+                f"the way outside in {found.own} cannot be used ({error.strerror or error}); hands have no network: "
+                "free some space, make it writable, or choose another home with --home"
+            ) from None
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     # --- its start ---
 
@@ -229,6 +232,14 @@ class ProxyEgress:
         ready = await anyio.to_thread.run_sync(_run, self._network.module, _encode(launch))
         if not ready.ok:
             raise EgressUnavailable(f"hands have no network: {ready.problem}")
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _run(module: str, launch: bytes) -> Ready:
