@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast.brain.acts.news import gather
 from holdfast.brain.recall import recall
+from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.session import HandsPolicy
@@ -19,8 +21,10 @@ from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake import FakeProvider
 from holdfast.hands.fake_files import Files
 from holdfast.log.verify import verify
+from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.session.state import State
 from holdfast.session.tools_jobs import JOB_TOOLS
+from tests.brain.contexts import asked, limits, note, shown, work
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import HOUR_S, ManualClock
 
@@ -350,3 +354,23 @@ async def test_no_more_jobs_than_the_cap() -> None:
     assert len(await yard.stage.facts(JobStarted)) == 16
     assert "which is the cap" in (await yard.stage.facts(ToolResult))[-1].content
     assert isinstance(parked.ended, ShiftEnded)
+
+
+@pytest.mark.parametrize("strategy", ["compaction", "reset"])
+async def test_whoever_goes_on_after_a_renewed_context_knows_what_runs(strategy: str) -> None:
+    turns = [turn("", TRAIN, SERVE), *work(20), turn("I wait."), turn("Done.")]
+    yard = Yard(turns)
+    yard.stage.limits = limits(strategy)
+    yard.stage.model.inner = ScriptedModel(
+        parse_script(json.dumps({"turns": turns, "compaction": [turn("so far")] * 9, "handoff": [note("so far")] * 9})),
+        yard.clock,
+    )
+    await yard.open()
+    parked = await yard.stage.wake()
+    assert parked.ended is not None
+    assert parked.ended.reason == "job"
+    renewed = await yard.stage.facts(ContextCompacted if strategy == "compaction" else ContextReset)
+    assert renewed
+    last = shown(asked(yard.stage, "turn")[-1])
+    assert "Job train (job_3.0) was running at event" in last
+    assert "Service web was running at event" in last
