@@ -169,10 +169,7 @@ class _Exchange:
         destinations = rules.open(self._place) if self._conversation.secure else rules.plain(self._place)
         if not destinations:
             raise Refusal(403, f"the policy does not let hands talk to {host}, port {self._place.port}, in this way")
-        try:
-            problem = request_fits(destinations, self._head.method, path_of(self._head.target))
-        except Malformed as error:
-            problem = str(error)
+        problem = request_fits(destinations, self._head.method, path_of(self._head.target))
         if problem:
             raise Refusal(403, problem)
         injections = self._state.placeholders.find(self._head, rules.uses(host), secure=self._conversation.secure)

@@ -70,7 +70,7 @@ class Rules:
 
 
 def request_fits(destinations: Sequence[Destination], method: str, path: str) -> str:
-    """Why no destination allows that request; empty when one does. Raises `Malformed` for a path of two meanings."""
+    """Why no destination allows that request, such as a path of two meanings; empty when one does."""
     said = ""
     for destination in destinations:
         said = _fits(destination.methods, destination.paths, method, path)
