@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 from holdfast.app.config import passed_on
@@ -12,6 +11,12 @@ from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
 from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.hands.far.link import PipeLink
+from holdfast.hands.far.provider import FarProvider, ssh_command
+from holdfast.hands.landlock import LandlockProvider
+from holdfast.hands.oci.provider import OciProvider
+from holdfast.hands.remote.link import RemoteProvider
+from holdfast.hands.remote.queue import Queue
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import system_entropy
 
@@ -44,23 +49,15 @@ class Providers:
 
     def _make(self, name: str, accept_weak: bool) -> Provider:
         kind, _, rest = name.partition(":")
+        clock = SystemClock()
         if name == "unsandboxed":
             return UnsandboxedProvider(self._folder)
         if kind == "ssh":
-            far = importlib.import_module("holdfast.hands.far.provider")
-            link = importlib.import_module("holdfast.hands.far.link")
-            pipe = link.PipeLink(far.ssh_command(rest), name=name, env=passed_on(SSH_NEEDS))
-            provider: Provider = far.FarProvider(pipe, self._folder / "far", name=name)
-            return provider
+            link = PipeLink(ssh_command(rest), name=name, env=passed_on(SSH_NEEDS))
+            return FarProvider(link, self._folder / "far", name=name)
         if name == "remote":
-            clock = SystemClock()
-            queue = importlib.import_module("holdfast.hands.remote.queue").Queue(
-                queue_path(self._folder.parent), clock, system_entropy
-            )
-            behind: Provider = importlib.import_module("holdfast.hands.remote.link").RemoteProvider(
-                queue, self._folder / "far", clock
-            )
-            return behind
+            queue = Queue(queue_path(self._folder.parent), clock, system_entropy)
+            return RemoteProvider(queue, self._folder / "far", clock)
         return local_provider(name, self._folder, accept_weak=accept_weak)
 
 
@@ -74,13 +71,9 @@ def local_provider(name: str, folder: Path, *, accept_weak: bool = False) -> Pro
     if name in ("", "bubblewrap"):
         return BubblewrapProvider(folder)
     if name == "landlock":
-        weak: Provider = importlib.import_module("holdfast.hands.landlock").LandlockProvider(
-            folder, accept_weak=accept_weak
-        )
-        return weak
+        return LandlockProvider(folder, accept_weak=accept_weak)
     if name.partition(":")[0].partition("+")[0] in CONTAINERS:
-        made: Provider = importlib.import_module("holdfast.hands.oci.provider").OciProvider(folder, name)
-        return made
+        return OciProvider(folder, name)
     raise UsageError(f"there are no hands by {name!r}; provider in [hands] is one of {NAMES}")
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -13,10 +11,12 @@ from holdfast import __version__
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.providers import queue_path, serving_provider
+from holdfast.app.workers import serving, working
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.hands.far.server import FarServer
 from holdfast.hands.far.stdio import serve_stdio
+from holdfast.hands.remote.queue import Queue
 from holdfast.hands.seatbelt import profile
 from holdfast.ids import new_worker_id, system_entropy
 
@@ -75,13 +75,6 @@ def _server(call: Call) -> FarServer:
     return server
 
 
-def _remote(name: str) -> Any:
-    try:
-        return importlib.import_module(f"holdfast.hands.remote.{name}")
-    except ImportError as error:
-        raise CannotRunSafely(f"{error.name} is not installed; type: pip install 'holdfast[remote]'") from None
-
-
 async def _work(call: Call) -> None:
     path = Path(call.args.key_file)
     try:
@@ -91,9 +84,7 @@ async def _work(call: Call) -> None:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the key in {path} cannot be read: {error}") from None
     name = new_worker_id(SystemClock().now_us(), system_entropy)
-    worker = _remote("worker").Worker(
-        call.args.url, key, _server(call), name=name, environment="default", say=call.note
-    )
+    worker = working().Worker(call.args.url, key, _server(call), name=name, environment="default", say=call.note)
     call.note(f"asking {call.args.url} for work; Ctrl-C stops it, and what runs in hands goes on")
     await worker.run()
 
@@ -105,8 +96,8 @@ async def _queue(call: Call) -> None:
             f"--listen {call.args.listen} is no address of loopback with a port, such as {LISTEN}; for other machines "
             "put a server with TLS in front of it"
         )
-    serve = _remote("serve")
-    queue = _remote("queue").Queue(queue_path(Path(call.settings.home)), SystemClock(), system_entropy)
+    serve = serving()
+    queue = Queue(queue_path(Path(call.settings.home)), SystemClock(), system_entropy)
     service = serve.Service(queue, SystemClock())
     try:
         listener = await anyio.create_tcp_listener(local_host=host, local_port=int(port))
@@ -121,7 +112,7 @@ async def _queue(call: Call) -> None:
 
 
 def _key(call: Call) -> None:
-    queue = _remote("queue").Queue(queue_path(Path(call.settings.home)), SystemClock(), system_entropy)
+    queue = Queue(queue_path(Path(call.settings.home)), SystemClock(), system_entropy)
     try:
         if call.args.revoke:
             if not queue.revoke(call.args.name):

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 
 from holdfast.errors import HandsError, UsageError
+from holdfast.hands.far import tree
 from holdfast.hands.launch import PYTHON
 
 MOST = 64 << 30
@@ -18,7 +19,7 @@ MOST = 64 << 30
 
 @cache
 def _program() -> str:
-    return (Path(__file__).parent / "tree.py").read_text()
+    return Path(tree.__file__).read_text()
 
 
 async def pack_folder(folder: str, target: Path, *, git: bool) -> int:
