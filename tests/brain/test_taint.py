@@ -52,6 +52,16 @@ READ = bash("get docs.test")
 USE = bash("use api.test KEY")
 
 
+class CountedNotes(FakeEgress):
+    """A way outside in memory that says how often its notes were looked at."""
+
+    looks = 0
+
+    async def notes(self, session_id: str, after: int) -> Notes:
+        self.looks += 1
+        return await super().notes(session_id, after)
+
+
 class KeptSpecs(FakeProvider):
     """Hands in memory that keep what was asked for."""
 
@@ -221,13 +231,20 @@ async def test_what_a_call_reads_holds_secrets_while_it_still_runs() -> None:
     def long(call_id: str, request: Any) -> tuple[float, float]:
         return 3600.0, 0.0
 
-    stage = OutsideStage([turn("", READ), turn("Done.")], pace=long)
+    outside = CountedNotes()
+    policy = msgspec.structs.replace(POLICY, registries=True)
+    stage = OutsideStage([turn("", READ), turn("Done.")], pace=long, outside=outside, policy=policy)
     await stage.open()
     async with anyio.create_task_group() as group:
         group.start_soon(stage.wake)
         await stage.until("tool.dispatched")
         assert stage.outside.held(stage.session_id) == ()
-        stage.outside.request(stage.session_id, "registry.test")
+        assert stage.outside.request(stage.session_id, "registry.test") == "allowed"
+        looks = outside.looks
+        with anyio.fail_after(10):
+            while outside.looks <= looks:
+                await anyio.lowlevel.checkpoint()
+        assert not await stage.facts(EgressRecorded), "packages alone are recorded once, when the call ends"
         stage.outside.request(stage.session_id, "docs.test")
         await stage.until("egress.recorded")
         with anyio.fail_after(10):
