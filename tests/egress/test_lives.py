@@ -24,6 +24,7 @@ from holdfast.facts.session import EgressPolicy
 from holdfast.testing.egress import SECRETS, variable_of
 from holdfast.testing.egress.network import part
 from holdfast.testing.egress.rig import at
+from holdfast.testing.hands import bash, run
 from holdfast.vault.kept import ReferenceVault
 from holdfast.vault.sources import Source
 from tests.egress.rigs import VALUES, dial, proxy_rig, tunnel
@@ -43,6 +44,24 @@ async def test_killed_in_the_middle_hands_are_cut_off_until_the_next_opening(tmp
         assert await code(hands, "3.0") == "200"
         assert [seen.headers["authorization"] for seen in rig.world.seen] == [f"Bearer {VALUES[0]}"] * 2
         assert [seen.count for seen in (await rig.egress.notes(SES, 0)).seen] == [2]
+
+
+BRIDGE = """python3 - <<'END'
+import glob
+stats = {int(path.split("/")[2]): open(path).read() for path in glob.glob("/proc/[0-9]*/stat")}
+parents = {pid: int(text.rpartition(")")[2].split()[1]) for pid, text in stats.items()}
+print([pid for pid, parent in parents.items() if parent == 1 and pid not in parents.values()])
+END"""
+
+
+async def test_a_command_that_ends_its_own_keeper_ends_no_bridge(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig, inside(tmp_path, rig, SECRET) as (hands, _):
+        before = await run(hands, "1.0", bash(BRIDGE))
+        ended = await run(hands, "2.0", bash("setsid sleep 3600 & kill -9 $PPID; sleep 3600", 30.0))
+        assert not ended.ok
+        assert not ended.timed_out
+        assert (await run(hands, "3.0", bash(BRIDGE))).output == before.output != "[]\n"
+        assert await code(hands, "4.0") == "200"
 
 
 async def test_a_change_holds_for_the_next_request_on_an_open_connection(tmp_path: Path) -> None:
