@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.clock import rfc3339
+from datetime import UTC, datetime
+
 from holdfast.facts.job import JobLine
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, RunHarness
@@ -63,8 +64,9 @@ def _has_news(state: State, job_id: str) -> bool:
 def waiting(jobs: list[Job]) -> str:
     """Whom a session waits for, in words."""
     first = jobs[0]
+    since = datetime.fromtimestamp(first.started_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     others = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
-    return f"waits for job {job_name(first)}, at work since {rfc3339(first.started_us)[:19]}Z{others}"
+    return f"waits for job {job_name(first)}, at work since {since}{others}"
 
 
 def with_due(state: State, action: Action, now_us: int) -> Action:
