@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
@@ -43,12 +43,15 @@ class Restore:
         self._user = user
         self._max_files, self._max_bytes = max_files, max_bytes
         self._stop = stop
-        self._entries = 0
+        self._trees: dict[bytes, list[Row]] = {}
+        self._blobs: Generator[Blob, None, None] = library.stream(())
         self.files = self.bytes = 0
 
     def run(self, tree: bytes, root: int) -> Restored:
         """Fill the empty folder that is open as `root`."""
+        self._read_trees(tree)
         levels = [_Level(os.dup(root), Row(stat.S_IFDIR | 0o700, b"", tree))]
+        self._blobs = self._library.stream(self._in_order(tree))
         try:
             self._fill(levels[0])
             while levels:
@@ -66,21 +69,47 @@ class Restore:
         finally:
             for level in levels:
                 os.close(level.fd)
+            self._blobs.close()
         return Restored(self.files, self.bytes)
+
+    def _read_trees(self, tree: bytes) -> None:
+        """Read all folders, as many at a time as there are next to each other."""
+        wanted = [tree]
+        while wanted:
+            if self._stop.is_set():
+                raise Stopped
+            for each, rows in zip(wanted, self._library.trees(wanted), strict=True):
+                self._trees[each] = rows
+            below = {row.id for each in wanted for row in self._trees[each] if row.is_folder}
+            wanted = [each for each in below if each not in self._trees]
+            if sum(map(len, self._trees.values())) > self._max_files:
+                raise self._too_many()
+
+    def _in_order(self, tree: bytes) -> Iterator[bytes]:
+        """The files of the whole snapshot in the order in which `run` comes to them."""
+        entries, left = 0, [tree]
+        while left:
+            rows = self._trees[left.pop()]
+            entries += len(rows)
+            if entries > self._max_files:  # a tree may be in many places
+                raise self._too_many()
+            left += [row.id for row in rows if row.is_folder]
+            yield from (row.id for row in rows if not row.is_folder)
+
+    def _too_many(self) -> SnapshotFailed:
+        return SnapshotFailed(
+            f"the snapshot has more than {self._max_files:,} files, and no such snapshot is ever kept here; use "
+            "another one"
+        )
 
     def _fill(self, level: _Level) -> None:
         if self._stop.is_set():
             raise Stopped
-        rows = next(self._library.trees([level.row.id]))
-        self._entries += len(rows)
-        if self._entries > self._max_files:
-            raise SnapshotFailed(
-                f"the snapshot has more than {self._max_files:,} files, and no such snapshot is ever kept here; use "
-                "another one"
-            )
+        rows = self._trees[level.row.id]
         level.below = [row for row in rows if row.is_folder]
         files = [row for row in rows if not row.is_folder]
-        for row, blob in zip(files, self._library.blobs([row.id for row in files]), strict=True):
+        for row in files:
+            blob = next(self._blobs)
             self.files += 1
             self.bytes += blob.size
             if self.bytes > self._max_bytes:
