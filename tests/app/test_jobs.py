@@ -20,6 +20,7 @@ import pytest
 from holdfast.app import news
 from holdfast.app.compose import open_runtime
 from holdfast.app.config import load_settings
+from holdfast.app.panel import Panel
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
 from holdfast.facts.job import JobStarted
@@ -30,6 +31,7 @@ from holdfast.ids import new_event_id, system_entropy
 from holdfast.session.tools_jobs import JOB_TOOLS
 from tests.app.families import stands, until, working
 from tests.app.terminal import Type, ended, rows, script, spawn, turn, typed
+from tests.session.story import Story
 
 JOB = "echo begin; echo x >> ran; until [ -e finish ]; do sleep 0.02; done; echo the very end"
 """It counts that it began, and runs until it is told to end."""
@@ -327,3 +329,16 @@ def test_news_that_cannot_be_taken_in_are_tried_again(
     assert news.main(["--home", str(holdfast_home), session_id]) == 0
     comes(lambda: stands(holdfast_home) == {"done": 1} and not brains(holdfast_home))
     assert count(holdfast_home, "job.ended") == 1
+
+
+def test_the_panel_says_which_job_is_waited_for_and_since_when() -> None:
+    story = Story().shift()
+    story.answer("I wait.")
+    waits = "waits for job long (job_3.0), at work since 2026-11-21T09:00:00Z"
+    story.tell(ShiftEnded(status="parked", reason="job", detail=waits))
+    panel = Panel(SystemClock(), len)
+    panel.begin(story.state(), story.events, 100)
+    assert waits in [text for row in panel.rows(100) for text, _ in row.spans]
+    story.shift()
+    panel.begin(story.state(), story.events, 100)
+    assert waits not in [text for row in panel.rows(100) for text, _ in row.spans]

@@ -186,6 +186,11 @@ class Panel:
         self._streamed += len(text)
         self._words.add(text, width - 2)
 
+    def _waits(self) -> str:
+        """The job that the session waits for, and since when; empty when it waits for none."""
+        ended = self._state.ended if self._state is not None else None
+        return one_line(ended.detail) if ended is not None and ended.reason == "job" else ""
+
     def rows(self, width: int) -> list[Row]:
         """The block for a terminal of that many columns; at most `ROWS_MAX` rows."""
         now_us = self._clock.now_us()
@@ -195,6 +200,8 @@ class Panel:
             more = f" (+{len(self._running) - 1} more)" if len(self._running) > 1 else ""
             label = self._calls.get(call_id, call_id)
             rows.append(Row(((label, "bold"),), f"{more}  {lasted(now_us - since_us)}"))
+        elif waits := self._waits():
+            rows.append(Row(((waits, "bold"),)))
         elif self._last:
             rows.append(Row(((self._last, "dim"),)))
         if self._model:
