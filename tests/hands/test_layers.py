@@ -96,13 +96,14 @@ async def test_a_users_own_empty_places_stay(tmp_path: Path) -> None:
     async with real(tmp_path, bubblewrap) as rig:
         (rig.workspace / ".env").touch()
         (rig.workspace / "node_modules").mkdir()
+        (rig.workspace / ".git").mkdir()
         spec = rig.spec(
             layers=(Layer("/workspace/node_modules", (str(deps),), private=True),), files={"/workspace/.env": b"K=1\n"}
         )
         hands = await rig.provider.provision(spec, 1)
         assert (await run(hands, "1", bash("cat .env; ls node_modules"))).output == "K=1\nx\n"
         await hands.release(1)
-        assert sorted(os.listdir(rig.workspace)) == [".env", "node_modules"]
+        assert sorted(os.listdir(rig.workspace)) == [".env", ".git", "node_modules"]
 
 
 async def test_a_workspace_can_be_written_beside_itself(tmp_path: Path) -> None:

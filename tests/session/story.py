@@ -8,7 +8,7 @@ from holdfast.facts.base import Text, Usage
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart, StopReason
-from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
+from holdfast.facts.session import Agent, Environment, Limits, Rule, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact, type_of
@@ -28,6 +28,7 @@ class Story:
         rules: tuple[Rule, ...] = (),
         pinned: str = "",
         tools: tuple[str, ...] = Agent("").tools,
+        environment: Environment | None = None,
     ) -> None:
         self.events: list[Event] = []
         self.epoch = 0
@@ -36,7 +37,12 @@ class Story:
         workspace = Workspace("/w")
         self.tell(
             SessionCreated(
-                goal="the goal\n  as written", agent=agent, workspace=workspace, limits=limits or Limits(), rules=pinned
+                goal="the goal\n  as written",
+                agent=agent,
+                workspace=workspace,
+                limits=limits or Limits(),
+                rules=pinned,
+                environment=environment or Environment(),
             )
         )
 

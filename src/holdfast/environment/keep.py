@@ -59,7 +59,7 @@ def _walk(upper: Path, real: Path, below: str, lfs: bool) -> Iterator[tuple[str,
     for entry in entries:
         path = f"{below}/{entry.name}" if below else entry.name
         over = _kind(real / path)
-        if entry.name in _JUNK or entry.is_symlink():
+        if entry.name in _JUNK:
             remove(Path(entry.path))
         elif entry.is_dir(follow_symlinks=False):
             if over in ("absent", "empty") or (over == "folder" and _opaque(entry.path)):
