@@ -114,6 +114,8 @@ async def test_a_transfer_goes_on_by_position(tmp_path: Path) -> None:
         async def ask(what: object, *, answer_s: float) -> object:
             nonlocal puts
             done = await asked(what, answer_s=answer_s)  # type: ignore[arg-type]
+            if getattr(what, "verb", "") == "begin":  # its answer was lost on the way: the same hands, not others
+                done = await asked(what, answer_s=answer_s)  # type: ignore[arg-type]
             if getattr(what, "verb", "") == "put":
                 puts += 1
                 if puts in (2, 5):

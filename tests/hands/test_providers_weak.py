@@ -91,17 +91,19 @@ async def test_what_it_keeps_apart(tmp_path: Path) -> None:
         (outside / "socket").chmod(0o777)
         abstract.bind(f"\0canary{os.getpid()}")
         abstract.listen()
-        async with real(tmp_path, landlock) as rig:
-            code = ATTEMPTS.format(secret=secret, outside=outside, port=tcp.getsockname()[1], pid=victim.pid)
-            (rig.workspace / "attempts.py").write_text(code.replace("canary", f"canary{os.getpid()}"))
-            hands = await rig.provider.provision(rig.spec(), 1)
-            said = await run(hands, "1.0", bash("python3 attempts.py; echo $HOME > $TMPDIR/x && cat $TMPDIR/x"))
-            assert "LEAK" not in said.output, said.output
-            assert said.output.count("blocked") == 20, said.output
-            assert said.output.endswith("/scratch\n")
-            assert "no namespaces" in hands.identity.weak, "it is in the event"
-            assert hands.identity.isolation["files"] == "soft"
-        victim.kill()
+        try:
+            async with real(tmp_path, landlock) as rig:
+                code = ATTEMPTS.format(secret=secret, outside=outside, port=tcp.getsockname()[1], pid=victim.pid)
+                (rig.workspace / "attempts.py").write_text(code.replace("canary", f"canary{os.getpid()}"))
+                hands = await rig.provider.provision(rig.spec(), 1)
+                said = await run(hands, "1.0", bash("python3 attempts.py; echo $HOME > $TMPDIR/x && cat $TMPDIR/x"))
+                assert "LEAK" not in said.output, said.output
+                assert said.output.count("blocked") == 20, said.output
+                assert said.output.endswith("/scratch\n")
+                assert "no namespaces" in hands.identity.weak, "it is in the event"
+                assert hands.identity.isolation["files"] == "soft"
+        finally:
+            victim.kill()
     assert secret.read_text() == "canary"
 
 
