@@ -21,7 +21,7 @@ from holdfast.hands.base import Network
 from holdfast.hands.box import bridge
 from holdfast.hands.outside import DOOR
 from holdfast.hands.user import choose_user
-from holdfast.testing.egress import SECRETS, Place
+from holdfast.testing.egress import SECRETS, Place, use_of, variable_of
 from holdfast.testing.egress.network import part
 from holdfast.testing.egress.rig import at
 from holdfast.testing.hands import bash, run
@@ -89,6 +89,18 @@ async def test_caps_hold_also_for_the_next_proxy(tmp_path: Path, cap: dict[str, 
         assert len(rig.world.seen) == allowed
         reasons = {seen.reason for seen in (await rig.egress.notes(SES, 0)).seen if seen.verdict == "refused"}
         assert any("as its policy allows" in reason for reason in reasons)
+
+
+async def test_a_host_that_is_not_who_it_says_gets_no_secret(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        liar = Place("liar.test", 443)
+        rig.world.serve(liar.host, "93.184.216.9", certificate="somebody.test")
+        policy = EgressPolicy(allow=(at(liar),), secrets=(use_of(SECRETS[0], liar),))
+        gateway = await rig.egress.open(SES, policy, uid=os.getuid())
+        assert await rig.request(gateway, liar, gateway.env[variable_of(SECRETS[0])]) == "refused"
+        assert rig.world.seen == []
+        (seen,) = (await rig.egress.notes(SES, 0)).seen
+        assert "certificate is not valid" in seen.reason
 
 
 async def test_through_the_networks_own_proxy(tmp_path: Path) -> None:
