@@ -16,6 +16,7 @@ from holdfast.hands.oci import engines
 from holdfast.hands.oci.bundle import Bind, configuration
 from holdfast.hands.oci.provider import OciProvider
 from holdfast.testing.hands import CHECKS, bash, run
+from tests.hands.lean import LEAN
 from tests.hands.rigs import LIVES, real
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -34,7 +35,7 @@ here = pytest.mark.skipif(bool(_unable("runc")), reason=f"{_unable('runc')}: {en
 
 
 @here
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", LEAN)
 async def test_kit_on_runc(name: str, tmp_path: Path) -> None:
     async with real(tmp_path, runc) as rig:
         await CHECKS[name](rig)
