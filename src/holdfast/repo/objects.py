@@ -12,7 +12,7 @@ import os
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,12 +122,16 @@ class Pack:
 
         Raises `Changing`, with nothing added, when there are fewer.
         """
+        return self.add_stream(lambda most: os.read(fd, most), size)
+
+    def add_stream(self, read: Callable[[int], bytes], size: int) -> tuple[bytes, int]:
+        """The same, of what `read` gives: at most so many bytes each time, none at the end."""
         start = self._file.tell()
         digest, squeeze = object_hash("blob", size), zlib.compressobj(LEVEL)
         self._file.write(_entry_header("blob", size))
         left = size
         while left:
-            chunk = os.read(fd, min(left, CHUNK))
+            chunk = read(min(left, CHUNK))
             if not chunk:
                 self._cut(start)
                 raise Changing

@@ -33,6 +33,55 @@ class _Level:
         self.below: list[Row] = []
 
 
+class Contents:
+    """All folders of a snapshot, and what is in them in the order in which it is written out."""
+
+    def __init__(self, library: Library, *, max_files: int, stop: threading.Event) -> None:
+        self._library = library
+        self._max_files = max_files
+        self._stop = stop
+        self.trees: dict[bytes, list[Row]] = {}
+
+    def read(self, tree: bytes) -> None:
+        """Read all folders, as many at a time as there are next to each other."""
+        wanted, entries = [tree], 0
+        while wanted:
+            if self._stop.is_set():
+                raise Stopped
+            for each, rows in zip(wanted, self._library.trees(wanted), strict=True):
+                self.trees[each] = rows
+                entries += len(rows)
+            if entries > self._max_files:
+                raise self._too_many()
+            below = {row.id for each in wanted for row in self.trees[each] if row.is_folder}
+            wanted = [each for each in below if each not in self.trees]
+
+    def entries(self, tree: bytes) -> Iterator[tuple[bytes, Row]]:
+        """Path and row: what is no folder first, then each folder before what is in it."""
+        entries = 0
+        left = [(b"", Row(stat.S_IFDIR | 0o700, b"", tree))]
+        while left:
+            path, folder = left.pop()
+            if path:
+                yield path[:-1], folder
+            rows = self.trees[folder.id]
+            entries += len(rows)
+            if entries > self._max_files:  # a tree may be in many places
+                raise self._too_many()
+            left += [(path + row.name + b"/", row) for row in rows if row.is_folder]
+            yield from ((path + row.name, row) for row in rows if not row.is_folder)
+
+    def leaves(self, tree: bytes) -> Iterator[bytes]:
+        """The names of the objects of all that is no folder, in that order."""
+        return (row.id for _, row in self.entries(tree) if not row.is_folder)
+
+    def _too_many(self) -> SnapshotFailed:
+        return SnapshotFailed(
+            f"the snapshot has more than {self._max_files:,} files, and no such snapshot is ever kept here; use "
+            "another one"
+        )
+
+
 class Restore:
     """One writing of a tree."""
 
@@ -43,15 +92,15 @@ class Restore:
         self._user = user
         self._max_files, self._max_bytes = max_files, max_bytes
         self._stop = stop
-        self._trees: dict[bytes, list[Row]] = {}
+        self._contents = Contents(library, max_files=max_files, stop=stop)
         self._blobs: Generator[Blob, None, None] = library.stream(())
         self.files = self.bytes = 0
 
     def run(self, tree: bytes, root: int) -> Restored:
         """Fill the empty folder that is open as `root`."""
-        self._read_trees(tree)
+        self._contents.read(tree)
         levels = [_Level(os.dup(root), Row(stat.S_IFDIR | 0o700, b"", tree))]
-        self._blobs = self._library.stream(self._in_order(tree))
+        self._blobs = self._library.stream(self._contents.leaves(tree))
         try:
             self._fill(levels[0])
             while levels:
@@ -72,40 +121,10 @@ class Restore:
             self._blobs.close()
         return Restored(self.files, self.bytes)
 
-    def _read_trees(self, tree: bytes) -> None:
-        """Read all folders, as many at a time as there are next to each other."""
-        wanted = [tree]
-        while wanted:
-            if self._stop.is_set():
-                raise Stopped
-            for each, rows in zip(wanted, self._library.trees(wanted), strict=True):
-                self._trees[each] = rows
-            below = {row.id for each in wanted for row in self._trees[each] if row.is_folder}
-            wanted = [each for each in below if each not in self._trees]
-            if sum(map(len, self._trees.values())) > self._max_files:
-                raise self._too_many()
-
-    def _in_order(self, tree: bytes) -> Iterator[bytes]:
-        """The files of the whole snapshot in the order in which `run` comes to them."""
-        entries, left = 0, [tree]
-        while left:
-            rows = self._trees[left.pop()]
-            entries += len(rows)
-            if entries > self._max_files:  # a tree may be in many places
-                raise self._too_many()
-            left += [row.id for row in rows if row.is_folder]
-            yield from (row.id for row in rows if not row.is_folder)
-
-    def _too_many(self) -> SnapshotFailed:
-        return SnapshotFailed(
-            f"the snapshot has more than {self._max_files:,} files, and no such snapshot is ever kept here; use "
-            "another one"
-        )
-
     def _fill(self, level: _Level) -> None:
         if self._stop.is_set():
             raise Stopped
-        rows = self._trees[level.row.id]
+        rows = self._contents.trees[level.row.id]
         level.below = [row for row in rows if row.is_folder]
         files = [row for row in rows if not row.is_folder]
         for row in files:

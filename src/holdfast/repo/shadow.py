@@ -18,20 +18,21 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from holdfast.errors import SnapshotFailed
 from holdfast.repo.base import Change, Kept, Owner, Restored
+from holdfast.repo.carry import Arrival, departure
 from holdfast.repo.git import Git, full
 from holdfast.repo.lock import held, held_if_free
 from holdfast.repo.objects import Pack
-from holdfast.repo.restore import Restore, compare, empty_folder
+from holdfast.repo.restore import Contents, Restore, compare, empty_folder
 from holdfast.repo.seen import FORM, Seen, encode, load
 from holdfast.repo.walk import Walk, open_folder
 
@@ -74,6 +75,18 @@ class ShadowShelf:
     async def restore(self, snapshot: str, folder: Path, *, user: Owner | None = None) -> Restored:
         """See `Shelf.restore`."""
         return await _in_thread(partial(self._restore, _id(snapshot), folder, user))
+
+    async def export(self, snapshot: str, target: BinaryIO) -> Restored:
+        """Write a snapshot as a compressed tar, for hands elsewhere; see `repo.carry`."""
+        return await _in_thread(partial(self._export, _id(snapshot), target))
+
+    async def admit(self, session_id: str, source: BinaryIO, seq: int) -> Kept:
+        """Keep what such a stream holds as the session's snapshot after every event up to `seq`.
+
+        Raises `SnapshotFailed` when it holds what no workspace may; nothing is kept of it then.
+        """
+        _check_session(session_id)
+        return await _in_thread(partial(self._admit, session_id, source, seq))
 
     async def changes(self, before: str, after: str) -> list[Change]:
         """See `Shelf.changes`."""
@@ -183,6 +196,25 @@ class ShadowShelf:
                     return restore.run(tree, root)
             finally:
                 os.close(root)
+
+    def _export(self, tree: bytes, target: BinaryIO, stop: threading.Event) -> Restored:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            contents = Contents(library, max_files=self._max_files, stop=stop)
+            contents.read(tree)
+            blobs = library.stream(contents.leaves(tree))
+            with closing(blobs):
+                return departure(target, contents.entries(tree), blobs, stop)
+
+    def _admit(self, session_id: str, source: BinaryIO, seq: int, stop: threading.Event) -> Kept:
+        with self._held(stop) as lock, self._git.library(lock) as library:
+            with closing(Pack(self._folder / "tmp")) as pack:
+                arrival = Arrival(pack, library, max_files=self._max_files, max_bytes=self._max_bytes, stop=stop)
+                tree = arrival.run(source)
+                if pack.count:
+                    self._git.take(pack.finish(), lock)
+            self._point(session_id, seq, tree)
+            self._fold(lock)
+            return Kept(tree.hex(), arrival.files, arrival.bytes, arrival.files)
 
     def _changes(self, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
         with self._held(stop) as lock, self._git.library(lock) as library:
