@@ -95,7 +95,7 @@ class LandlockProvider:
             raise SandboxUnavailable(f"{problem}: {_FIX}")
         for wanted, what in (
             (spec.network is not None, "a way outside"),
-            (bool(spec.layers), "a prepared environment"),
+            (bool(spec.layers or spec.files), "a prepared environment"),
         ):
             if wanted:
                 raise SandboxUnavailable(

@@ -71,7 +71,7 @@ class FarProvider:
         """What belongs to this host is not there; nothing is left out silently."""
         for wanted, what in (
             (spec.network is not None, "a way outside"),
-            (bool(spec.layers), "a prepared environment"),
+            (bool(spec.layers or spec.files), "a prepared environment"),
             (bool(spec.read_only), "folders of this host"),
         ):
             if wanted:
