@@ -17,16 +17,22 @@ from holdfast.egress.rules import Rules
 from holdfast.egress.scrub import Forms
 from holdfast.errors import SecretUnavailable
 from holdfast.facts.egress import EgressSeen
-from holdfast.vault.base import Secret, Vault
+from holdfast.vault.base import Secret
+from holdfast.vault.kept import ReferenceVault
 
 VALUES_MAX = 16
 """Values of secrets, former ones among them, that are taken out of the answers of one host."""
+
+_SLOW = ("keyring", "command")
+"""Where a value may be long in coming; others are waited for without a thread, which would cost more than they do."""
 
 
 class State:
     """Shared by all connections of one proxy."""
 
-    def __init__(self, rules: Rules, vault: Vault, journal: Journal, authority: Authority, outward: Outward) -> None:
+    def __init__(
+        self, rules: Rules, vault: ReferenceVault, journal: Journal, authority: Authority, outward: Outward
+    ) -> None:
         self.rules = rules
         self.vault = vault
         self.journal = journal
@@ -64,7 +70,8 @@ class State:
         """
         found = {}
         for name in names:
-            found[name] = await anyio.to_thread.run_sync(self._resolve, name)
+            slow = name in self.vault.names() and self.vault.source(name).kind in _SLOW
+            found[name] = await anyio.to_thread.run_sync(self._resolve, name) if slow else self._resolve(name)
             self._remember(host, found[name])
         return found
 

@@ -49,13 +49,13 @@ SEEN: list[bytes] = []
 
 def dial() -> socket.socket:
     """A connection to the proxy."""
-    return socket.create_connection(("127.0.0.1", PORT), timeout=10)
+    return socket.create_connection(("127.0.0.1", PORT), timeout=30)
 
 
 def listen(sock: socket.socket) -> bytes:
     """All that comes until the end, or for as long as something comes."""
     said = b""
-    sock.settimeout(1.0)
+    sock.settimeout(10.0)
     try:
         while data := sock.recv(65536):
             said += data
