@@ -58,7 +58,6 @@ def python(folder: Path) -> tuple[Path, Environment, str]:
     """Python with a database: its folder, what it wants, its suite."""
     files = {
         "requirements.txt": "pg8000==1.31.2\n",
-        "requirements-dev.txt": "pytest==8.3.4\n",
         "ledger.py": """\
 import pg8000.dbapi
 
@@ -73,25 +72,34 @@ def total(connection):
     return cursor.fetchone()[0]
 """,
         "tests/test_ledger.py": """\
+import unittest
+
 import ledger
 
 
-def test_entries_add_up():
-    connection = ledger.connect()
-    cursor = connection.cursor()
-    cursor.execute("create table if not exists entries (amount integer)")
-    cursor.execute("insert into entries values (3), (4)")
-    assert ledger.total(connection) == 7
+class Ledger(unittest.TestCase):
+    def setUp(self):
+        self.connection = ledger.connect()
+        self.addCleanup(self.connection.close)
+
+    def test_entries_add_up(self):
+        cursor = self.connection.cursor()
+        cursor.execute("create table if not exists entries (amount integer)")
+        cursor.execute("insert into entries values (3), (4)")
+        self.assertEqual(ledger.total(self.connection), 7)
+
+    def test_the_server_is_real(self):
+        cursor = self.connection.cursor()
+        cursor.execute("select version()")
+        self.assertTrue(cursor.fetchone()[0].startswith("PostgreSQL"))
 
 
-def test_the_server_is_real():
-    cursor = ledger.connect().cursor()
-    cursor.execute("select version()")
-    assert cursor.fetchone()[0].startswith("PostgreSQL")
+if __name__ == "__main__":
+    unittest.main()
 """,
     }
     policy = Environment(auto=True, recipes=("postgresql",))
-    return write(folder, files), policy, "python -m pytest -q -p no:cacheprovider tests 2>&1"
+    return write(folder, files), policy, "PYTHONPATH=. python tests/test_ledger.py 2>&1"
 
 
 def cmake(folder: Path) -> tuple[Path, Environment, str]:

@@ -17,7 +17,7 @@ from tests.support.as_user import run_as_user
 
 REPOSITORIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "node": ("# pass 3", ("npm", "node")),
-    "python": ("2 passed", ("python3", "apt-get", "dpkg-deb")),
+    "python": ("Ran 2 tests", ("python3", "apt-get", "dpkg-deb")),
     "cmake": ("100% tests passed", ("cmake", "cc", "pkg-config", "apt-get", "dpkg-deb")),
 }
 
@@ -40,6 +40,7 @@ def holds(name: str, found: dict[str, Any]) -> None:
     green = REPOSITORIES[name][0]
     assert green in suite
     assert green in again
+    assert "FAILED" not in suite + again
     assert network.count("no way to") == 2, network
     assert found["kept"]
     assert not {"node_modules", ".venv", ".git"} & set(found["top"])

@@ -60,13 +60,14 @@ class Laid(msgspec.Struct, frozen=True):
 class Made(msgspec.Struct, frozen=True):
     """A layer that is there, whole: the folder that it is in, what it lays where, and what is recorded of it.
 
-    `laid` has what the layer of packages lays too, whose folder is `base`; empty without packages.
+    `laid` has what the layer of packages lays too, whose folder is `base`; empty without packages. `bytes` are its own.
     """
 
     folder: str
     laid: tuple[Laid, ...]
     record: EnvironmentRecorded
     base: str = ""
+    bytes: int = 0
 
     @property
     def folders(self) -> tuple[str, ...]:

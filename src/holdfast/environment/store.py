@@ -205,13 +205,14 @@ class LayerStore:
             if base is not None:
                 laid = [*base.laid, *laid]
             changed = f"changes to {', '.join(kept.changed[:10])} were left out: the workspace had them before"
+            size = size_of(folder)
             record = msgspec.structs.replace(
                 record,
-                bytes=size_of(folder),
+                bytes=size + (base.bytes if base is not None else 0),
                 folders=tuple(each.inside for each in laid),
                 notes=(*record.notes, *((changed,) if kept.changed else ())),
             )
-            made = Made(str(final), tuple(laid), record, base.folder if base is not None else "")
+            made = Made(str(final), tuple(laid), record, base.folder if base is not None else "", size)
             (folder / _MADE).write_bytes(msgspec.json.encode(made))
             subprocess.run(["/bin/sync", "-f", str(folder)], check=False, env={})
             os.rename(folder, final)
@@ -253,7 +254,7 @@ class LayerStore:
         for path in self._folder.glob(f"*/{_MADE}"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
                 made = _made.decode(path.read_bytes())
-                out.append((path.stat().st_mtime, made.record.bytes, path.parent))
+                out.append((path.stat().st_mtime, made.bytes, path.parent))
         return out
 
 
