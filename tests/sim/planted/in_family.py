@@ -66,7 +66,7 @@ def a_child_reports_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(child_act, "notice_to_parent", notice)
 
 
-@BED.plant("S4", "children_end_with_their_parent")
+@BED.plant("S4", "children_end_with_their_parent", first=4_700)
 def children_of_a_cancelled_session_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(children, "cancel_first", lambda state: None)
 
