@@ -143,6 +143,11 @@ def _twice() -> object:
     return rejected(inside(request("/x", f"Authorization: Bearer {KEY}")))
 
 
+@attempt("P17 a header that takes a secret beside another of its name")
+def _beside() -> object:
+    return rejected(inside(request("/x", "Authorization: Bearer something-else")))
+
+
 @attempt("P18 the placeholder in the body")
 def _in_body() -> object:
     return rejected(inside(request("/x", method="POST", body=f"key={KEY}".encode(), key=False)))
