@@ -68,7 +68,7 @@ def a_call_starts_before_its_intent(patch: pytest.MonkeyPatch) -> None:
         await hands.start(shift.epoch, use.call_id, tool_act._request(shift, use, hands.identity.root))
         await shift.decision(tool_act._intent(shift, use, 1, hands))
         result = await tool_act._wait(shift, hands, use.call_id)
-        await shift.fact(tool_act._result(use.call_id, result, reconciled=False))
+        await shift.fact(tool_act._result(shift.state.call(use.call_id), result, reconciled=False))
 
     patch.setattr(tool_act, "dispatch", dispatch)
 
