@@ -287,9 +287,12 @@ def load_agent(path: str, model: str) -> Agent:
     )
 
 
-def _read_text(path: Path, what: str) -> str:
+def _read_text(path: Path, what: str, *, follow: bool = True) -> str:
+    """The text of a file. Where a command may be at work at this moment, a link is not followed."""
+    flags = os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     try:
-        return path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8", opener=lambda name, mode: os.open(name, mode | flags)) as file:
+            return file.read()
     except OSError as error:
         raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -324,7 +327,7 @@ def pinned_rules(workspace: Path) -> str:
     for name in RULE_FILES:
         file = workspace / name
         if file.is_file() and not file.is_symlink():
-            return _read_text(file, "the project's rules")
+            return _read_text(file, "the project's rules", follow=False)
     return ""
 
 

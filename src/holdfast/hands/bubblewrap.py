@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from holdfast.errors import CannotRunSafely, EnvironmentFailed, SandboxUnavailable, UsageError
+from holdfast.errors import EnvironmentFailed, SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands import outside
@@ -25,6 +25,7 @@ from holdfast.hands.layers import contents, lay_out, layers_finding, try_layers
 from holdfast.hands.limits.orphans import clear_all
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import diagnose, examine, missing_program
+from holdfast.hands.repository import protected
 from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
@@ -213,16 +214,8 @@ def _environment() -> dict[str, str]:
 
 def _git(workspace: Path) -> tuple[list[str], tuple[Place, ...]]:
     """The workspace's `.git` over itself, read-only; the folders that must be made for that."""
-    path = workspace / ".git"
-    if path.is_symlink():
-        raise CannotRunSafely(
-            f"{path} is a symbolic link, which tool calls could replace by a repository of their own; nothing was "
-            "started: use a real .git folder or a `gitdir:` file"
-        )
-    absent = not path.exists()
-    if not absent and path.is_dir() and not any(path.iterdir()):
-        absent = True
-    return ["--ro-bind", str(path), f"{ROOT}/.git"], (Place(str(workspace), ".git", "folder"),) if absent else ()
+    names, places = protected(workspace)
+    return [part for name in names for part in ("--ro-bind", str(workspace / name), f"{ROOT}/{name}")], places
 
 
 def _extras(read_only: dict[str, str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 What ordinary programs need stays allowed; closed are the ways to more power over the kernel, to other
 processes' memory, to namespaces and mounts, and every socket family but unix, IPv4, IPv6 and the
-routing part of netlink. A filter is a classic BPF program over `struct seccomp_data`.
+routing part of netlink. Limits can be set for the caller alone, since the agent is of the same user.
+A filter is a classic BPF program over `struct seccomp_data`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Machine(NamedTuple):
     clone: int
     ioctl: int
     personality: int
+    prlimit: int
     x32: bool
     absent: tuple[int, ...]
     denied: tuple[int, ...]
@@ -76,10 +78,12 @@ _DENIED = {
 
 MACHINES = {
     "x86_64": Machine(
-        0xC000003E, 41, 56, 16, 135, True, _ABSENT["x86_64"], (*_DENIED["x86_64"].values(), *_COMMON), _FAMILIES
+        *(0xC000003E, 41, 56, 16, 135, 302, True, _ABSENT["x86_64"]),
+        *((*_DENIED["x86_64"].values(), *_COMMON), _FAMILIES),
     ),
     "aarch64": Machine(
-        0xC00000B7, 198, 220, 29, 92, False, _ABSENT["aarch64"], (*_DENIED["aarch64"].values(), *_COMMON), _FAMILIES
+        *(0xC00000B7, 198, 220, 29, 92, 261, False, _ABSENT["aarch64"]),
+        *((*_DENIED["aarch64"].values(), *_COMMON), _FAMILIES),
     ),
 }
 """The architectures that have a filter, by the name that `uname` gives them."""
@@ -129,8 +133,8 @@ def assemble(machine: str, *, sockets: bool = True) -> bytes:
         out.test(_JGE, 0x40000000, "absent")
     _any(out, this.absent, "absent")
     _any(out, this.denied, "denied")
-    for number, name in ((this.socket, "socket"), (this.clone, "clone"), (this.ioctl, "ioctl")):
-        out.test(_JEQ, number, name)
+    for name in ("socket", "clone", "ioctl", "prlimit"):
+        out.test(_JEQ, getattr(this, name), name)
     out.test(_JEQ, this.personality, "personality", "allowed")
     out.label("socket")
     out.load(_ARGS)
@@ -145,6 +149,9 @@ def assemble(machine: str, *, sockets: bool = True) -> bytes:
     out.load(_ARGS + 8)
     _any(out, (_TIOCSTI, _TIOCLINUX), "denied")
     out.answer(_ALLOW)
+    out.label("prlimit")
+    out.load(_ARGS)
+    out.test(_JEQ, 0, "allowed", "denied")
     out.label("personality")
     out.load(_ARGS)
     _any(out, _PERSONALITIES, "allowed")

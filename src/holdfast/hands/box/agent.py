@@ -26,8 +26,10 @@ from holdfast.hands.box.text import Refusal
 from holdfast.hands.box.wire import Channel, Message, encode
 
 OVERTIME_S = 20.0
-"""How long after its time limit a call's own child may take to end it."""
+"""How long after its time limit, or after it was told to stop, a call's own child may take to end it."""
 
+HEED_S = 0.25
+"""Between two looks at whether that child is at it: a command can stop it where it stands."""
 
 LOOK_S = 600.0
 """How long to sleep at most: a number of days is too long for the kernel's."""
@@ -47,7 +49,7 @@ class Work:
         self.link = link
         self.call = str(message["call"])
         self.step = str(message["op"])
-        self.deadline = deadline
+        self.deadline = self.patience = deadline
         self.sweeps = self.step == "run" and message["request"]["tool"] in COMMANDS
         self.why = ""
         self.answer: Message | None = None
@@ -122,6 +124,7 @@ class Agent:
             late_s = time.monotonic() - self._still.since
             for work in self._work.values():
                 work.deadline += late_s
+                work.patience += late_s
                 if work.sweeps:
                     work.link.send({"later": late_s})
             self._still.end()
@@ -155,7 +158,8 @@ class Agent:
         link = Channel(mine.detach())
         work = Work(pid, link, message, time.monotonic() + lasts(message))
         if work.sweeps:
-            work.deadline += OVERTIME_S
+            work.deadline += HEED_S
+            work.patience += OVERTIME_S
         self._work[link.fd] = work
         self._poll.register(link.fd, select.POLLIN)
         self._control.send({"ev": "began", "call": work.call, "pid": pid})
@@ -193,6 +197,9 @@ class Agent:
             self._still.free(work.pid)
             if work.sweeps and why == "stop":
                 work.link.send({"stop": True})
+                now = time.monotonic()
+                work.deadline = min(work.deadline, now + HEED_S)
+                work.patience = min(work.patience, now + OVERTIME_S)
             else:
                 os.kill(work.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -202,9 +209,12 @@ class Agent:
         if self._still.since is not None:
             return
         for work in self._work.values():
-            if now >= work.deadline and work.why != "timeout":
+            if now < work.deadline:
+                continue
+            if work.sweeps and now < work.patience and not _stands(work.pid):
+                work.deadline = now + HEED_S
+            else:
                 work.deadline = now + OVERTIME_S
-                work.why = "timeout"
                 self._stop(work, "timeout")
 
     def _answer(self, fd: int) -> None:
@@ -302,6 +312,12 @@ def lasts(message: Message) -> float:
     if message["op"] in moving.STEPS or message["request"]["tool"] == "service":
         return math.inf
     return float(message["request"]["timeout_s"])
+
+
+def _stands(pid: int) -> bool:
+    """Whether somebody stopped that process."""
+    entry = tree.entry_of(pid)
+    return entry is not None and entry.state in "Tt"
 
 
 def _cut_short(why: str) -> dict[str, Any]:

@@ -85,12 +85,15 @@ def _make(parent: int, name: str, kind: str) -> None:
     try:
         if kind == "folder":
             os.mkdir(name, MODES[kind], dir_fd=parent)
-            os.chmod(name, MODES[kind], dir_fd=parent)
+            fd = os.open(name, _FOLDER, dir_fd=parent)  # by its name, a link in its place would be followed
         else:
             fd = os.open(
                 name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, MODES[kind], dir_fd=parent
             )
-            os.fchmod(fd, MODES[kind])
+        try:
+            if os.fstat(fd).st_uid == os.geteuid():
+                os.fchmod(fd, MODES[kind])
+        finally:
             os.close(fd)
     except FileExistsError:
         pass

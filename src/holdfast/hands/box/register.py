@@ -13,7 +13,7 @@ from holdfast.hands.box.watch import Watch
 from holdfast.hands.box.wire import Channel, Message
 
 OVERDUE_S = 60.0
-"""How long after its time limit a call may have no end before the sandbox is given up."""
+"""How long after its time limit, or after a kill, a call may have no end before the sandbox is given up."""
 
 _PREPARED = ("write", "edit")
 
@@ -96,6 +96,7 @@ class Register:
         call = self.calls.get(call_id)
         if call is not None and call.state != "done" and not call.stop:
             call.stop = True
+            call.deadline = min(call.deadline, time.monotonic() + OVERDUE_S)
             self._agent.send({"op": "kill", "call": call_id})
 
     def status(self, call_id: str) -> Message:

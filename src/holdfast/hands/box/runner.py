@@ -177,8 +177,8 @@ class Runner:
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.umask(0o022)
             os.chdir(self._place["root"])
-            kernel.end_first()
             limit(self._place["limits"])
+            kernel.end_first()  # our memory is open for a moment: whoever writes to it then finds the limits set
             os.execve("/bin/bash", ["bash", "-c", command], self._place["env"])
         except OSError as error:
             hint = "; write it to a file and run that" if error.errno == 7 else ""

@@ -98,8 +98,12 @@ class Transfers:
             client.send({"id": ask, "error": {"kind": "no", "message": text}})
 
     def look(self, now: float) -> None:
-        """End those that nobody asks for any more."""
-        for name in [name for name, transfer in self._open.items() if now > transfer.touched + IDLE_S]:
+        """End those that nobody asks for any more, or that do not get on."""
+        for name, transfer in [each for each in self._open.items() if now > each[1].touched + IDLE_S]:
+            if transfer.pending is not None:
+                client, ask, _ = transfer.pending
+                text = f"the folder was not moved whole: nothing came for {IDLE_S:.0f} s, so it was given up"
+                client.send({"id": ask, "error": {"kind": "no", "message": text}})
             del self._open[name]
             self._agent.send({"op": "kill", "call": name})
 

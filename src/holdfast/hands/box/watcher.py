@@ -203,15 +203,15 @@ class Watcher:
     def _strike(self, limit: str, call: str, now: float) -> None:
         """Say that it goes too far; whoever is told ends it.
 
-        What would not wait for that is seen to here: the process that has most memory is ended, and a fork bomb is
-        stopped where it stands, for those inside would hardly get a turn.
+        What would not wait for that is seen to here: the process that has most memory is ended, and anything else is
+        stopped where it stands, for those inside would hardly get a turn, or were stopped themselves.
         """
         self._dying = (call, now + DYING_S)
         self._tell("over", limit, call)
         run = self._runs[call]
-        if not run.pid or limit not in ("memory", "processes"):
+        if not run.pid:
             return
-        for _ in range(PASSES if limit == "processes" else 1):
+        for _ in range(1 if limit == "memory" else PASSES):
             below = usage.Tree(self._supervisor, self._spare).below(run.pid).pids
             entries = [entry for pid in below if pid != run.pid and (entry := tree.entry_of(pid))]
             if limit == "memory":

@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from holdfast.errors import CannotRunSafely, SandboxUnavailable, UsageError
+from holdfast.errors import SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands import outside
@@ -29,6 +29,7 @@ from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.oci.bundle import Bind, configuration
 from holdfast.hands.oci.engines import Engine, clear_command, complaint, named, run_command
 from holdfast.hands.probe import about_here
+from holdfast.hands.repository import protected
 from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
@@ -194,14 +195,8 @@ def _binds(
     """What is shown inside, in the order of mounting; the places in the workspace that this needs."""
     out = [] if engine.needs_image else _system()
     out += [Bind(workspace, ROOT, True), Bind(str(folder / "output"), OUTPUT, True)]
-    git = Path(workspace) / ".git"
-    if git.is_symlink():
-        raise CannotRunSafely(
-            f"{git} is a symbolic link, which tool calls could replace by a repository of their own; nothing was "
-            "started: use a real .git folder or a `gitdir:` file"
-        )
-    absent = not git.exists() or (git.is_dir() and not any(git.iterdir()))
-    out.append(Bind(str(git), f"{ROOT}/.git"))
+    names, places = protected(Path(workspace))
+    out += [Bind(os.path.join(workspace, name), f"{ROOT}/{name}") for name in names]
     parts = folder / "bundle" / "parts"
     out += [Bind(str(parts), PARTS), Bind(str(folder / "door"), DOOR)]
     out += [Bind(str(parts / name), f"/etc/{name}") for name in ("passwd", "group")]
@@ -217,7 +212,7 @@ def _binds(
     for bind in out:
         if ":" in bind.outside + bind.inside and engine.needs_image:
             raise UsageError(f"{bind.outside} has a colon in its name, which {engine.name} cannot mount; use another")
-    return out, (Place(workspace, ".git", "folder"),) if absent else ()
+    return out, places
 
 
 def _system() -> list[Bind]:

@@ -1,0 +1,50 @@
+"""The repository of a workspace: what of it commands may not change, since git on the host runs what it names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.errors import CannotRunSafely
+from holdfast.hands.launch import Place
+
+GIT = ".git"
+
+_POINTER_MAX = 4096
+
+
+def protected(workspace: Path) -> tuple[tuple[str, ...], tuple[Place, ...]]:
+    """Names in the workspace to be shown read-only, `.git` first; the places that have to be made for that.
+
+    Raises `CannotRunSafely` for a repository that cannot be kept from commands so.
+    """
+    path = workspace / GIT
+    if path.is_symlink():
+        raise CannotRunSafely(
+            f"{path} is a symbolic link, which tool calls could replace by a repository of their own; nothing was "
+            "started: use a real .git folder or a `gitdir:` file"
+        )
+    absent = not path.exists() or (path.is_dir() and not any(path.iterdir()))
+    places = (Place(str(workspace), GIT, "folder"),) if absent else ()
+    return (GIT, *_pointed(workspace, path)), places
+
+
+def _pointed(workspace: Path, path: Path) -> tuple[str, ...]:
+    """The folder that a `gitdir:` file names, when it lies in the workspace itself."""
+    if not path.is_file():
+        return ()
+    with path.open("rb") as file:
+        word, _, rest = file.read(_POINTER_MAX).partition(b":")
+    if word != b"gitdir":
+        return ()
+    root = os.path.realpath(workspace)
+    given = os.path.join(root, os.fsdecode(rest.strip(b" \r\n")))
+    plain, real = os.path.normpath(given), os.path.realpath(given)
+    if not any(f"{each}/".startswith(f"{root}/") for each in (plain, real)):
+        return ()
+    if plain != real or os.path.dirname(real) != root or not os.path.isdir(real):
+        raise CannotRunSafely(
+            f"{path} says that the repository is {given}, which lies in the workspace and could be replaced by tool "
+            "calls; nothing was started: keep it outside, or in a folder right below the workspace, without a link"
+        )
+    return (os.path.basename(real),)
