@@ -29,7 +29,7 @@ def _processes() -> object:
             found += open(path, "rb").read()
         except OSError:
             continue
-    return HOST["canary"].encode() in found or b"holdfast.egress" in found
+    return HOST["canary"].encode() in found or b"import main; main()" in found
 
 
 @attempt("P32 straight outside")
