@@ -29,7 +29,6 @@ who reads it: what happened, what is safe, what to type next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 ModelErrorKind = Literal[
@@ -216,7 +215,7 @@ class EnvironmentFailed(HoldfastError):
     `steps` are the commands that were run, as they are recorded.
     """
 
-    def __init__(self, message: str, *, steps: Sequence[object] = ()) -> None:
+    def __init__(self, message: str, *, steps: tuple[object, ...] = ()) -> None:
         super().__init__(message)
         self.steps = tuple(steps)
 

@@ -131,7 +131,7 @@ def test_a_worker_elsewhere_does_the_work(type: Type, tmp_path: Path, monkeypatc
     queue = spawn("hands", "queue", "--listen", "127.0.0.1:0")
     assert queue.stderr is not None
     url = f"http://127.0.0.1:{queue.stderr.readline().split('127.0.0.1:')[1].split(';')[0]}"
-    words = ["hands", "--home", worker_home, "work", "--url", url, "--key-file", key]
+    words: list[str | Path] = ["hands", "--home", worker_home, "work", "--url", url, "--key-file", key]
     assert "chmod 600" in type(*words).err
     key.chmod(0o600)
     worker = spawn(*words)

@@ -9,8 +9,8 @@ from holdfast.brain.doors import Doors
 from holdfast.facts.egress import EgressRecorded, SessionTainted
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from holdfast.hands.fake_files import Files
+from tests.brain.outside_stage import OutsideStage, bash
 from tests.brain.stage import turn
-from tests.brain.test_taint import OutsideStage, bash
 from tests.egress.rigs import VALUES, ProxyRig
 from tests.egress.rigs import _request as ask_there
 

@@ -56,6 +56,7 @@ def full(odd: str) -> list[AnyFact]:
         EnvironmentRecorded(
             digest="ab" * 32, cached=True, steps=(step,), files={"package-lock.json": "cd" * 32}, packages=("zlib1g",),
             toolchains=("/opt/node",), versions={"node": "20"}, bytes=10**10, duration_ms=1.5, error=odd,
+            folders=("/workspace/node_modules",), notes=(odd,), seen=(seen,),
         ),
         HandsProvisioned(
             hands_id="hnd_1", provider="landlock", host_id="host", boot_id="boot", address="/run/1.sock",

@@ -72,9 +72,9 @@ async def test_idleness_and_age_end_no_job(tmp_path: Path) -> None:
     async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
         hands = await rig.provider.provision(rig.spec(), 1)
         pid = rig.supervisor(hands)
-        await hands.start(1, "1.0", job("while [ ! -e go ]; do sleep 0.01; done; echo done"))
+        await hands.start(1, "1.0", job("sleep 0.6; touch late; while [ ! -e go ]; do sleep 0.01; done; echo done"))
         hands._talk.close()  # type: ignore[attr-defined]
-        await anyio.sleep(0.6)
+        await until(rig.workspace / "late")
         assert (await run(hands, "2.0", bash("echo young"))).ok, "while a job runs they take calls"
         hands._talk.close()  # type: ignore[attr-defined]
         (rig.workspace / "go").touch()
@@ -89,10 +89,9 @@ async def test_a_service_outlives_idleness_and_not_age(tmp_path: Path) -> None:
     async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
         hands = await rig.provider.provision(rig.spec(), 1)
         pid = rig.supervisor(hands)
-        await hands.start(1, "1.0", service("one", f"touch ready; exec -a {word} sleep 300"))
+        await hands.start(1, "1.0", service("one", f"sleep 0.4; touch ready; exec -a {word} sleep 300"))
         hands._talk.close()  # type: ignore[attr-defined]
         await until(rig.workspace / "ready")
-        await anyio.sleep(0.4)
         assert is_locked(str(rig.journal(hands).parent / "lock")), "it is idle, and a service runs"
         await until_dead(pid)
         assert (await hands.status(1, "1.0")).state == "unknown"

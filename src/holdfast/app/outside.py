@@ -20,14 +20,18 @@ from holdfast.facts.session import Destination, EgressPolicy
 class NoEgress:
     """Without the extra there are no ways outside, and whoever wants one is told what to type."""
 
-    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+    async def open(
+        self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
+    ) -> Gateway:
         """Raises `EgressUnavailable`."""
         raise EgressUnavailable(
             "hands have no network: the way outside needs packages that are not installed; "
             "type: pip install 'holdfast[egress]'"
         )
 
-    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+    async def change(
+        self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
+    ) -> None:
         """Nothing to change."""
 
     async def notes(self, session_id: str, after: int) -> Notes:

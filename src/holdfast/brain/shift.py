@@ -51,7 +51,7 @@ class Shift:
         self.keeping: anyio.Event | None = None
         self.standing: tuple[Service, ...] = ()
         self.money_waits = 0
-        self.pushed: tuple[str, tuple[str, ...]] | None = None
+        self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
         self.probes = 0
         self._bodies = bodies

@@ -37,15 +37,20 @@ class Notes(msgspec.Struct, frozen=True):
 class Egress(Protocol):
     """Opens ways outside, changes and closes them. Every verb may be repeated."""
 
-    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+    async def open(
+        self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
+    ) -> Gateway:
         """Have a proxy for the session under this policy; finds the one that lives, starts one otherwise.
 
         Only processes of `uid`, and of our own user, may connect. Requests that would use a secret named in `held` are
-        refused and noted as held: a person has to say yes first. Raises `EgressUnavailable`.
+        refused and noted as held: a person has to say yes first. While `wary`, everything that is let through and is of
+        no registry counts as read from strangers: from then on all secrets are held. Raises `EgressUnavailable`.
         """
         ...
 
-    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+    async def change(
+        self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
+    ) -> None:
         """Put the policy in force in the living proxy, for requests that begin from now on; nothing without one."""
         ...
 

@@ -89,7 +89,7 @@ class Proxy:
         vault = take_over(orders.vault, self._clock, self.state.vault)
         self.state.rules, self.state.vault = rules, vault
         self.state.placeholders = Placeholders(orders.placeholders)
-        self.state.held = frozenset(orders.held)
+        self.state.held, self.state.wary = frozenset(orders.held), orders.wary
         self.state.uids |= {os.getuid(), *orders.uids}
 
     async def run(self) -> None:

@@ -190,7 +190,7 @@ class _Exchange:
         names = list(dict.fromkeys(one.use.name for one in injections))
         self._secrets = ", ".join(names)
         for name in names:
-            if name in self._state.held:
+            if self._state.is_held(name):
                 raise Refusal(403, f"using the secret {name} waits for a person's approval", secret=name, held=True)
         values = await self._state.values(self._place.host, names)
         self._forms = self._state.forms(self._place.host)
@@ -316,6 +316,7 @@ class _Exchange:
                 if event.status_code == 101:
                     raise Refusal(502, f"{self._place.host} wants to change to another protocol")
             elif isinstance(event, h11.Response):
+                self._state.reads(self._place)
                 out.append(self._down.send(self._answer(event)) or b"")
                 self._begun = True
             elif isinstance(event, h11.Data):

@@ -24,6 +24,8 @@ class _Proxy:
     def __init__(self) -> None:
         self.policy = EgressPolicy()
         self.held: tuple[str, ...] = ()
+        self.wary = False
+        self.strangers = False
         self.uid = -1
         self.alive = False
         self.journal: list[EgressSeen] = []
@@ -41,21 +43,26 @@ class FakeEgress:
         self.broken = ""
         self._proxies: dict[str, _Proxy] = {}
 
-    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+    async def open(
+        self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
+    ) -> Gateway:
         """A proxy under this policy. Raises `EgressUnavailable` while this is broken."""
         if self.broken:
             raise EgressUnavailable(self.broken)
         proxy = self._proxies.setdefault(session_id, _Proxy())
-        proxy.policy, proxy.held, proxy.uid, proxy.alive = policy, held, uid, True
+        proxy.strangers = proxy.strangers and proxy.alive
+        proxy.policy, proxy.held, proxy.wary, proxy.uid, proxy.alive = policy, held, wary, uid, True
         env = {"https_proxy": f"http://127.0.0.1:{PORT}"}
         env.update({use.variable: placeholder(session_id, use.name) for use in policy.secrets if use.variable})
         return Gateway(f"/fake/{session_id}/proxy.sock", PORT, env)
 
-    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+    async def change(
+        self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
+    ) -> None:
         """Another policy for the living proxy."""
         proxy = self._proxies.get(session_id)
         if proxy is not None and proxy.alive:
-            proxy.policy, proxy.held = policy, held
+            proxy.policy, proxy.held, proxy.wary = policy, held, wary
 
     async def notes(self, session_id: str, after: int) -> Notes:
         """Requests of one kind together, in the order of their first."""
@@ -111,6 +118,8 @@ class FakeEgress:
             raise ConnectionError("nobody listens there")
         verdict, reason = self._judge(proxy, host, port, method, path, secret)
         passed = verdict == "allowed"
+        registry = passed and host in self.registries and not _named(proxy.policy, host, port)
+        proxy.strangers = proxy.strangers or (passed and not registry)
         proxy.journal.append(
             EgressSeen(
                 verdict,
@@ -120,7 +129,7 @@ class FakeEgress:
                 method=method,
                 path=path,
                 secret=secret,
-                registry=passed and host in self.registries and not _named(proxy.policy, host, port),
+                registry=registry,
                 sent=sent if passed else 0,
                 received=received if passed else 0,
             )
@@ -133,7 +142,8 @@ class FakeEgress:
         if secret and (use is None or not _may_use(use, host, port, method, path)):
             return "refused", "a secret that does not belong there"
         if use is not None:
-            return ("held", "a person has to allow it first") if secret in proxy.held else ("allowed", "")
+            held = secret in proxy.held or (proxy.wary and proxy.strangers)
+            return ("held", "a person has to allow it first") if held else ("allowed", "")
         known = policy.registries and host in self.registries and port == 443
         if known or _named(policy, host, port, method, path):
             return "allowed", ""

@@ -92,22 +92,26 @@ class ProxyEgress:
         self._clock = clock or SystemClock()
         self._entropy = entropy
 
-    async def open(self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = ()) -> Gateway:
+    async def open(
+        self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
+    ) -> Gateway:
         """Have a proxy under this policy. Raises `EgressUnavailable`."""
         found = await anyio.to_thread.run_sync(make, self._folder, session_id)
         async with self._alone(found):
-            orders = await anyio.to_thread.run_sync(self._orders, found, policy, held, (uid,))
+            orders = await anyio.to_thread.run_sync(self._orders, found, policy, held, wary, (uid,))
             if not await self._tell(found, orders):
                 await self._start(session_id, found, orders)
         return Gateway(str(found.socket), PORT, environment(policy, orders.placeholders))
 
-    async def change(self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = ()) -> None:
+    async def change(
+        self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
+    ) -> None:
         """Put the policy in force in the living proxy."""
         found = places(self._folder, session_id)
         if not is_locked(found.lock):
             return
         async with self._alone(found):
-            await self._tell(found, await anyio.to_thread.run_sync(self._orders, found, policy, held, ()))
+            await self._tell(found, await anyio.to_thread.run_sync(self._orders, found, policy, held, wary, ()))
 
     async def notes(self, session_id: str, after: int) -> Notes:
         """What was noted after that position."""
@@ -141,7 +145,9 @@ class ProxyEgress:
 
     # --- what it is told ---
 
-    def _orders(self, found: Places, policy: EgressPolicy, held: tuple[str, ...], uids: tuple[int, ...]) -> Orders:
+    def _orders(
+        self, found: Places, policy: EgressPolicy, held: tuple[str, ...], wary: bool, uids: tuple[int, ...]
+    ) -> Orders:
         """Blocks. Raises `EgressUnavailable` for a policy that cannot be meant, `SecretUnavailable`."""
         registries = tuple(self._registries()) if policy.registries else ()
         Rules(policy, registries)
@@ -153,7 +159,7 @@ class ProxyEgress:
         if fresh:
             known = {**known, **fresh}
             write_whole(found.state, _encode(known), 0o600)
-        return Orders(policy, self._vault.handover(names), known, held, uids, registries)
+        return Orders(policy, self._vault.handover(names), known, held, wary, uids, registries)
 
     async def _tell(self, found: Places, orders: Orders) -> bool:
         """Give orders to the living proxy; False when there is none. Raises `EgressUnavailable`."""

@@ -163,6 +163,7 @@ class _Tunnel:
     async def run(self) -> None:
         """Until both sides have ended, or one is silent for too long."""
         trouble: list[Refusal] = []
+        self._state.reads(self._place)
         async with anyio.create_task_group() as group:
 
             async def carry(up: bool) -> None:

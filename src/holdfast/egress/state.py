@@ -40,6 +40,8 @@ class State:
         self.outward = outward
         self.placeholders = Placeholders({})
         self.held: frozenset[str] = frozenset()
+        self.wary = False
+        self._strangers = False
         self.uids: set[int] = set()
         self._used: dict[str, list[Secret]] = {}
         self._forms: dict[str, Forms] = {}
@@ -62,6 +64,14 @@ class State:
         """Raise `Refusal` when the bytes of the policy are used up."""
         if self.journal.bytes > self.rules.policy.bytes_max:
             raise Refusal(429, "this session has moved as many bytes as its policy allows")
+
+    def reads(self, place: Place) -> None:
+        """Something of that place comes in: strangers may have written it, unless it is a registry."""
+        self._strangers = self._strangers or not self.rules.is_registry(place)
+
+    def is_held(self, name: str) -> bool:
+        """Whether a person has to say yes before this secret is used."""
+        return name in self.held or (self.wary and self._strangers)
 
     async def values(self, host: str, names: Sequence[str]) -> dict[str, Secret]:
         """The values of those secrets now, which are from now on taken out of what that host answers.

@@ -11,13 +11,15 @@ from holdfast.facts.session import Destination, EgressPolicy
 
 class Orders(msgspec.Struct, frozen=True):
     """What holds from now on. `vault` is a vault's handover, which may have values in it: it goes through pipes and
-    our own sockets only. `uids` may connect. `registries` is what the policy's word for them stands for.
+    our own sockets only. `wary` holds all secrets once
+    strangers were read. `uids` may connect. `registries` is what the policy's word for them stands for.
     """
 
     policy: EgressPolicy
     vault: bytes
     placeholders: dict[str, str]
     held: tuple[str, ...] = ()
+    wary: bool = False
     uids: tuple[int, ...] = ()
     registries: tuple[Destination, ...] = ()
 

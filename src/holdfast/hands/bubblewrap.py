@@ -152,6 +152,7 @@ def _profile(program: str, user: HandsUser, usr: str = "/usr") -> list[str]:
             for part in ("--perms", "0644", "--ro-bind-data", f"{{fd:{name}}}", f"/etc/{name}")
         ),
         *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"),
+        *("--ro-bind-try", "/proc/pressure", "/proc/pressure"),
         *scratch,
         *("--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"),
     ]
@@ -159,7 +160,7 @@ def _profile(program: str, user: HandsUser, usr: str = "/usr") -> list[str]:
 
 def _closing() -> list[str]:
     """What comes after the last mount."""
-    return ["--remount-ro", "/", "--cap-drop", "ALL", "--seccomp", "{fd:filter}"]
+    return ["--remount-ro", "/dev", "--remount-ro", "/", "--cap-drop", "ALL", "--seccomp", "{fd:filter}"]
 
 
 def _top() -> list[str]:
@@ -220,16 +221,14 @@ def _git(workspace: Path) -> tuple[list[str], tuple[Place, ...]]:
 
 def _extras(read_only: dict[str, str]) -> list[str]:
     out = []
-    for outside, inside in read_only.items():
+    for here, inside in read_only.items():
         if os.path.normpath(inside) != inside or not inside.startswith("/") or inside == "/":
-            raise UsageError(f"{inside!r} is not an absolute path for {outside} inside the sandbox")
+            raise UsageError(f"{inside!r} is not an absolute path for {here} inside the sandbox")
         if any(inside == path or inside.startswith(path + "/") for path in _RESERVED):
-            raise UsageError(
-                f"{inside} is taken inside the sandbox; choose another place for {outside}, such as /mnt/…"
-            )
-        if not os.path.exists(outside):
-            raise UsageError(f"{outside}, wanted read-only at {inside}, does not exist")
-        out += ["--ro-bind", outside, inside]
+            raise UsageError(f"{inside} is taken inside the sandbox; choose another place for {here}, such as /mnt/…")
+        if not os.path.exists(here):
+            raise UsageError(f"{here}, wanted read-only at {inside}, does not exist")
+        out += ["--ro-bind", here, inside]
     return out
 
 

@@ -34,8 +34,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 class Plan(NamedTuple):
     """How one provider starts its hands. Paths in `root` and `output` are as they are inside.
 
-    `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them. `weak` says
-    what is missing of a sandbox. `starter` is who runs `argv`, when that is not the hands' user.
+    `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them. `weak`
+    says what is missing of a sandbox. `starter` is who runs `argv`, when that is not the hands' user.
     """
 
     provider: str

@@ -14,6 +14,7 @@ zstd comes with Python 3.14, and before with the extra `remote`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -41,11 +42,10 @@ _HELD = 8 * CHUNK
 
 def zstd() -> Any:
     """The module that compresses. Raises `CannotRunSafely` where there is none."""
-    for name in ("compression.zstd", "backports.zstd"):
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("compression.zstd")
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("backports.zstd")
     raise CannotRunSafely(
         "snapshots travel compressed with zstd, and this Python has none; nothing was changed: type "
         "pip install 'holdfast[remote]'"

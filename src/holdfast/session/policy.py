@@ -14,6 +14,9 @@ from holdfast.facts.session import Rule
 
 Decision = Literal["allow", "ask", "deny"]
 
+_RUNS_LATER = ("job_start", "service_start")
+"""Tools that run a command as `bash` does, only longer: what rules say of that holds for them too."""
+
 _NEVER_USED: Mapping[int, int] = {}
 
 
@@ -41,7 +44,10 @@ def evaluate(
 
 
 def _fits(rule: Rule | Grant, tool: str, argument: str) -> bool:
-    return fnmatchcase(tool, rule.tool) and (not rule.match or fnmatchcase(argument, rule.match))
+    named = fnmatchcase(tool, rule.tool) or (
+        isinstance(rule, Rule) and tool in _RUNS_LATER and fnmatchcase("bash", rule.tool)
+    )
+    return named and (not rule.match or fnmatchcase(argument, rule.match))
 
 
 def _holds(rule: Rule | Grant, age_s: float, uses: int) -> bool:

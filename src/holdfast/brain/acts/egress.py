@@ -36,17 +36,17 @@ async def network(shift: Shift) -> Network | None:
     assert created is not None
     if not opens(policy) or created.workspace.isolation == "none":
         return None
-    held = held_secrets(shift.state, shift.doors.clock.now_us())
+    held, wary = held_secrets(shift.state, shift.doors.clock.now_us()), may_become_tainted(shift.state)
     try:
         if shift.doors.egress is None:
             raise EgressUnavailable("this program was made without one")
         uid = shift.doors.uid(created.workspace)
-        gateway = await shift.doors.egress.open(shift.state.session_id, policy, uid=uid, held=held)
+        gateway = await shift.doors.egress.open(shift.state.session_id, policy, uid=uid, held=held, wary=wary)
     except (EgressUnavailable, SecretUnavailable) as error:
         if shift.state.hands is None or not shift.state.outside.told:
             await shift.fact(EgressFailed(reason=str(error)))
         return None
-    shift.pushed = (egress_digest(policy), held)
+    shift.pushed = (egress_digest(policy), held, wary)
     return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
 
 
@@ -109,16 +109,18 @@ async def push(shift: Shift) -> None:
     egress, state = _used(shift), shift.state
     if egress is None or not state.outside.wired:
         return
-    wanted = (egress_digest(state.outside.policy), held_secrets(state, shift.doors.clock.now_us()))
+    held, wary = held_secrets(state, shift.doors.clock.now_us()), may_become_tainted(state)
+    wanted = (egress_digest(state.outside.policy), held, wary)
     if wanted != shift.pushed:
         shift.pushed = wanted
-        await egress.change(state.session_id, state.outside.policy, held=wanted[1])
+        await egress.change(state.session_id, state.outside.policy, held=held, wary=wary)
 
 
 async def keep_pushed(shift: Shift) -> None:
     """Until cancelled: what a person changes, and what runs out, holds for a call that runs too.
 
-    What strangers wrote and the call reads counts within a second or so: then no secret is used any more.
+    What strangers wrote and the call reads counts at once for the proxy, which then holds all secrets by itself, and
+    within a second or so for the log.
     """
     if _used(shift) is None:
         return

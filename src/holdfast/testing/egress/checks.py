@@ -61,6 +61,20 @@ async def secrets_are_held_one_by_one(rig: Rig) -> None:
     assert all((seen.host, seen.port, seen.method) == (*first, "GET") for seen in held)
 
 
+async def whoever_is_wary_holds_secrets_once_strangers_were_read(rig: Rig) -> None:
+    """At once, without a word from outside; and for good."""
+    first, second = rig.places
+    policy = EgressPolicy(allow=(at(second),), secrets=(use_of(SECRETS[0], first),))
+    gateway = await rig.egress.open(ONE, policy, uid=rig.uid, wary=True)
+    placeholder = gateway.env[variable_of(SECRETS[0])]
+    assert await rig.request(gateway, second) == "allowed"
+    assert await rig.request(gateway, first, placeholder) == "held"
+    await rig.egress.change(ONE, policy, wary=True)
+    assert await rig.request(gateway, first, placeholder) == "held"
+    await rig.egress.change(ONE, policy)
+    assert await rig.request(gateway, first, placeholder) == "allowed"
+
+
 async def a_secret_goes_nowhere_else(rig: Rig) -> None:
     """Not to an allowed host that it is not bound to, and its value is nowhere inside."""
     first, second = rig.places
@@ -150,6 +164,7 @@ ALL: tuple[Check, ...] = (
     a_change_holds_at_once,
     a_change_without_a_proxy_is_nothing,
     secrets_are_held_one_by_one,
+    whoever_is_wary_holds_secrets_once_strangers_were_read,
     a_secret_goes_nowhere_else,
     notes_say_what_became_of_requests,
     notes_outlive_the_proxy,
