@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
 
-from holdfast.hands.base import ExecResult, Layer
+from holdfast.facts.session import HandsPolicy
+from holdfast.hands.base import ExecResult, Layer, Network
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import RealRig, bubblewrap, real
 
 CANARY = "canary-of-the-launcher"
 """The value of an environment variable of whoever makes the hands."""
 
-SCRIPT = Path(__file__).parent / "attacks.py"
+HERE = Path(__file__).parent
+SCRIPTS = ("attack_tools", "attacks", "attacks_own")
+
+LIMITED = HandsPolicy(memory_bytes=1 << 30, processes=200, cpus=1.0, disk_bytes=1 << 30)
+
+BRIDGE = 3128
+"""The port inside that leads to the host's end of the way outside."""
 
 
-async def attack(base: Path, *, layered: bool = False) -> dict[str, str]:
-    """Attempt → verdict, and beside them what the host saw. `layered` hands stand on an environment too."""
+async def attack(base: Path, *, full: bool = False) -> dict[str, str]:
+    """Attempt → verdict, and beside them what the host saw. `full` hands have layers, a way outside and limits too."""
     assert CANARY in os.environ.values()
     async with real(base, bubblewrap) as rig:
-        with _Host(base) as host:
-            shutil.copy(SCRIPT, rig.workspace / "attacks.py")
-            (rig.workspace / "host.json").write_text(json.dumps(host.canaries))
-            hands = await rig.provider.provision(rig.spec(layers=_layers(base) if layered else ()), 1)
-            result = await run(hands, "1.0", bash("/usr/bin/python3 attacks.py", 60.0))
-            found = _verdicts(result)
+        with Host(base) as host:
+            put_scripts(rig.workspace, {**host.canaries, "full": full}, SCRIPTS)
+            hands = await rig.provider.provision(rig.spec(**_everything(base, host) if full else {}), 1)
+            result = await run(hands, "1.0", bash("/usr/bin/python3 -m tests.hands.attacks", 60.0))
+            found = verdicts(result)
             found["50 a daemon that outlives its call"] = await _survivors(rig, result)
+            found |= verdicts(await run(hands, "1.1", bash("/usr/bin/python3 -m tests.hands.attacks_own", 60.0)))
+            ended = await run(hands, "1.2", bash("kill -9 -1; sleep 60", 20.0))
+            found["62 kill everything"] = "blocked" if not ended.ok and not ended.timed_out else f"LEAK {ended}"
             after = await run(hands, "2.0", bash("echo still here"))
             found["62 the agent after all that"] = "blocked" if after.output == "still here\n" else f"LEAK {after}"
             found["01 what stood outside"] = "blocked" if os.listdir(host.outside) == [] else "LEAK"
             found["47 git on the host"] = _git(rig.workspace)
+            if full:
+                found["own: what lies under layers, on the host"] = _lower(base)
             return found
+
+
+def put_scripts(workspace: Path, canaries: dict[str, Any], names: tuple[str, ...]) -> None:
+    """What runs inside, and what it is told of the host."""
+    folder = workspace / "tests" / "hands"
+    folder.mkdir(parents=True)
+    for name in names:
+        shutil.copy(HERE / f"{name}.py", folder / f"{name}.py")
+    (workspace / "host.json").write_text(json.dumps(canaries))
+
+
+def _everything(base: Path, host: Host) -> dict[str, Any]:
+    return {"layers": _layers(base), "network": Network(host.canaries["door"], BRIDGE), "policy": LIMITED}
+
+
+def _lower(base: Path) -> str:
+    folder = base / "layer" / "deps"
+    seen = {str(path.relative_to(folder)): path.stat().st_mode & 0o777 for path in folder.rglob("*")}
+    as_it_was = seen == {"added": 0o644, "inner": 0o755} and (folder / "added").read_text() == "added\n"
+    return "blocked" if as_it_was and not os.listxattr(folder) else f"LEAK {seen}"
 
 
 def _layers(base: Path) -> tuple[Layer, ...]:
@@ -47,6 +82,7 @@ def _layers(base: Path) -> tuple[Layer, ...]:
     for name in ("bin", "deps", "shared"):
         (base / "layer" / name).mkdir(parents=True)
         (base / "layer" / name / "added").write_text("added\n")
+    (base / "layer" / "deps" / "inner").mkdir(mode=0o755)
     for path in (base / "layer", *(base / "layer").iterdir()):
         path.chmod(0o755)
     layer = base / "layer"
@@ -57,7 +93,7 @@ def _layers(base: Path) -> tuple[Layer, ...]:
     )
 
 
-def _verdicts(result: ExecResult) -> dict[str, str]:
+def verdicts(result: ExecResult) -> dict[str, str]:
     assert result.exit_code == 0, result
     found: dict[str, str] = json.loads(result.output)
     return found
@@ -83,7 +119,7 @@ def _git(workspace: Path) -> str:
     return "blocked" if asked.returncode != 0 else f"LEAK {asked.stdout!r}"
 
 
-class _Host:
+class Host:
     """Things of the host that a command must not reach."""
 
     def __init__(self, base: Path) -> None:
@@ -93,32 +129,85 @@ class _Host:
         secret = base / "secret"
         secret.write_text("key")
         secret.chmod(0o644)
-        self._tcp = socket.create_server(("127.0.0.1", 0))
-        self._file = socket.socket(socket.AF_UNIX)
-        self._file.bind(str(base / "socket"))
-        os.chmod(base / "socket", 0o777)
-        self._file.listen()
-        self._abstract = socket.socket(socket.AF_UNIX)
+        self._open = ExitStack()
+        tcp = self._open.enter_context(socket.create_server(("127.0.0.1", 0)))
         name = f"holdfast-test-{os.getpid()}"
-        self._abstract.bind("\0" + name)
-        self._abstract.listen()
+        self._listen("\0" + name)
+        self._listen(str(base / "socket"))
+        (base / "door").mkdir(mode=0o755)
+        door = self._listen(str(base / "door" / "socket"))
+        Thread(target=_greet, args=(door,), daemon=True).start()
+        key = self._shared(name)
+        argument = f"canary-argument-{os.getpid()}"
+        worker = subprocess.Popen(["/bin/sh", "-c", "read line", argument], stdin=subprocess.PIPE)
+        self._open.callback(worker.wait)
+        self._open.callback(worker.kill)
         self.canaries: dict[str, Any] = {
             "outside": str(self.outside),
             "secret_file": str(secret),
             "canary": CANARY,
             "pids": [os.getpid(), os.getppid()],
-            "port": self._tcp.getsockname()[1],
+            "port": tcp.getsockname()[1],
             "abstract": name,
             "socket_file": str(base / "socket"),
+            "argument": argument,
+            "door": str(base / "door" / "socket"),
+            "bridge": BRIDGE,
+            "hostname": socket.gethostname(),
+            "addresses": _addresses(),
+            "shm_key": key,
+            "shm_file": name,
+            "queue": f"/{name}",
         }
 
-    def __enter__(self) -> _Host:
+    def _listen(self, path: str) -> socket.socket:
+        sock = self._open.enter_context(socket.socket(socket.AF_UNIX))
+        sock.bind(path)
+        if path.startswith("/"):
+            os.chmod(path, 0o777)
+        sock.listen(512)
+        return sock
+
+    def _shared(self, name: str) -> int:
+        """Memory and a queue that have names for all of the machine; returns the key of the memory."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        key = 0x48460000 + os.getpid() % 0xFFFF
+        segment = libc.shmget(key, 4096, 0o1666)
+        assert segment >= 0, os.strerror(ctypes.get_errno())
+        self._open.callback(libc.shmctl, segment, 0, None)
+        queue = libc.mq_open(f"/{name}".encode(), os.O_RDWR | os.O_CREAT, 0o666, None)
+        assert queue >= 0, os.strerror(ctypes.get_errno())
+        self._open.callback(libc.mq_unlink, f"/{name}".encode())
+        file = Path("/dev/shm") / name
+        file.write_text("shared")
+        file.chmod(0o666)
+        self._open.callback(file.unlink)
+        return key
+
+    def __enter__(self) -> Host:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for sock in (self._tcp, self._file, self._abstract):
-            sock.close()
+        self._open.close()
+
+
+def _greet(door: socket.socket) -> None:
+    """The host's end of the way outside: says hello to everybody, until it is closed."""
+    while True:
+        try:
+            client, _ = door.accept()
+        except OSError:
+            return
+        with client, suppress(OSError):
+            client.send(b"hello")
+
+
+def _addresses() -> list[str]:
+    """Addresses of this machine that are no loopback, as the kernel lists them."""
+    lines = Path("/proc/net/fib_trie").read_text().splitlines()
+    local = [before.split()[-1] for before, line in pairwise(lines) if "host LOCAL" in line]
+    return sorted({address for address in local if not address.startswith("127.")})
 
 
 if __name__ == "__main__":
-    print(json.dumps(anyio.run(partial(attack, Path(sys.argv[1]), layered=len(sys.argv) > 2))))
+    print(json.dumps(anyio.run(partial(attack, Path(sys.argv[1]), full=len(sys.argv) > 2))))

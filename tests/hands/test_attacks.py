@@ -16,19 +16,19 @@ def held(found: dict[str, str]) -> dict[str, str]:
     return {name: verdict for name, verdict in found.items() if not name.startswith("__") and verdict[:7] != "blocked"}
 
 
-@pytest.mark.parametrize("layered", [False, True], ids=["plain", "layered"])
-async def test_nothing_gets_out(layered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("full", [False, True], ids=["plain", "full"])
+async def test_nothing_gets_out(full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_TEST_SECRET", CANARY)
-    found = await attack(tmp_path, layered=layered)
+    found = await attack(tmp_path, full=full)
     assert held(found) == {}
-    assert len(found) >= 70
+    assert len(found) >= 140
     assert found["__uid"] != "0"
 
 
-@pytest.mark.parametrize("layered", [(), ("layered",)], ids=["plain", "layered"])
-def test_nothing_gets_out_as_an_ordinary_user(layered: tuple[str, ...], tmp_path: Path) -> None:
-    found = run_as_user(tmp_path, "tests.hands.attack_driver", *layered)
+@pytest.mark.parametrize("full", [(), ("full",)], ids=["plain", "full"])
+def test_nothing_gets_out_as_an_ordinary_user(full: tuple[str, ...], tmp_path: Path) -> None:
+    found = run_as_user(tmp_path, "tests.hands.attack_driver", *full)
     assert held(found) == {}
-    assert len(found) >= 70
+    assert len(found) >= 140
     assert found["__uid"] == str(UID)
     assert os.getuid() == 0

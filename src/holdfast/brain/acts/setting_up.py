@@ -89,7 +89,7 @@ async def set_up(shift: Shift, job: SetUp) -> Made:
             seen = await _seen(run)
             await _close(run)
     refused = _refused(seen)
-    raise EnvironmentFailed(f"{failed}\n{refused}" if refused else str(failed), steps=run.steps) from None
+    raise EnvironmentFailed(f"{failed}\n{refused}" if refused else str(failed), steps=tuple(run.steps)) from None
 
 
 async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Made:
