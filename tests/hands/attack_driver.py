@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import zlib
 from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import pairwise
@@ -122,7 +123,7 @@ def _git(workspace: Path) -> str:
 class Host:
     """Things of the host that a command must not reach."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, label: str = "") -> None:
         self.outside = base / "outside"
         self.outside.mkdir()
         self.outside.chmod(0o777)
@@ -131,7 +132,7 @@ class Host:
         secret.chmod(0o644)
         self._open = ExitStack()
         tcp = self._open.enter_context(socket.create_server(("127.0.0.1", 0)))
-        name = f"holdfast-test-{os.getpid()}"
+        name = f"holdfast-test-{os.getpid()}{label}"
         self._listen("\0" + name)
         self._listen(str(base / "socket"))
         (base / "door").mkdir(mode=0o755)
@@ -139,9 +140,8 @@ class Host:
         Thread(target=_greet, args=(door,), daemon=True).start()
         key = self._shared(name)
         argument = f"canary-argument-{os.getpid()}"
-        worker = subprocess.Popen(["/bin/sh", "-c", "read line", argument], stdin=subprocess.PIPE)
-        self._open.callback(worker.wait)
-        self._open.callback(worker.kill)
+        waiting = ["/bin/sh", "-c", "read line", argument]
+        self._open.enter_context(subprocess.Popen(waiting, stdin=subprocess.PIPE))
         self.canaries: dict[str, Any] = {
             "outside": str(self.outside),
             "secret_file": str(secret),
@@ -166,12 +166,13 @@ class Host:
         if path.startswith("/"):
             os.chmod(path, 0o777)
         sock.listen(512)
+        self._open.callback(sock.shutdown, socket.SHUT_RDWR)
         return sock
 
     def _shared(self, name: str) -> int:
         """Memory and a queue that have names for all of the machine; returns the key of the memory."""
         libc = ctypes.CDLL(None, use_errno=True)
-        key = 0x48460000 + os.getpid() % 0xFFFF
+        key = 0x47000000 | zlib.crc32(name.encode()) & 0xFFFFFF
         segment = libc.shmget(key, 4096, 0o1666)
         assert segment >= 0, os.strerror(ctypes.get_errno())
         self._open.callback(libc.shmctl, segment, 0, None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hands.attack_driver import CANARY, attack
+from tests.hands.attack_pair_driver import both
 from tests.support.as_user import UID, run_as_user
 
 
@@ -32,3 +33,19 @@ def test_nothing_gets_out_as_an_ordinary_user(full: tuple[str, ...], tmp_path: P
     assert len(found) >= 140
     assert found["__uid"] == str(UID)
     assert os.getuid() == 0
+
+
+async def test_two_sessions_see_nothing_of_each_other(tmp_path: Path) -> None:
+    found = await both(tmp_path)
+    assert held(found) == {}
+    assert len(found) >= 24
+    first, second = found["__uids"].split(",")
+    assert first != second
+    assert "0" not in (first, second)
+
+
+def test_two_sessions_of_an_ordinary_user_see_nothing_of_each_other(tmp_path: Path) -> None:
+    found = run_as_user(tmp_path, "tests.hands.attack_pair_driver")
+    assert held(found) == {}
+    assert found["__uids"] == f"{UID},{UID}"
+    assert "-1" not in found["__segments"], "what was planted is there"

@@ -19,8 +19,13 @@ TABLES = {
     "egress": "a repository must not say whom its agent may talk to",
     "secrets": "a repository must not say which secrets of yours are used, nor where",
     "search": "a repository must not say who is told what its agent looks for",
+    "home": "a repository must not say where the log of its agent is kept, which its agent could then write",
+    "db": "a repository must not say where the log of its agent is kept, which its agent could then write",
+    "user": "a repository must not say with whose rights its agent works",
 }
-"""A table that a repository cannot have → why."""
+"""A table or key that a repository cannot have → why."""
+
+_KINDS = {"prices": "the table", "people": "the table", "egress": "the table", "home": "", "db": "", "user": ""}
 
 ENVIRONMENT = {
     "hosts": "a repository must not say whom its set-up may talk to, beside the package registries",
@@ -42,9 +47,9 @@ def check_repository(path: Path, data: Mapping[str, Any], mine: Path) -> None:
     """Raise `UsageError` for what the file of a repository may not set; `mine` is where it would count."""
     for table, why in TABLES.items():
         if table in data:
-            what = "the table" if table in ("prices", "people", "egress") else "tables named"
+            what = f"{_KINDS.get(table, 'tables named')} {table}".strip()
             raise UsageError(
-                f"{path} has {what} {table}, which counts only in your own {mine}: {why}; move it, or delete it"
+                f"{path} has {what}, which counts only in your own {mine}: {why}; move it, or delete it"
             )
     for key, why in ENVIRONMENT.items():
         if key in _table(data, "environment"):

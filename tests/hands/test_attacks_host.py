@@ -1,0 +1,283 @@
+"""What the host itself does with things that a hostile command made: no link followed, nothing run, nobody held up."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import anyio
+import pytest
+
+from holdfast.app.config import load_settings, pinned_rules
+from holdfast.errors import CannotRunSafely, HandsError, UsageError
+from holdfast.facts.session import HandsPolicy
+from holdfast.hands.base import Hands
+from holdfast.hands.box import places
+from holdfast.hands.box.stream import from_files
+from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.testing.hands import bash, job, run, service, tool
+from tests.hands.rigs import LIVES, REAL, RealRig, real
+
+FLIPS = 2_000
+SECRET = "canary of the host"
+
+FLIP = """
+import os, sys
+mine, work, target, name, kind = os.getppid(), *sys.argv[1:]
+os.chdir(work)
+print("go", flush=True)
+while os.getppid() == mine:
+    for step in (
+        lambda: (os.rmdir if kind == "folder" else os.unlink)(name),
+        lambda: os.symlink(target, name),
+        lambda: os.unlink(name),
+        lambda: kind == "file" and os.link("plain", name),
+    ):
+        try:
+            step()
+        except OSError:
+            pass
+"""
+"""Another process, as a command in older hands on the same workspace is one."""
+
+
+@contextmanager
+def flipping(work: Path, target: Path, name: str, kind: str) -> Iterator[None]:
+    """In `work` that name is now a folder or file, now a link to `target`, and now nothing."""
+    words = [str(work), str(target), name, kind]
+    other = subprocess.Popen([sys.executable, "-c", FLIP, *words], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"go\n"
+        yield
+        assert other.poll() is None, "the other process ended by itself"
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def test_a_place_for_a_mount_is_never_made_through_a_link(tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    work.mkdir()
+    outside.mkdir(mode=0o750)
+    held = 0
+    with flipping(work, outside, "place", "folder"):
+        for _ in range(FLIPS):
+            with suppress(OSError):
+                os.close(places.hold((str(work), "place", "folder")))
+                held += 1
+            places.drop((str(work), "place", "folder"))
+    assert held
+    assert outside.stat().st_mode & 0o777 == 0o750
+    assert os.listdir(outside) == []
+
+
+def test_output_is_never_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("mine")
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    output = tmp_path / "output"
+    output.mkdir()
+    (output / "plain").write_text("mine")
+    with flipping(output, secret, "1_0.txt", "file"):
+        seen = {from_files(str(output), "1.0", 0, 1000, None).text for _ in range(FLIPS)}
+    assert seen <= {"", "mine"}
+
+
+def test_rules_of_a_project_are_never_read_through_a_link(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "plain").write_text("rules")
+    seen = set()
+    with flipping(work, secret, "AGENTS.md", "file"):
+        for _ in range(FLIPS):
+            with suppress(UsageError):
+                seen.add(pinned_rules(work))
+    assert seen <= {"", "rules"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'db = "sqlite:////workspace/mine.db"\n',
+        'home = "mine"\n',
+        'user = "root"\n',
+        '[egress]\nhosts = ["evil.example"]\n',
+        '[secrets.x]\nfile = "/etc/shadow"\n',
+        '[notify.x]\nkind = "command"\n',
+        '[people]\nanybody = "approves"\n',
+        '[prices."x"]\ninput_per_mtok = 0\n',
+        '[search.x]\nurl = "http://evil.example"\n',
+        '[hands]\nprovider = "ssh:evil.example"\n',
+        "[hands]\naccept_weak = true\n",
+        '[hands]\nmemory_bytes = "none"\n',
+        '[environment]\nhosts = ["evil.example"]\n',
+        '[environment]\ntoolchains = ["/root"]\n',
+        '[environment]\ndotenv = {KEY = "secret"}\n',
+        'model = "x:y@http://evil.example"\n',
+        'prompts = "../elsewhere"\n',
+    ],
+)
+def test_settings_that_a_command_plants_open_nothing(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "holdfast.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"holdfast\.toml"):
+        load_settings(tmp_path, {})
+
+
+# --- hands ---
+
+
+async def planted(rig: RealRig, name: str) -> None:
+    """Wait until a command has made that file."""
+    with anyio.fail_after(20):
+        while not (rig.workspace / name).exists():  # noqa: ASYNC110 - another process makes it
+            await anyio.sleep(0.01)
+
+
+STOP = "kill -STOP $PPID; touch stopped; "
+"""Stops the process that is to end this command."""
+
+
+@pytest.mark.parametrize("what", ["bash", "service"])
+async def test_who_stops_its_keeper_is_ended_nevertheless(what: str, tmp_path: Path) -> None:
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        hands = await rig.provider.provision(rig.spec(), 1)
+        command = f"{STOP} while :; do kill -STOP $PPID; sleep 0.01; done"
+        await hands.start(1, "1.0", bash(command, 600.0) if what == "bash" else service("x", command))
+        await planted(rig, "stopped")
+        with anyio.fail_after(10):
+            await hands.kill(1, "1.0")
+            assert (await hands.wait(1, "1.0")).cancelled
+            late = await run(hands, "2.0", bash(f"{STOP} sleep 600", 0.5))
+        assert late.timed_out
+        assert (await run(hands, "3.0", bash("pgrep -c sleep"))).output == "0\n"
+
+
+async def test_who_stops_its_keeper_gets_no_more_of_the_disk(tmp_path: Path) -> None:
+    fill = "for i in $(seq 60); do head -c 10000000 /dev/zero > f$i; sleep 0.05; done; sleep 60"
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        hands = await rig.provider.provision(rig.spec(policy=HandsPolicy(disk_bytes=64 << 20)), 1)
+        with anyio.fail_after(20):
+            result = await run(hands, "1.0", bash(f"{STOP} {fill}", 60.0))
+        assert result.limit == "disk", result
+        assert sum(path.stat().st_size for path in rig.workspace.glob("f*")) < 300 << 20
+
+
+async def test_who_stops_everything_holds_no_brain_up(tmp_path: Path) -> None:
+    """A folder is being packed while a job stops whatever it sees."""
+    stop = "touch stopped; while :; do for p in /proc/[2-9]* /proc/[1-9][0-9]*; do p=${p#/proc/}; " + (
+        "[ $p = $$ ] || kill -STOP $p; done 2> /dev/null; done"
+    )
+    async with real(tmp_path, lambda folder: BubblewrapProvider(folder, lives=LIVES, answer_s=1.0)) as rig:
+        hands = await rig.provider.provision(rig.spec(), 1)
+        await hands.start(1, "1.0", job(stop, 600.0))
+        await planted(rig, "stopped")
+        with anyio.fail_after(20):
+            with suppress(HandsError):
+                await hands.pack(1, "/usr/share/doc", io.BytesIO())
+            await hands.kill(1, "1.0")
+            assert (await hands.wait(1, "1.0")).cancelled
+            assert (await run(hands, "2.0", bash("echo well"))).output == "well\n"
+
+
+@pytest.mark.parametrize("times", [40, pytest.param(FLIPS, marks=pytest.mark.faults)])
+async def test_a_write_ends_where_it_may_whatever_becomes_of_the_path(times: int, tmp_path: Path) -> None:
+    """A folder of the path is a link to the outside every other moment."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    outside.chmod(0o777)
+    flip = (
+        "import itertools, os\n"
+        "os.makedirs('aside')\n"
+        f"for target in itertools.cycle(({str(outside)!r}, '/usr', '/output/..', '/workspace/.git')):\n"
+        "    os.path.lexists('x') or os.mkdir('x')\n"
+        "    os.rename('x', f'aside/{os.urandom(8).hex()}')\n"
+        "    os.symlink(target, 'x')\n"
+        "    os.unlink('x')\n"
+        "    os.mkdir('x')\n"
+        "    open('begun', 'w').close()\n"
+    )
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        (rig.workspace / "flip.py").write_text(flip)
+        hands = await rig.provider.provision(rig.spec(), 1)
+        await hands.start(1, "0.0", job("python3 flip.py", 900.0))
+        await planted(rig, "begun")
+        done = 0
+        for number in range(times):
+            written = await run(hands, f"1.{number}", tool("write", file_path=f"x/file{number}", content="mine"))
+            done += written.ok
+        assert done
+        journal = rig.journal(hands)
+        assert os.listdir(outside) == []
+        assert not list(journal.parent.glob("file*"))
+        assert not list((rig.workspace / ".git").iterdir())
+        assert (await run(hands, "2.0", bash("ls -d /usr/file* 2> /dev/null | wc -l"))).output == "0\n"
+
+
+HOOK = "#!/bin/sh\ntouch {ran}\n"
+
+
+async def _pointed(rig: RealRig, pointer: str, store: str) -> Hands:
+    git = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    await anyio.run_process(["git", "init", "-q", "--bare", str(rig.workspace / store)], env=git)
+    (rig.workspace / ".git").write_text(f"gitdir: {pointer}\n")
+    return await rig.provider.provision(rig.spec(), 1)
+
+
+async def test_a_repository_that_git_is_pointed_to_is_kept_from_commands(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    plant = f"printf '%s' '{HOOK.format(ran=ran)}' > .store/hooks/post-checkout; chmod +x .store/hooks/post-checkout"
+    replace = "mv .store .old; mv .git .gone; rm -rf .store/config; echo 'gitdir: evil' > .git"
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        hands = await _pointed(rig, "./.store", ".store")
+        said = await run(hands, "1.0", bash(f"{plant}; {replace}; git config core.fsmonitor 'touch {ran}'; git status"))
+        assert "Read-only file system" in said.output, said
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+        env |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+        for command in ("status", "log", "checkout -b other"):
+            await anyio.run_process(["git", "-C", str(rig.workspace), *command.split()], env=env, check=False)
+        assert not ran.exists()
+        assert (rig.workspace / ".git").read_text() == "gitdir: ./.store\n"
+        assert not (rig.workspace / ".old").exists()
+
+
+@pytest.mark.parametrize("pointer", ["deep/store", "link", "link/../deep/store"])
+async def test_a_repository_that_could_be_moved_away_is_refused(pointer: str, tmp_path: Path) -> None:
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        (rig.workspace / "deep").mkdir()
+        (rig.workspace / "link").symlink_to("deep/store")
+        with pytest.raises(CannotRunSafely, match="lies in the workspace"):
+            await _pointed(rig, pointer, "deep/store")
+
+
+async def test_a_repository_elsewhere_is_none_of_the_commands(tmp_path: Path) -> None:
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        hands = await _pointed(rig, str(tmp_path / "elsewhere"), "../elsewhere")
+        assert not (await run(hands, "1.0", bash(f"ls {tmp_path / 'elsewhere'}"))).ok
+        assert "Read-only" in (await run(hands, "1.1", bash("echo 'gitdir: mine' > .git"))).output
+
+
+async def test_no_name_of_a_job_is_a_word_of_the_host(tmp_path: Path) -> None:
+    """What the host runs for news has the call's id as one word, and nothing that the job chose."""
+    ran = tmp_path / "ran"
+    name = f"x'; touch {ran}; $(touch {ran}) `touch {ran}`"
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        told = tmp_path / "told"
+        note = (sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]))", str(told))
+        hands = await rig.provider.provision(rig.spec(on_news=(*note, "{call}", "{news}")), 1)
+        await hands.start(1, "1.0;touch", job(f"echo '{{call}} {{news}}' # {name!r}", name=name))
+        with anyio.fail_after(20):
+            while not (told.exists() and told.read_text()):  # noqa: ASYNC110 - another process writes it
+                await anyio.sleep(0.01)
+        assert told.read_text() == "['1.0;touch', 'exit']"
+        assert not ran.exists()
