@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.hands.attack_driver import CANARY, attack
+from tests.hands.attack_numbers import ALL, ELSEWHERE
 from tests.hands.attack_pair_driver import both
 from tests.support.as_user import UID, run_as_user
 
@@ -49,3 +52,17 @@ def test_two_sessions_of_an_ordinary_user_see_nothing_of_each_other(tmp_path: Pa
     assert held(found) == {}
     assert found["__uids"] == f"{UID},{UID}"
     assert "-1" not in found["__segments"], "what was planted is there"
+
+
+def test_every_number_is_tried_somewhere() -> None:
+    here = Path(__file__).parent
+    words = "".join(
+        (here / f"{name}.py").read_text() for name in ("attacks", "attacks_own", "attacks_pair", "attack_driver")
+    )
+    tried = {int(number) for head in re.findall(r'"((?:\d\d(?:, )?)+) ', words) for number in head.split(", ")}
+    assert ALL.keys() - tried - ELSEWHERE.keys() == set()
+    for test in {test for tests in ELSEWHERE.values() for test in tests}:
+        path, _, name = test.partition("::")
+        body = ast.parse((here.parent / path).read_text()).body
+        assert name in {each.name for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}, test
+    assert len(re.findall(r'attempt\(f?"own: ', words)) >= 20

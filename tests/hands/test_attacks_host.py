@@ -6,13 +6,15 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import CodeType, FrameType
 
 import anyio
 import pytest
 
+from holdfast.app import config
 from holdfast.app.config import load_settings, pinned_rules
 from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.session import HandsPolicy
@@ -20,6 +22,7 @@ from holdfast.hands.base import Hands
 from holdfast.hands.box import places
 from holdfast.hands.box.stream import from_files
 from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.session.tools import TOOLS, check_input
 from holdfast.testing.hands import bash, job, run, service, tool
 from tests.hands.rigs import LIVES, REAL, RealRig, real
 
@@ -59,6 +62,66 @@ def flipping(work: Path, target: Path, name: str, kind: str) -> Iterator[None]:
     finally:
         other.kill()
         other.communicate()
+
+
+@contextmanager
+def between(line: int, codes: Sequence[CodeType], step: Callable[[], None]) -> Iterator[None]:
+    """Somebody else does `step` right before so many lines of those functions have begun."""
+    left = line
+
+    def trace(frame: FrameType, event: str, _: object) -> object:
+        nonlocal left
+        if frame.f_code not in codes:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                step()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def swapped(path: Path, target: Path) -> None:
+    """A link to the target where that was."""
+    with suppress(OSError):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        path.symlink_to(target)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+@pytest.mark.parametrize("line", range(1, 24))
+def test_a_place_that_becomes_a_link_at_any_moment(line: int, kind: str, tmp_path: Path) -> None:
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    work.mkdir()
+    if kind == "folder":
+        outside.mkdir()
+    else:
+        outside.touch()
+    outside.chmod(0o700)
+    codes = (places.hold.__code__, places._make.__code__, places._parent.__code__)
+    with between(line, codes, lambda: swapped(work / "place", outside)), suppress(OSError):
+        os.close(places.hold((str(work), "place", kind)))
+    places.drop((str(work), "place", kind))
+    assert outside.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("line", range(1, 12))
+def test_rules_that_become_a_link_at_any_moment(line: int, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    rules = tmp_path / "AGENTS.md"
+    rules.write_text("rules")
+    read = ""
+    codes = (pinned_rules.__code__, config._read_text.__code__)
+    with between(line, codes, lambda: swapped(rules, secret)), suppress(UsageError):
+        read = pinned_rules(tmp_path)
+    assert read in ("", "rules")
 
 
 def test_a_place_for_a_mount_is_never_made_through_a_link(tmp_path: Path) -> None:
@@ -265,6 +328,48 @@ async def test_a_repository_elsewhere_is_none_of_the_commands(tmp_path: Path) ->
         hands = await _pointed(rig, str(tmp_path / "elsewhere"), "../elsewhere")
         assert not (await run(hands, "1.0", bash(f"ls {tmp_path / 'elsewhere'}"))).ok
         assert "Read-only" in (await run(hands, "1.1", bash("echo 'gitdir: mine' > .git"))).output
+
+
+WORDS = {"sandbox", "isolation", "user", "uid", "provider", "privileged", "escalate", "network", "unsafe", "layers"}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_no_tool_has_a_word_for_less_isolation(name: str) -> None:
+    given = TOOLS[name].input_type
+    assert given is not None
+    assert given.__struct_config__.forbid_unknown_fields
+    assert not WORDS & set(given.__struct_fields__)
+    assert "sandbox" in check_input(TOOLS["bash"], {"command": "true", "sandbox": False})
+
+
+DROPPED = """
+import anyio, pathlib, sys
+from holdfast.facts.session import Workspace
+from holdfast.hands.base import HandsSpec
+from holdfast.hands.bubblewrap import BubblewrapProvider
+provider = BubblewrapProvider(pathlib.Path(sys.argv[1]) / "home" / "hands", sockets=pathlib.Path(sys.argv[1]))
+spec = HandsSpec("s", "hnd_a", Workspace(sys.argv[1] + "/work", disposable=sys.argv[2] == "disposable"))
+anyio.run(provider.provision, spec, 1)
+print("made")
+"""
+
+
+@pytest.mark.parametrize("whose", ["disposable", "owned"])
+def test_a_root_that_may_not_become_another_makes_no_hands(whose: str, tmp_path: Path) -> None:
+    """The step to another user is taken away: nothing runs as root instead."""
+    if os.getuid() != 0:
+        pytest.skip("only root has a user to change")
+    work = tmp_path / "work"
+    work.mkdir()
+    if whose == "owned":
+        os.chown(work, 61_234, 61_234)
+    kept = ["setpriv", "--bounding-set=-setuid,-setgid", "--inh-caps=-setuid,-setgid", "--"]
+    words = [*kept, sys.executable, "-c", DROPPED, str(tmp_path), whose]
+    done = subprocess.run(words, capture_output=True, check=False, text=True)
+    assert "made" not in done.stdout
+    assert "CannotRunSafely" in done.stderr, done.stderr
+    assert "tool calls never run as root" in done.stderr
+    assert os.listdir(work) == []
 
 
 async def test_no_name_of_a_job_is_a_word_of_the_host(tmp_path: Path) -> None:
