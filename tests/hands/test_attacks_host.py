@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import Thread
 from types import CodeType, FrameType
 
 import anyio
@@ -20,7 +23,10 @@ from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import Hands
 from holdfast.hands.box import places
+from holdfast.hands.box.group import Group
 from holdfast.hands.box.stream import from_files
+from holdfast.hands.box.watcher import Watcher
+from holdfast.hands.box.wire import Channel
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.session.tools import TOOLS, check_input
 from holdfast.testing.hands import bash, job, run, service, tool
@@ -328,6 +334,34 @@ async def test_a_repository_elsewhere_is_none_of_the_commands(tmp_path: Path) ->
         hands = await _pointed(rig, str(tmp_path / "elsewhere"), "../elsewhere")
         assert not (await run(hands, "1.0", bash(f"ls {tmp_path / 'elsewhere'}"))).ok
         assert "Read-only" in (await run(hands, "1.1", bash("echo 'gitdir: mine' > .git"))).output
+
+
+MEMINFO = "MemTotal: 16000000 kB\nMemAvailable: {} kB\n"
+
+
+@pytest.mark.parametrize(("free", "told"), [(900_000, True), (1_100_000, False), (0, False)])
+def test_memory_that_no_process_has_is_seen_before_the_machine_runs_out(free: int, told: bool, tmp_path: Path) -> None:
+    """Where no group holds the hands, files in memory and buffers of sockets are in nobody's count."""
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text(MEMINFO.format(8_000_000))
+    holding = {"memory_bytes": 1 << 30, "processes": None, "disk_bytes": None, "inodes": None}
+    mine, theirs = socket.socketpair()
+    watch = Watcher(
+        Channel(theirs.detach()), os.getpid(), {**holding, "paths": [], "baseline": ""}, Group([]), str(meminfo)
+    )
+    running = Thread(target=watch.serve, daemon=True)
+    running.start()
+    with mine:
+        mine.sendall(b'{"began":"1.0","pid":1}\n')
+        mine.settimeout(0.6)
+        with pytest.raises(TimeoutError):
+            mine.recv(1)
+        (tmp_path / "next").write_text(MEMINFO.format(free))
+        (tmp_path / "next").rename(meminfo)
+        mine.settimeout(10 if told else 0.6)
+        with nullcontext() if told else pytest.raises(TimeoutError):
+            assert json.loads(mine.recv(1000)) == {"over": "memory", "call": "1.0"}
+    running.join(10)
 
 
 WORDS = {"sandbox", "isolation", "user", "uid", "provider", "privileged", "escalate", "network", "unsafe", "layers"}

@@ -180,6 +180,20 @@ class Tree:
         return Held(memory, sum(entry.tasks for entry in found), live)
 
 
+def available(path: str = "/proc/meminfo") -> tuple[int, int]:
+    """Bytes of memory that this machine could still give, and that it has; zeros where it does not say."""
+    found = {}
+    try:
+        with open(path, encoding="ascii") as file:
+            for line in file:
+                name, _, rest = line.partition(":")
+                if name in ("MemTotal", "MemAvailable"):
+                    found[name] = int(rest.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return found.get("MemAvailable", 0), found.get("MemTotal", 0)
+
+
 def proportional(pids: tuple[int, ...]) -> int:
     """Bytes of memory with what is shared counted once; of those who do not tell, what is resident."""
     total = 0

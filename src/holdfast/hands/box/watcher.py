@@ -28,6 +28,9 @@ CALM_S = 0.25
 FAST = 4 << 30
 """Bytes a second that memory may be taken at."""
 
+SPARE = 16
+"""The part of the machine's memory that is left to others, whatever is counted: one of so many."""
+
 STUCK_S = 1.0
 """How long new processes must go on to be refused before the call is ended for it."""
 
@@ -53,8 +56,12 @@ class Run:
 class Watcher:
     """The loop."""
 
-    def __init__(self, link: Channel, supervisor: int, holding: dict[str, Any], group: Group) -> None:
+    def __init__(
+        self, link: Channel, supervisor: int, holding: dict[str, Any], group: Group, meminfo: str = "/proc/meminfo"
+    ) -> None:
         self._link = link
+        self._meminfo = meminfo
+        self._free = 0
         self._supervisor = supervisor
         self._spare = frozenset({os.getpid()})
         self._memory: int | None = holding["memory_bytes"]
@@ -92,6 +99,7 @@ class Watcher:
         if "began" in message:
             if not self._runs:
                 self._counted = self._group.counters()
+                self._free, _ = usage.available(self._meminfo)
             self._runs[message["began"]] = Run(int(message["pid"]))
         else:
             self._runs.pop(message["ended"], None)
@@ -163,11 +171,16 @@ class Watcher:
         if self._memory is None:
             return QUICK_S
         held = found.all.memory
-        if held > self._memory and self._really(found, now):
+        if self._starving() or (held > self._memory and self._really(found, now)):
             self._strike("memory", self._largest(found, by="memory"), now)
             return QUICK_S
         took = time.monotonic() - now
         return max(QUICK_S, took * 4, min(CALM_S, (self._memory - held) / FAST))
+
+    def _starving(self) -> bool:
+        """Whether the machine runs out of memory since these calls run: not all that they take is any process's."""
+        free, most = usage.available(self._meminfo)
+        return 0 < free < most // SPARE and self._free - free > (self._memory or 0)
 
     def _really(self, found: usage.Tree, now: float) -> bool:
         """What several processes share is in the memory of each: count it once before anybody is ended for it."""

@@ -184,7 +184,10 @@ def findings(rung: Rung, isolation: Mapping[str, Isolation]) -> tuple[Finding, .
     if rung.hard:
         memory = Finding("memory", "hard", f"limited for all processes together, {means}")
     else:
-        told = f"looked at every {50} ms and ended when over its limit; no group holds it{why}"
+        told = (
+            f"looked at every {50} ms and ended when over its limit, or when this machine runs out; no group holds it"
+            f"{why}. What no process has mapped, such as files in memory and buffers of sockets, is not counted"
+        )
         memory = Finding("memory", "soft", told, fix)
     if isolation["cpu"] == "hard":
         cpu = Finding("cpu", "hard", f"limited when the policy sets `cpus`, {means}")
