@@ -243,7 +243,9 @@ def test_no_sandbox_is_said_and_recorded(type: Type, note: str) -> None:
     assert went.err.startswith("WARNING: tools run without a sandbox")
     assert "NOT SANDBOXED" in went.err
     (made,) = _events(type, "k", "hands.provisioned")
-    assert set(made["isolation"].values()) == {"none"}
+    walls = ("files", "network", "processes", "syscalls", "users")
+    assert {made["isolation"][wall] for wall in walls} == {"none"}
+    assert "hard" not in made["isolation"].values()
 
 
 def test_doctor_version_and_help(type: Type) -> None:

@@ -57,7 +57,11 @@ def told_unknown(session: Session, brain: Brain) -> None:
 def kill_sandbox(session: Session) -> None:
     """SIGKILL to bubblewrap."""
     ((_, supervisor),) = supervisors(session.home).items()
-    (bwrap,) = (entry for entry in tree.processes().values() if entry.parent == supervisor)
+    (bwrap,) = (
+        entry
+        for entry in tree.processes().values()
+        if entry.parent == supervisor and Path(f"/proc/{entry.pid}/comm").read_text() == "bwrap\n"
+    )
     signal_process(bwrap.pid, signal.SIGKILL)
 
 

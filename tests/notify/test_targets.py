@@ -60,7 +60,7 @@ async def test_the_users_own_file_says_where_messages_go(
             f'[notify.phone]\nkind = "ntfy"\nurl = "{server.url}"\ntopic = "t"\nreply_topic = "r"\nuser = "ann"\n'
             'quiet = "22:00-07:00 UTC"\n'
         )
-        (repository / "holdfast.toml").write_text('user = "bob"\n')
+        (repository / "holdfast.toml").write_text("max_turns = 3\n")
         ops, phone = outlets(load_settings(repository, {}), SystemClock(), system_entropy)
         for outlet in (ops, phone):
             await outlet.target.send(example())
@@ -87,7 +87,7 @@ def test_a_repository_must_not_say_where_approvals_go(mine: Path, repository: Pa
 @pytest.mark.parametrize("text", ['notify = "https://example.com"', "notify = 3", "[notify]\nops = 1"])
 def test_notify_is_tables(text: str, mine: Path, repository: Path) -> None:
     mine.write_text(text)
-    with pytest.raises(UsageError, match=r"has to be tables in a file, such as \[notify.phone\]"):
+    with pytest.raises(UsageError, match=r"has to be tables in a file, such as \[notify.NAME\]"):
         load_settings(repository, {})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.hands.box.text import Refusal
 
@@ -180,6 +180,8 @@ class _Folder:
             pass
         if member.issym():
             os.symlink(member.linkname, name, dir_fd=parent)
+            _date(name, member, dir_fd=parent, follow_symlinks=False)
+            os.utime(name, (member.mtime, member.mtime), dir_fd=parent, follow_symlinks=False)
         elif member.islnk():
             self._link(member, parts)
         else:
@@ -221,10 +223,7 @@ class _Folder:
                 left -= len(data)
             file.flush()
             os.fchmod(file.fileno(), member.mode & 0o777 | 0o600)
-            try:
-                os.utime(file.fileno(), (member.mtime, member.mtime))
-            except (OverflowError, ValueError, OSError):
-                pass  # a time that this file system does not know
+            _date(file.fileno(), member)
 
     def _into(self, parts: tuple[str, ...]) -> int:
         """The folder at those steps, made where it is absent. The last one is kept open."""
@@ -242,6 +241,13 @@ class _Folder:
         os.close(self._parent)
         self._parent, self._kept = at, parts
         return at
+
+
+def _date(path: str | int, member: tarfile.TarInfo, **where: Any) -> None:
+    try:
+        os.utime(path, (member.mtime, member.mtime), **where)
+    except (OverflowError, ValueError, OSError):
+        pass  # a time that this file system does not know
 
 
 def _step(at: int, part: str) -> int:

@@ -127,8 +127,7 @@ def able(walls: Mapping[str, Isolation], rung: Rung) -> dict[str, Isolation]:
     walled = walls.get("files") == "hard"  # else a program may reach its own group, and leave it
     level: Isolation = "hard" if rung.hard and walled else "soft"
     cpu: Isolation = "hard" if "cpu" in rung.controllers and walled else "soft"
-    processes: Isolation = "hard" if walls.get("processes") == "hard" else level
-    return {**walls, "memory": level, "processes": processes, "disk": "soft", "cpu": cpu}
+    return {**walls, "memory": level, "disk": "soft", "cpu": cpu}
 
 
 def held(walls: Mapping[str, Isolation], rung: Rung, policy: HandsPolicy) -> dict[str, Isolation]:
@@ -137,8 +136,6 @@ def held(walls: Mapping[str, Isolation], rung: Rung, policy: HandsPolicy) -> dic
     for kind in _FIELDS:
         if _unset(policy, kind):
             out[kind] = "none"
-    if policy.processes is None:
-        out["processes"] = walls.get("processes", "none")
     return out
 
 
