@@ -28,7 +28,7 @@ CANARY = "canary-of-the-launcher"
 """The value of an environment variable of whoever makes the hands."""
 
 HERE = Path(__file__).parent
-SCRIPTS = ("attack_tools", "attacks", "attacks_own")
+SCRIPTS = ("attack_tools", "attacks", "attacks_own", "attacks_doors")
 
 LIMITED = HandsPolicy(memory_bytes=1 << 30, processes=200, cpus=1.0, disk_bytes=1 << 30)
 
@@ -46,7 +46,8 @@ async def attack(base: Path, *, full: bool = False) -> dict[str, str]:
             result = await run(hands, "1.0", bash("/usr/bin/python3 -m tests.hands.attacks", 60.0))
             found = verdicts(result)
             found["50 a daemon that outlives its call"] = await _survivors(rig, result)
-            found |= verdicts(await run(hands, "1.1", bash("/usr/bin/python3 -m tests.hands.attacks_own", 60.0)))
+            for more in ("attacks_own", "attacks_doors"):
+                found |= verdicts(await run(hands, more, bash(f"/usr/bin/python3 -m tests.hands.{more}", 60.0)))
             ended = await run(hands, "1.2", bash("kill -9 -1; sleep 60", 20.0))
             found["62 kill everything"] = "blocked" if not ended.ok and not ended.timed_out else f"LEAK {ended}"
             after = await run(hands, "2.0", bash("echo still here"))
