@@ -46,6 +46,7 @@ ELSEWHERE: dict[int, tuple[str, ...]] = {
         "hands/test_attacks_links.py::test_a_place_that_becomes_a_link_at_any_moment",
         "hands/test_attacks_links.py::test_output_is_never_read_through_a_link",
         "hands/test_attacks_links.py::test_rules_of_a_project_are_never_read_through_a_link",
+        "hands/test_attacks_links.py::test_no_link_that_packages_leave_is_laid",
         "hands/test_layers.py::test_a_link_in_the_way_keeps_a_layer_out",
         "repo/attacks.py::a_folder_that_becomes_a_link_meanwhile",
     ),

@@ -14,7 +14,8 @@ import pytest
 
 from holdfast.app import config
 from holdfast.app.config import pinned_rules
-from holdfast.errors import UsageError
+from holdfast.environment.keep import packages_laid
+from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.hands.box import places
 from holdfast.hands.box.stream import from_files
 
@@ -156,3 +157,20 @@ def test_rules_of_a_project_are_never_read_through_a_link(tmp_path: Path) -> Non
             with suppress(UsageError):
                 seen.add(pinned_rules(work))
     assert seen <= {"", "rules"}
+
+
+def test_no_link_that_packages_leave_is_laid(tmp_path: Path) -> None:
+    """What is laid is mounted by its path outside, where a link would lead to the host's own."""
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    root = tmp_path / "packages" / "root"
+    for name in ("usr", "etc/real.d", "opt/real"):
+        (root / name).mkdir(parents=True)
+    (root / "etc" / "link.d").symlink_to(tmp_path)
+    (root / "opt" / "link").symlink_to(tmp_path)
+    (root.parent / "ld.so.cache").symlink_to(secret)
+    assert {each.inside for each in packages_laid(root)} == {"/usr", "/etc/real.d", "/opt/real"}
+    (root / "usr").rmdir()
+    (root / "usr").symlink_to(tmp_path)
+    with pytest.raises(EnvironmentFailed, match="a link in the place"):
+        packages_laid(root)

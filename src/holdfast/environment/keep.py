@@ -107,7 +107,15 @@ def _pointer(path: Path) -> bool:
 
 
 def packages_laid(root: Path) -> tuple[Laid, ...]:
-    """What unpacked packages lay: the system's programs under `/usr`, and new things under `/etc` and `/opt`."""
+    """What unpacked packages lay: the system's programs under `/usr`, and new things under `/etc` and `/opt`.
+
+    Programs of the packages ran beside it, so any name in there may be a link to the host; none of those is laid.
+    """
+    if root.is_symlink() or (root / "usr").is_symlink():
+        raise EnvironmentFailed(
+            f"the packages left a link in the place of {root / 'usr'}, which could show hands any folder of this host; "
+            "nothing was kept: leave the package out that does so"
+        )
     laid = [Laid("/usr", str(root / "usr"), "over")]
     for top in ("etc", "opt"):
         folder = root / top
@@ -118,8 +126,9 @@ def packages_laid(root: Path) -> tuple[Laid, ...]:
                     both = entry.is_dir() and shown.is_dir() and entry.name in _SHOWN
                     if both or entry.name not in _SHOWN:
                         laid.append(Laid(str(shown), str(entry), "over" if both else "read"))
-    if (root.parent / CACHE).is_file():
-        laid.append(Laid("/etc/ld.so.cache", str(root.parent / CACHE), "read"))
+    cache = root.parent / CACHE
+    if cache.is_file() and not cache.is_symlink():
+        laid.append(Laid("/etc/ld.so.cache", str(cache), "read"))
     return tuple(laid)
 
 
