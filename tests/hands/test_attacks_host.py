@@ -18,7 +18,7 @@ import pytest
 from holdfast.app.config import load_settings
 from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.session import HandsPolicy
-from holdfast.hands.base import Hands
+from holdfast.hands.base import Hands, Layer
 from holdfast.hands.box.group import Group
 from holdfast.hands.box.watcher import Watcher
 from holdfast.hands.box.wire import Channel
@@ -149,6 +149,30 @@ async def test_a_write_ends_where_it_may_whatever_becomes_of_the_path(times: int
         assert not list(journal.parent.glob("file*"))
         assert not list((rig.workspace / ".git").iterdir())
         assert (await run(hands, "2.0", bash("ls -d /usr/file* 2> /dev/null | wc -l"))).output == "0\n"
+
+
+async def test_attributes_in_a_workspace_lead_no_overlay_elsewhere(tmp_path: Path) -> None:
+    """A session leaves attributes that overlays look at; a later one lays its set-up over that workspace."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("canary")
+    async with real(tmp_path, REAL["bubblewrap"]) as rig:
+        inner = rig.workspace / "inner"
+        inner.mkdir()
+        (rig.workspace / "beside").mkdir()
+        (rig.workspace / "beside" / "file").write_text("beside")
+        (inner / "file").write_text("")
+        os.truncate(inner / "file", 6)
+        os.setxattr(inner, "user.overlay.redirect", f"/../{tmp_path / 'outside'}".encode())
+        os.setxattr(inner / "file", "user.overlay.metacopy", b"")
+        os.setxattr(inner / "file", "user.overlay.redirect", b"/beside/file")
+        hands = await rig.provider.provision(rig.spec(layers=(Layer("/workspace", (), private=True, over=True),)), 1)
+        said = await run(hands, "1.0", bash("ls -a inner; cat inner/* inner/secret inner/../../outside/secret"))
+        assert "canary" not in said.output, said
+        assert "beside" not in said.output, said
+        assert (await run(hands, "1.1", bash("touch inner/new beside/new && ls beside"))).output == "file\nnew\n"
+        assert sorted(os.listdir(tmp_path / "outside")) == ["secret"]
+        assert os.listdir(inner) == ["file"]
+        assert os.listdir(rig.workspace / "beside") == ["file"]
 
 
 HOOK = "#!/bin/sh\ntouch {ran}\n"
