@@ -45,10 +45,10 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
 CALLS = {
     "x86_64": {"read": 0, "openat": 257, "execve": 59, "socket": 41, "clone": 56, "clone3": 435, "ioctl": 16,
                "personality": 135, "mount": 165, "ptrace": 101, "io_uring_setup": 425, "bpf": 321, "unshare": 272,
-               "process_vm_writev": 311, "open_by_handle_at": 304, "keyctl": 250},
+               "process_vm_writev": 311, "open_by_handle_at": 304, "keyctl": 250, "prlimit64": 302},
     "aarch64": {"read": 63, "openat": 56, "execve": 221, "socket": 198, "clone": 220, "clone3": 435, "ioctl": 29,
                 "personality": 92, "mount": 40, "ptrace": 117, "io_uring_setup": 425, "bpf": 280, "unshare": 97,
-                "process_vm_writev": 271, "open_by_handle_at": 265, "keyctl": 219},
+                "process_vm_writev": 271, "open_by_handle_at": 265, "keyctl": 219, "prlimit64": 261},
 }  # fmt: skip
 
 
@@ -80,6 +80,9 @@ def test_what_is_answered(machine: str) -> None:
     assert ask("ioctl", 0, 0x541C) == refused(errno.EPERM)
     assert ask("personality", 0xFFFFFFFF) == ALLOW
     assert ask("personality", 0x0040000) == refused(errno.EPERM)
+    assert ask("prlimit64", 0, 7) == ALLOW
+    for pid in (1, 2, 4_000_000, 0xFFFFFFFF):
+        assert ask("prlimit64", pid, 7) == refused(errno.EPERM), pid
     assert verdict(machine, number["read"], audit=0x40000003) == KILL
 
 
