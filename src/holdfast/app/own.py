@@ -48,9 +48,7 @@ def check_repository(path: Path, data: Mapping[str, Any], mine: Path) -> None:
     for table, why in TABLES.items():
         if table in data:
             what = f"{_KINDS.get(table, 'tables named')} {table}".strip()
-            raise UsageError(
-                f"{path} has {what}, which counts only in your own {mine}: {why}; move it, or delete it"
-            )
+            raise UsageError(f"{path} has {what}, which counts only in your own {mine}: {why}; move it, or delete it")
     for key, why in ENVIRONMENT.items():
         if key in _table(data, "environment"):
             raise UsageError(
