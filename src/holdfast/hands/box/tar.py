@@ -181,7 +181,6 @@ class _Folder:
         if member.issym():
             os.symlink(member.linkname, name, dir_fd=parent)
             _date(name, member, dir_fd=parent, follow_symlinks=False)
-            os.utime(name, (member.mtime, member.mtime), dir_fd=parent, follow_symlinks=False)
         elif member.islnk():
             self._link(member, parts)
         else:
