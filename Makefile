@@ -30,7 +30,7 @@ bench: setup ## every measurement of bench/, one after the other
 	@scripts/bench $(BIN)/python
 
 faults: setup ## the long form of the fault experiments
-	@$(BIN)/python -m pytest -m faults $(ARGS)
+	@$(BIN)/python -m pytest -m faults -o faulthandler_timeout=1500 $(ARGS)
 
 live: setup ## the demo on a real model, by a key or a local server; it costs money
 	@$(BIN)/python scripts/live.py $(ARGS)
