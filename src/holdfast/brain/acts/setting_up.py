@@ -20,7 +20,7 @@ from holdfast.brain.alongside import alongside
 from holdfast.brain.shift import Shift
 from holdfast.environment.base import SHARED, WORKSPACE, Draft, Environments, Laid, Made, Tools, Wanted
 from holdfast.environment.keep import packages_laid
-from holdfast.environment.scripts import APT_CONF, LIBRARIES, VERSIONS, unpack, versions_of
+from holdfast.environment.scripts import APT_CONF, LIBRARIES, PLACES, VERSIONS, unpack, versions_of
 from holdfast.errors import EnvironmentFailed, HandsError, HandsLost, HeadMoved
 from holdfast.facts.egress import EgressSeen
 from holdfast.facts.environment import EnvironmentRecorded, Step
@@ -238,6 +238,7 @@ async def _commands(run: _Run, draft: Draft, base: Made | None) -> None:
         files={f"{WORKSPACE}/.env": b""} if job.policy.dotenv and own_dotenv else {},
     )
     async with _Hands(run, draft, spec) as hands:
+        await _step(run, hands, PLACES, "")
         for command in job.wanted.commands:
             await _step(run, hands, command, command)
         run.versions = versions_of((await _step(run, hands, VERSIONS, "")).output)
