@@ -149,3 +149,11 @@ def test_policies_in_a_line() -> None:
     )
     told = outside_lines(session(many).state())["outside"]
     assert told == "h0.test; h1.test; h2.test; 2 more hosts; package registries; api.test with the secret KEY"
+
+
+def test_without_a_sandbox_no_policy_bounds_anything() -> None:
+    state = session().state()
+    assert state.created is not None
+    workspace = msgspec.structs.replace(state.created.workspace, isolation="none")
+    state.created = msgspec.structs.replace(state.created, workspace=workspace)
+    assert outside_lines(state)["outside"].startswith("whatever its user can reach")

@@ -82,6 +82,14 @@ def environment_line(record: EnvironmentRecorded) -> str:
 # --- how a session stands ---------------------------------------------------------------------------
 
 
+UNWALLED = "whatever its user can reach: there is no sandbox, and no policy holds"
+
+
+def is_unwalled(state: State) -> bool:
+    """Whether the session runs without a sandbox, so that nothing bounds where its commands talk to."""
+    return state.created is not None and state.created.workspace.isolation == "none"
+
+
 def policy_line(policy: EgressPolicy) -> str:
     """Where a session may talk to, in a line."""
     if not opens(policy):
@@ -98,7 +106,7 @@ def policy_line(policy: EgressPolicy) -> str:
 def outside_lines(state: State) -> dict[str, str]:
     """The lines of `show` about the way outside and what came in by it."""
     outside = state.outside
-    lines = {"outside": policy_line(outside.policy)}
+    lines = {"outside": UNWALLED if is_unwalled(state) else policy_line(outside.policy)}
     used = outside.allowed_count + outside.refused_count + outside.held_count + outside.dropped
     if used:
         counts = f"{outside.allowed_count} allowed, {outside.refused_count} refused, {outside.held_count} held"

@@ -13,6 +13,7 @@ from holdfast.app.config import nearest
 from holdfast.app.destinations import named_destination
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
+from holdfast.app.progress_outside import UNWALLED, is_unwalled
 from holdfast.app.secrets import secret_uses
 from holdfast.app.sizes import size_text
 from holdfast.brain.recall import recall
@@ -23,7 +24,7 @@ from holdfast.facts.session import Destination, EgressPolicy, SecretUse, Session
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.taint import held_secrets, is_tainted, marks
+from holdfast.session.taint import held_secrets, is_tainted, marks, may_become_tainted
 
 SHOWN = 20
 """So many kinds of requests are shown to a person, the latest ones."""
@@ -120,7 +121,7 @@ async def _push(call: Call, runtime: Runtime, row: SessionRow, state: State) -> 
     """Put it in force in a proxy that lives, also when no brain does."""
     held = held_secrets(state, SystemClock().now_us())
     try:
-        await runtime.egress.change(row.session_id, state.outside.policy, held=held)
+        await runtime.egress.change(row.session_id, state.outside.policy, held=held, wary=may_become_tainted(state))
     except (EgressUnavailable, SecretUnavailable) as error:
         call.note(f"the change is in the log, and its proxy could not be told: {error}")
 
@@ -151,6 +152,8 @@ async def _show(call: Call, runtime: Runtime, row: SessionRow, state: State) -> 
             }
         )
         return
+    if is_unwalled(state):
+        call.note(f"it may talk to {UNWALLED}")
     for line in _allowed(policy):
         call.say(line)
     if outside.failing:
