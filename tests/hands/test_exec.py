@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -13,13 +12,7 @@ import pytest
 from holdfast.errors import HandsLost
 from holdfast.hands.base import ExecRequest, Hands
 from holdfast.testing.hands import bash, run, tool
-from tests.hands.rigs import REAL, RealRig, real
-
-
-@pytest.fixture(params=REAL)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RealRig]:
-    async with real(tmp_path, REAL[request.param]) as made:
-        yield made
+from tests.hands.rigs import RealRig
 
 
 @pytest.fixture

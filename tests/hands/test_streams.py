@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -11,22 +10,9 @@ import pytest
 from holdfast.errors import HandsError
 from holdfast.hands.base import ExecRequest, Hands
 from holdfast.testing.hands import all_of, bash, job, run
-from tests.hands.rigs import REAL, RealRig, real
+from tests.hands.rigs import RealRig
 
 KEPT = 1 << 20
-
-
-@pytest.fixture(params=REAL)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RealRig]:
-    async with real(tmp_path, REAL[request.param]) as made:
-        yield made
-
-
-@pytest.fixture
-async def one(tmp_path: Path) -> AsyncIterator[RealRig]:
-    """Where the provider makes no difference."""
-    async with real(tmp_path, REAL["unsandboxed"]) as made:
-        yield made
 
 
 def output(rig: RealRig, hands: Hands) -> Path:

@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -24,22 +23,9 @@ from holdfast.hands.launch import Lives
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
-from tests.hands.rigs import REAL, RealRig, kill_and_wait, real
+from tests.hands.rigs import RealRig, kill_and_wait, real
 from tests.hands.test_exec import living
 from tests.support.as_user import UID
-
-
-@pytest.fixture(params=REAL)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RealRig]:
-    async with real(tmp_path, REAL[request.param]) as made:
-        yield made
-
-
-@pytest.fixture
-async def one(tmp_path: Path) -> AsyncIterator[RealRig]:
-    """Where the provider makes no difference."""
-    async with real(tmp_path, REAL["unsandboxed"]) as made:
-        yield made
 
 
 async def until(path: Path) -> None:

@@ -6,7 +6,6 @@ import io
 import os
 import stat
 import tarfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
@@ -16,20 +15,7 @@ from holdfast.errors import Fenced, HandsError
 from holdfast.hands.base import Hands
 from holdfast.hands.box.tree import Entry, descendants, entry_of
 from holdfast.testing.hands import bash, run, service
-from tests.hands.rigs import REAL, RealRig, real
-
-
-@pytest.fixture(params=REAL)
-async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RealRig]:
-    async with real(tmp_path, REAL[request.param]) as made:
-        yield made
-
-
-@pytest.fixture
-async def one(tmp_path: Path) -> AsyncIterator[RealRig]:
-    """Where the provider makes no difference."""
-    async with real(tmp_path, REAL["unsandboxed"]) as made:
-        yield made
+from tests.hands.rigs import RealRig
 
 
 def states(word: str, found: list[Entry]) -> list[str]:

@@ -25,10 +25,11 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed
+from holdfast.repo.adding import Adding
 from holdfast.repo.base import Restored, shown
 from holdfast.repo.git import Blob, Library
 from holdfast.repo.lock import Stopped
-from holdfast.repo.objects import CHUNK, Pack, Row, encode_row, kept_mode, object_id, sort_key, tree_bytes
+from holdfast.repo.objects import CHUNK, Pack, Row, encode_row, kept_mode, sort_key, tree_bytes
 
 LEVEL = 3
 WINDOW_LOG = 27
@@ -37,7 +38,6 @@ WINDOW_LOG = 27
 _NAME_BYTES = 4096
 _LINK_BYTES = 4096
 _SPEECH_BYTES = 1 << 20
-_HELD = 8 * CHUNK
 
 
 def zstd() -> Any:
@@ -69,9 +69,7 @@ class Arrival:
         self._stop = stop
         self._root = Folder()
         self._entries = 0
-        self._waiting: dict[bytes, tuple[str, bytes]] = {}
-        self._waiting_bytes = 0
-        self._packed: set[bytes] = set()
+        self._adding = Adding(pack, library)
         self.files = self.bytes = 0
 
     def run(self, source: BinaryIO) -> bytes:
@@ -92,7 +90,7 @@ class Arrival:
         except (tarfile.TarError, module.ZstdError, EOFError, UnicodeError, ValueError) as error:
             raise _refused(f"it is damaged or no tar ({error})") from None
         tree = self._tree(self._root)
-        self._flush()
+        self._adding.flush()
         return tree
 
     def _one(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
@@ -126,7 +124,7 @@ class Arrival:
             if not 0 < len(target) < _LINK_BYTES or b"\0" in target:
                 raise _refused(f"the link {shown(name)} has no target that a link can have")
             self._count(len(target))
-            return Row(stat.S_IFLNK, name, self._offer("blob", target))
+            return Row(stat.S_IFLNK, name, self._adding.offer("blob", target))
         if member.islnk():
             return self._earlier(member)._replace(name=name)
         if not member.isreg() or member.issparse():
@@ -165,30 +163,9 @@ class Arrival:
 
     def _content(self, data: Any, size: int) -> bytes:
         if size <= CHUNK:
-            return self._offer("blob", _exactly(data, size))
+            return self._adding.offer("blob", _exactly(data, size))
         blob, start = self._pack.add_stream(lambda most: data.read(most), size)
-        if blob in self._packed or not self._library.missing([blob]):
-            self._pack.take_back(start)
-        self._packed.add(blob)
-        return blob
-
-    def _offer(self, kind: str, data: bytes) -> bytes:
-        name = object_id(kind, data)
-        if name not in self._waiting and name not in self._packed:
-            self._waiting[name] = (kind, data)
-            self._waiting_bytes += len(data)
-            if self._waiting_bytes > _HELD:
-                self._flush()
-        return name
-
-    def _flush(self) -> None:
-        absent = self._library.missing(list(self._waiting)) if self._waiting else set()
-        for name, (kind, data) in self._waiting.items():
-            if name in absent:
-                self._pack.add(kind, data)
-        self._packed |= self._waiting.keys()
-        self._waiting.clear()
-        self._waiting_bytes = 0
+        return self._adding.settle(blob, start)
 
     def _tree(self, top: Folder) -> bytes:
         """The trees of all folders, the innermost first; none is nested too deep, for no name is that long."""
@@ -196,7 +173,7 @@ class Arrival:
         for name, inner in top.inner.items():
             row = inner if isinstance(inner, Row) else Row(inner.mode, name, self._tree(inner))
             rows.append((sort_key(row), encode_row(row)))
-        return self._offer("tree", tree_bytes(rows))
+        return self._adding.offer("tree", tree_bytes(rows))
 
 
 _SPEECH = (

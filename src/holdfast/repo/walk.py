@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
+from holdfast.repo.adding import Adding
 from holdfast.repo.base import Owner, Skipped, shown
 from holdfast.repo.git import Library
 from holdfast.repo.lock import Stopped
@@ -34,7 +35,6 @@ MAX_OPEN = 200
 """Folders that are open at once. A chain of folders needs two, whatever its length."""
 
 NAMED_SKIPS = 50
-_HELD = 8 * CHUNK
 _RETRIES = 3
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -83,9 +83,7 @@ class Walk:
         self._library = library
         self._max_files, self._max_bytes = max_files, max_bytes
         self._stop = stop
-        self._waiting: dict[bytes, tuple[str, bytes]] = {}
-        self._waiting_bytes = 0
-        self._packed: set[bytes] = set()
+        self._adding = Adding(pack, library)
         self._device = 0
         self._levels: list[_Level] = []
         self._open = 0
@@ -265,30 +263,16 @@ class Walk:
             except Changing:
                 os.lseek(fd, 0, os.SEEK_SET)
                 continue
-            if blob in self._packed or not self._library.missing([blob]):
-                self._pack.take_back(start)
-            self._packed.add(blob)
-            return blob
+            return self._adding.settle(blob, start)
         raise Changing
 
     def _offer(self, kind: str, data: bytes) -> bytes:
-        """Put an object into the pack unless the store has it; decided for many at once."""
-        name = object_id(kind, data)
-        if name not in self._waiting and name not in self._packed:
-            self._waiting[name] = (kind, data)
-            self._waiting_bytes += len(data)
-            if self._waiting_bytes > _HELD:
-                self._flush()
-        return name
+        if self._stop.is_set():
+            raise Stopped
+        return self._adding.offer(kind, data)
 
     def _flush(self) -> None:
-        absent = self._library.missing(list(self._waiting)) if self._waiting else set()
-        for name, (kind, data) in self._waiting.items():
-            if name in absent:
-                self._pack.add(kind, data)
-        self._packed |= self._waiting.keys()
-        self._waiting.clear()
-        self._waiting_bytes = 0
+        self._adding.flush()
         if self._stop.is_set():
             raise Stopped
 
