@@ -77,7 +77,10 @@ def robbed(session: Session, brains: Nursery, golden: oracle.Record, zombie: Zom
     if len(brain.acknowledged()) > head:
         out.append(f"the zombie appended {brain.acknowledged()[head:]}")
     record = oracle.look(session)
-    (theft,) = (event for event in record.events if isinstance(event.fact, LeaseStolen))
+    thefts = [event for event in record.events if isinstance(event.fact, LeaseStolen)]
+    if len(thefts) != 1:
+        return [*out, f"{len(thefts)} thefts"]
+    theft = thefts[0]
     out += [f"{event.seq} {event.type} of epoch 1 after the theft" for event in _late(record, theft.seq)]
     if len(record.facts(ShiftStarted)) != 2:
         out.append(f"{len(record.facts(ShiftStarted))} shifts")
