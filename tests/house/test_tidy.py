@@ -105,28 +105,12 @@ def test_own_modules_are_loaded_by_name_only_where_laziness_is_kept() -> None:
 
 
 def test_no_cycle_hides_behind_type_checking() -> None:
-    """What is imported for types alone is of the standard library, where it would slow the start down."""
-    wrong = []
-    for file in python_files("src"):
-        blocks = [
-            node
-            for node in ast.walk(tree(file))
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        ]
-        inside = [node for block in blocks for node in ast.walk(block)]
-        wrong += [
-            f"{short(file)}:{node.lineno}"
-            for node in inside
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            and ("holdfast" in ast.unparse(node) or (isinstance(node, ast.ImportFrom) and node.level))
-        ]
-        wrong += [
-            f"{short(file)}:{node.lineno}"
-            for node in ast.walk(tree(file))
-            if isinstance(node, ast.Name | ast.Attribute)
-            and ast.unparse(node).endswith("TYPE_CHECKING")
-            and not any(node is each for block in blocks for each in ast.walk(block.test))
-        ]
+    wrong = [
+        f"{short(file)}:{node.lineno}"
+        for file in python_files("src")
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).endswith("TYPE_CHECKING")
+    ]
     none_of(wrong)
 
 

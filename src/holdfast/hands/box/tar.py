@@ -9,12 +9,9 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from holdfast.hands.box.text import Refusal
-
-if TYPE_CHECKING:
-    import tarfile  # where it is used it is imported late: it takes as long as all else of the agent
 
 CHUNK = 1 << 20
 """Bytes that are handed on at a time."""
@@ -33,7 +30,7 @@ class Bounds:
         self.entries = 0
         self.bytes = 0
 
-    def count(self, member: tarfile.TarInfo) -> None:
+    def count(self, member: Any) -> None:
         """One more. Raises `Refusal` when it is too much."""
         self.entries += 1
         self.bytes += max(0, member.size)
@@ -51,7 +48,7 @@ def place_of(name: str) -> tuple[str, ...]:
     return parts
 
 
-def checked(member: tarfile.TarInfo) -> tuple[str, ...]:
+def checked(member: Any) -> tuple[str, ...]:
     """Where an entry goes. Raises `Refusal` for what no honest tar of a folder holds."""
     parts = place_of(member.name)
     if member.issym():
@@ -89,7 +86,7 @@ def pack(folder: str, out: IO[bytes]) -> int:
     return bounds.entries
 
 
-def _add(archive: tarfile.TarFile, path: str, name: str, known: dict[tuple[int, int], str], bounds: Bounds) -> None:
+def _add(archive: Any, path: str, name: str, known: dict[tuple[int, int], str], bounds: Bounds) -> None:
     import tarfile
 
     status = os.lstat(path)
@@ -111,7 +108,7 @@ def _add(archive: tarfile.TarFile, path: str, name: str, known: dict[tuple[int, 
     archive.addfile(member)
 
 
-def _add_file(archive: tarfile.TarFile, path: str, member: tarfile.TarInfo, bounds: Bounds) -> None:
+def _add_file(archive: Any, path: str, member: Any, bounds: Bounds) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         member.size = os.fstat(fd).st_size
@@ -135,7 +132,7 @@ def unpack(folder: str, source: IO[bytes]) -> int:
         raise Refusal(f"this is no tar that can be read: {error}") from None
 
 
-def _unpack(folder: str, archive: tarfile.TarFile) -> int:
+def _unpack(folder: str, archive: Any) -> int:
     bounds = Bounds()
     links: list[tuple[str, ...]] = []
     with _Folder(folder) as into, archive:
@@ -145,7 +142,7 @@ def _unpack(folder: str, archive: tarfile.TarFile) -> int:
             into.put(archive, member, parts)
             if member.issym():
                 links.append(parts)
-            archive.members = []  # type: ignore[attr-defined]  # it would keep every entry in memory
+            archive.members = []
         into.judge(links)
     return bounds.entries
 
@@ -166,7 +163,7 @@ class _Folder:
         os.close(self._parent)
         os.close(self._root)
 
-    def put(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
+    def put(self, archive: Any, member: Any, parts: tuple[str, ...]) -> None:
         """Make one entry."""
         if member.isdir():
             self._into(parts)
@@ -197,7 +194,7 @@ class _Folder:
                 os.unlink(parts[-1], dir_fd=self._into(parts[:-1]))
                 raise Refusal(f"{'/'.join(parts)!r} is a link that leads out of the folder")
 
-    def _link(self, member: tarfile.TarInfo, parts: tuple[str, ...]) -> None:
+    def _link(self, member: Any, parts: tuple[str, ...]) -> None:
         first = place_of(member.linkname)
         if not first:
             raise Refusal(f"{member.name!r} is a second name of nothing")
@@ -209,7 +206,7 @@ class _Folder:
         finally:
             os.close(there)
 
-    def _file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parent: int, name: str) -> None:
+    def _file(self, archive: Any, member: Any, parent: int, name: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         content = archive.extractfile(member)
         with open(os.open(name, flags, 0o600, dir_fd=parent), "wb") as file:
@@ -242,7 +239,7 @@ class _Folder:
         return at
 
 
-def _date(path: str | int, member: tarfile.TarInfo, **where: Any) -> None:
+def _date(path: str | int, member: Any, **where: Any) -> None:
     try:
         os.utime(path, (member.mtime, member.mtime), **where)
     except (OverflowError, ValueError, OSError):
