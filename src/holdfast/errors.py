@@ -4,9 +4,11 @@
     ├── UsageError                 2  what was typed cannot be meant
     │   ├── UnknownSession         2  no session has that id, key or prefix
     │   ├── UnknownItem            2  no question to a person has that id or prefix
-    │   └── ItemClosed             2  somebody was faster, it expired, or it counts no more
+    │   ├── ItemClosed             2  somebody was faster, it expired, or it counts no more
+    │   └── ContractInvalid        2  a definition of done that cannot be read or meant
     ├── CannotRunSafely            5  the machine or the configuration is not able to
     │   ├── SandboxUnavailable     5  no isolation here
+    │   ├── RepositoryUnfit        5  a repository that cannot be worked on, or was left in the way
     │   ├── StorageFull            5  the disk took no more
     │   └── LogUnavailable         5  the database cannot be opened or is locked
     ├── LogDamaged                 6  the chain of a session is broken at a sequence number
@@ -73,6 +75,10 @@ class ItemClosed(UsageError):
     """The question has its answer, has expired, or counts no more. The message says who decided what, and when."""
 
 
+class ContractInvalid(UsageError):
+    """A contract is malformed, empty, or contradicts itself. The message names the place and a right form."""
+
+
 class CannotRunSafely(HoldfastError):
     """The machine or the configuration cannot do this safely. The message names the fix."""
 
@@ -89,6 +95,10 @@ class EgressUnavailable(CannotRunSafely):
 
 class SecretUnavailable(CannotRunSafely):
     """A secret that is referred to is not there, expired, or readable by others. The message has no value in it."""
+
+
+class RepositoryUnfit(CannotRunSafely):
+    """A git repository cannot be worked on. The message says why, that nothing in it was changed, and the fix."""
 
 
 class StorageFull(CannotRunSafely):

@@ -17,6 +17,7 @@ from holdfast.facts.egress import EgressFailed
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsRestored
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
+from holdfast.facts.mission import HookRan
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
@@ -51,6 +52,7 @@ _SHOWN = (
     JobEnded,
     JobLine,
     ServiceEnded,
+    HookRan,
 )
 
 _FOLD_SOURCES = (

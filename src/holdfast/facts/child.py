@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from holdfast.facts.base import Fact
 from holdfast.facts.shift import ParkReason
@@ -38,6 +38,7 @@ class ChildFinished(Fact, frozen=True, tag="child.finished"):
 
     `status` is `parked` only for a child that nothing but its parent or a person can move (a cap, its
     context); `summary` is its last message, as data. `untrusted` says that it had read what strangers may have written.
+    `submitted` is what a role of a mission handed in, `commit` and `tree` what the harness committed of its work.
     """
 
     child_id: str
@@ -48,3 +49,6 @@ class ChildFinished(Fact, frozen=True, tag="child.finished"):
     cost_pico: int | None = None
     turns: int = 0
     untrusted: bool = False
+    submitted: dict[str, Any] = {}
+    commit: str = ""
+    tree: str = ""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts.base import Fact, OnUnknown
+from holdfast.facts.mission import Mission, Role
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -290,6 +291,7 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     `goal`, `rules` and `criteria` are pinned: they stand byte-identical in every context (S17).
     `accounts` is the path of money accounts from leaf to root; the first is the session's own, the others
     are a parent's, or shared ones such as `project:web`, which begin with their first session.
+    A session with a `mission` is run by the conductor, which is code; one with a `role` works for a mission.
     """
 
     goal: str
@@ -307,6 +309,8 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
     egress: EgressPolicy = EgressPolicy()
     environment: Environment = Environment()
     searchers: tuple[Searcher, ...] = ()
+    mission: Mission | None = None
+    role: Role | None = None
 
 
 class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):

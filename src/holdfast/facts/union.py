@@ -16,11 +16,30 @@ from holdfast.facts.context import (
     RuleBreached,
     RuleChecked,
 )
+from holdfast.facts.contract import ContractAmended, ContractSealed
 from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased, HandsRestored
 from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
+from holdfast.facts.mission import (
+    CriterionChecked,
+    FlakeNoted,
+    HookRan,
+    LessonApplied,
+    LessonProposed,
+    MissionEscalated,
+    MissionFinished,
+    MissionOpened,
+    MissionPlanned,
+    MissionReplanned,
+    PlannerOpened,
+    PlanRefused,
+    ReplanAsked,
+    VerificationEnded,
+    VerificationStarted,
+    WorkSubmitted,
+)
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import (
     ApprovalDecided,
@@ -30,8 +49,21 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
+from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.task import (
+    FindingNoted,
+    JudgeOpened,
+    RatchetViolated,
+    TaskEnded,
+    TaskHandedIn,
+    TaskInspected,
+    TaskJudged,
+    TaskQueued,
+    TaskRefused,
+    TaskStarted,
+)
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
@@ -94,6 +126,40 @@ AnyFact = (
     | EgressFailed
     | SessionTainted
     | EnvironmentRecorded
+    | ContractSealed
+    | ContractAmended
+    | MissionOpened
+    | MissionPlanned
+    | MissionReplanned
+    | PlannerOpened
+    | PlanRefused
+    | ReplanAsked
+    | MissionEscalated
+    | MissionFinished
+    | VerificationStarted
+    | CriterionChecked
+    | VerificationEnded
+    | WorkSubmitted
+    | FlakeNoted
+    | LessonProposed
+    | LessonApplied
+    | HookRan
+    | TaskStarted
+    | TaskHandedIn
+    | FindingNoted
+    | TaskInspected
+    | RatchetViolated
+    | TaskRefused
+    | JudgeOpened
+    | TaskJudged
+    | TaskQueued
+    | TaskEnded
+    | RepoCommitted
+    | MergeStarted
+    | RepoMerged
+    | RepoConflicted
+    | RepoMoved
+    | BatchRefused
 )
 """Every fact that can be stored."""
 

@@ -26,8 +26,10 @@ from holdfast.session import (
     fold_fork,
     fold_hands,
     fold_jobs,
+    fold_mission,
     fold_people,
     fold_requests,
+    fold_roles,
 )
 from holdfast.session.state import SetBack, State
 from holdfast.session.tokens import estimate_content, estimate_pinned
@@ -93,6 +95,7 @@ def _created(state: State, fact: SessionCreated, event: Event) -> None:
     state.owner = fact.people.owner
     state.window_tokens = estimate_pinned(fact)
     fold_egress.began(state, fact, event)
+    fold_mission.began(state, fact)
 
 
 def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
@@ -113,6 +116,7 @@ def _message(state: State, fact: UserMessage, event: Event) -> None:
     state.message_seq = event.seq
     fold_environment.forget_failures(state)
     state.failed_calls = 0
+    state.submitted_seq = state.silent = 0
     state.clear_signs()
     state.posted(event.seq, estimate_content(fact.content))
 
@@ -180,5 +184,7 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_environment.APPLY,
     **fold_fork.APPLY,
     **fold_hands.APPLY,
+    **fold_mission.APPLY,
+    **fold_roles.APPLY,
 }
 """What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.session import fold_egress
+from holdfast.session import fold_egress, fold_mission
 from holdfast.session.state import Child, State
 from holdfast.session.tokens import estimate
 
@@ -31,6 +31,7 @@ def _cancelled(state: State, fact: ChildCancelled, event: Event) -> None:
 
 def _finished(state: State, fact: ChildFinished, event: Event) -> None:
     state.stirred()
+    fold_mission.child_finished(state, fact, event)
     child = state.children.get(fact.child_id)
     if child is None:
         return

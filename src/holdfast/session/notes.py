@@ -11,6 +11,7 @@ from holdfast.facts.egress import EgressFailed
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsRestored
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
+from holdfast.facts.mission import HookRan
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
 from holdfast.facts.session import SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
@@ -54,6 +55,8 @@ def note_of(fact: Fact) -> str:
             return child_report(fact)
         case JobEnded() | JobLine() | ServiceEnded() | HandsRestored():
             return fact.content
+        case HookRan(content=content):
+            return content
         case SessionForked():
             return forked_note(fact)
         case RuleBreached(rule=rule, detail=detail):

@@ -14,10 +14,12 @@ from holdfast.facts.base import Fact
 from holdfast.facts.budget import BudgetSet
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
+from holdfast.facts.contract import ContractAmended
 from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
 from holdfast.facts.egress import SessionTainted
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.job import JobEnded, JobLine
+from holdfast.facts.mission import ReplanAsked
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
@@ -150,7 +152,18 @@ def next_row(row: SessionRow, event: Event) -> SessionRow:
 _REOPEN = frozenset((UserMessage, UserInterrupt, UserCancel, SessionUpdated))
 """What a person says wakes even a session that is done or has failed."""
 
-_WAKE = _REOPEN | {UserPause, UserResume, ApprovalDecided, ApprovalExpired, ChildFinished, BudgetSet, JobEnded, JobLine}
+_WAKE = _REOPEN | {
+    UserPause,
+    UserResume,
+    ApprovalDecided,
+    ApprovalExpired,
+    ChildFinished,
+    BudgetSet,
+    JobEnded,
+    JobLine,
+    ContractAmended,
+    ReplanAsked,
+}
 """What is posted and concerns a session: it is due at once. What comes after its end is only recorded."""
 
 

@@ -18,6 +18,7 @@ from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.state_jobs import Job, ServiceRun
+from holdfast.session.state_mission import MissionState
 from holdfast.session.state_outside import Outside
 from holdfast.session.tools import Where
 from holdfast.session.trace import Step
@@ -263,6 +264,9 @@ class State(msgspec.Struct):
     `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
     was last kept, `snapshot_error` why it could not be since, `snapshot` its name. `workspace_with` are
     lost hands that have the work with them. `outside` is the way outside and what came in by it.
+    `mission` is there for a mission alone. Of a mission's role: `submitted_seq` is where it handed in what it was opened
+    for, 0 since it was told something new; `committed` the commit and tree that the harness last made of its work, at
+    `committed_seq`; `silent` how often it stopped without handing in.
     """
 
     session_id: str
@@ -323,6 +327,11 @@ class State(msgspec.Struct):
     snapshot: str = ""
     workspace_with: str = ""
     outside: Outside = msgspec.field(default_factory=Outside)
+    mission: MissionState | None = None
+    submitted_seq: int = 0
+    committed: tuple[str, str] = ("", "")
+    committed_seq: int = 0
+    silent: int = 0
 
     def open_calls(self) -> list[Call]:
         """Calls of the latest response that have not ended, in order."""

@@ -1,0 +1,260 @@
+"""A mission: its beginning, its plan, its verifications and its end. Tasks have a family of their own."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.facts.base import Fact
+from holdfast.facts.contract import Contract
+
+RoleKind = Literal["initializer", "planner", "worker", "judge"]
+
+
+class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a mission works. Each of these is an assumption about models, documented in docs/missions.md.
+
+    `models` and `turns` are by role; a role that is not named has the mission's own. `planner` "items" makes one task
+    of each item by code. `judge` sees each task, only the end, or nothing. `gate` checks each branch before it is
+    merged, several merged together, or lets branches into an integration branch that a green one follows.
+    `workers` at a time; a worker may hand in `max_iterations` times, then a fresh one begins, `max_attempts` in all;
+    `max_replans` plans follow the first, then a person is asked. `judge_tries` bounds asking a judge again. A red
+    check is run `flake_reruns` times more before it counts. `batch` branches are checked together at most.
+    `scope` and `dependencies` say what happens to changes that nobody asked for. `lessons` for AGENTS.md are proposed
+    to a person, applied, or not collected; at most `lesson_lines` of them stand there. `task_tokens` is what a task may
+    need at most, so that it fits one context.
+    """
+
+    planner: Literal["model", "items"] = "model"
+    judge: Literal["per_task", "at_end", "off"] = "per_task"
+    gate: Literal["each", "batch", "green_branch"] = "batch"
+    context: Literal["auto", "compaction", "reset", "hybrid", "off"] = "auto"
+    workers: int = 2
+    max_iterations: int = 3
+    max_attempts: int = 2
+    max_replans: int = 2
+    judge_tries: int = 3
+    batch: int = 8
+    flake_reruns: int = 3
+    scope: Literal["refuse", "list"] = "refuse"
+    dependencies: Literal["refuse", "list"] = "refuse"
+    lessons: Literal["ask", "apply", "off"] = "ask"
+    lesson_lines: int = 40
+    task_tokens: int = 60_000
+    task_budget_pico: int | None = None
+    models: dict[str, str] = {}
+    turns: dict[str, int] = {}
+    hooks: bool = True
+    checks: tuple[str, ...] = ()
+    documents: bool = True
+
+
+class Mission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What makes a session a mission: its repository, the commit and branch it starts from, its contract, its policy.
+
+    `name` is in the refs: `refs/heads/holdfast/<name>/main`. `follow` is the full name of the ref whose new commits
+    are taken in while the mission works, empty for none.
+    """
+
+    name: str
+    repo: str
+    base: str
+    contract: Contract
+    follow: str = ""
+    policy: MissionPolicy = MissionPolicy()
+
+
+class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a session does within a mission.
+
+    A worker's tree starts as the commit `base` and is committed to `ref` by the harness whenever it parks. `protected`
+    are globs, `scope` too; `read_only` says that nothing it changes counts.
+    """
+
+    kind: RoleKind
+    mission_id: str = ""
+    task_id: str = ""
+    repo: str = ""
+    base: str = ""
+    ref: str = ""
+    protected: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
+    contract_digest: str = ""
+
+
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One task of a plan: what one worker does in one context.
+
+    `criteria` are ids of the contract, `scope` globs of what may be changed (empty: everything unprotected), `depends`
+    ids of tasks that are merged first. `tokens` is what the planner thinks it needs. `parent` is the task that it is a
+    part of, when a sub-planner made it.
+    """
+
+    id: str
+    title: str
+    criteria: tuple[str, ...]
+    scope: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()
+    description: str = ""
+    tokens: int = 0
+    parent: str = ""
+
+
+class MissionOpened(Fact, frozen=True, tag="mission.opened"):
+    """Work begins on `base`, which the main line `ref` was set to."""
+
+    name: str
+    ref: str
+    base: str
+    tree: str
+
+
+class MissionPlanned(Fact, frozen=True, tag="mission.planned"):
+    """The first plan. `child_id` is the planner, empty when code made it."""
+
+    tasks: tuple[Task, ...]
+    child_id: str = ""
+    note: str = ""
+
+
+class MissionReplanned(Fact, frozen=True, tag="mission.replanned"):
+    """A later plan: `tasks` are added, `dropped` are given up. `why` has the verified results and failures."""
+
+    round: int
+    tasks: tuple[Task, ...]
+    dropped: tuple[str, ...] = ()
+    child_id: str = ""
+    why: str = ""
+
+
+class PlannerOpened(Fact, frozen=True, tag="planner.opened"):
+    """A planner was opened, in the same transaction: for round 0 the first plan; with a task, for its parts."""
+
+    child_id: str
+    round: int
+    task_id: str = ""
+    attempt: int = 1
+
+
+class PlanRefused(Fact, frozen=True, tag="plan.refused"):
+    """A plan cannot be worked by: what is wrong with it was said to its planner."""
+
+    child_id: str
+    problems: tuple[str, ...]
+
+
+class ReplanAsked(Fact, frozen=True, tag="mission.replan_asked"):
+    """A person wants a new plan; `reason` is for the planner."""
+
+    reason: str = ""
+
+
+class MissionEscalated(Fact, frozen=True, tag="mission.escalated"):
+    """A person is asked how to go on: `tried` is what was done before, `item_id` the item in the inbox."""
+
+    why: str
+    tried: tuple[str, ...] = ()
+    item_id: str = ""
+
+
+class MissionFinished(Fact, frozen=True, tag="mission.finished"):
+    """The mission is over. `met` and `unmet` are criteria; `head` is the last commit of the main line."""
+
+    status: Literal["done", "failed", "cancelled"]
+    head: str
+    met: tuple[str, ...] = ()
+    unmet: tuple[str, ...] = ()
+    detail: str = ""
+
+
+class VerificationStarted(Fact, frozen=True, tag="verification.started"):
+    """Checks are about to run on a clean checkout of `tree`, with the protected files as they were (S25).
+
+    `effect` names what it is for, as the conductor does; `criteria` are those that have no recorded verdict there.
+    """
+
+    verification_id: str
+    effect: str
+    tree: str
+    criteria: tuple[str, ...]
+    commit: str = ""
+
+
+class CriterionChecked(Fact, frozen=True, omit_defaults=True, tag="criterion.checked"):
+    """One run of a check, and what it says about these criteria on that tree.
+
+    `key` is the digest of (tree, contract, check, environment, pristine files). `flaky` is how many of `runs` failed,
+    when some passed. `value` is a metric's. `output` is its end, as data.
+    """
+
+    verification_id: str
+    tree: str
+    criteria: tuple[str, ...]
+    outcome: Literal["pass", "fail", "error", "timeout"]
+    key: str = ""
+    command: str = ""
+    exit_code: int | None = None
+    value: float | None = None
+    output: str = ""
+    duration_ms: float = 0.0
+    runs: int = 1
+    flaky: int = 0
+
+
+class VerificationEnded(Fact, frozen=True, tag="verification.ended"):
+    """All its checks have a verdict; or it could not be done, and `error` says why."""
+
+    verification_id: str
+    effect: str
+    tree: str
+    error: str = ""
+
+
+class WorkSubmitted(Fact, frozen=True, tag="work.submitted"):
+    """A role handed in what it was opened for: a worker its work, a planner a plan, a judge a verdict."""
+
+    call_id: str
+    kind: RoleKind
+    body: dict[str, Any]
+
+
+class FlakeNoted(Fact, frozen=True, tag="flake.noted"):
+    """A check said different things about the same tree. Its verdict is that of its reruns, never a pass by itself."""
+
+    criterion: str
+    tree: str
+    runs: int
+    failures: int
+
+
+class LessonProposed(Fact, frozen=True, tag="lesson.proposed"):
+    """A line for AGENTS.md, with the failure that earned it: events of this log, or of the session `child_id`."""
+
+    line: str
+    evidence: tuple[int, ...]
+    child_id: str = ""
+    item_id: str = ""
+
+
+class LessonApplied(Fact, frozen=True, tag="lesson.applied"):
+    """A line went into AGENTS.md, by a person or by policy."""
+
+    line: str
+    by: str
+    commit: str = ""
+
+
+class HookRan(Fact, frozen=True, tag="hook.ran"):
+    """A check or hook of the project ran in the hands. `blocked` says that it sent the work back with `content`.
+
+    `event` is Claude Code's name for when it ran; `call_id` is the call that it was about, if any.
+    """
+
+    event: str
+    command: str
+    exit_code: int | None = None
+    blocked: bool = False
+    content: str = ""
+    call_id: str = ""
+    duration_ms: float = 0.0

@@ -1,0 +1,1 @@
+"""Missions as pure code: contract, plan, conductor, ratchet, merge queue, documents, brief."""

@@ -1,0 +1,142 @@
+"""What a mission's state knows: its contract, its plan, its verdicts, its main line. Folded from events alone."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.facts.child import ChildFinished
+from holdfast.facts.contract import Contract
+from holdfast.facts.mission import MissionPolicy, RoleKind, Task
+
+TaskStatus = Literal[
+    "planned", "working", "handed_in", "inspected", "judging", "queued", "merged",
+    "blocked", "infeasible", "failed", "dropped",
+]  # fmt: skip
+"""`inspected`: nothing forbidden was found, its criteria are checked; `judging`: they pass, a judge looks."""
+
+OVER = frozenset({"merged", "blocked", "infeasible", "failed", "dropped"})
+
+
+class Verdict(msgspec.Struct, array_like=True):
+    """What a check said about a criterion on a tree. `seq` is its `criterion.checked`."""
+
+    seq: int
+    outcome: Literal["pass", "fail", "error", "timeout"]
+
+
+class TaskState(msgspec.Struct):
+    """A task and how far it is.
+
+    `attempt` counts workers, `iterations` what the present one handed in and was sent back. `base` is the commit it
+    works on, `commit` and `tree` are what was last handed in. `judge_id` is the judge of that tree, `judge_tries` how
+    often one was asked about it. `best_commit` passed `best_score` of its criteria, more than any other.
+    `refusals` counts by kind. `since_seq` is where its status changed.
+    """
+
+    task: Task
+    status: TaskStatus = "planned"
+    child_id: str = ""
+    ref: str = ""
+    attempt: int = 0
+    iterations: int = 0
+    base: str = ""
+    commit: str = ""
+    tree: str = ""
+    judge_id: str = ""
+    judge_tries: int = 0
+    judged: bool = False
+    best_commit: str = ""
+    best_score: int = -1
+    refusals: dict[str, int] = {}
+    unasked: int = 0
+    since_seq: int = 0
+    why: str = ""
+
+
+class OpenMerge(msgspec.Struct):
+    """A merge that was intended and has no outcome yet (S23)."""
+
+    seq: int
+    batch: int
+    ref: str
+    onto: str
+    tasks: tuple[str, ...]
+    commit: str
+    tree: str
+    base: str = ""
+
+
+class OpenVerification(msgspec.Struct):
+    """A verification without an end."""
+
+    seq: int
+    verification_id: str
+    effect: str
+    tree: str
+    criteria: tuple[str, ...]
+
+
+class ChildRole(msgspec.Struct):
+    """What a child of a mission was opened for."""
+
+    kind: RoleKind
+    task_id: str = ""
+    tree: str = ""
+    criteria: tuple[str, ...] = ()
+    round: int = 0
+
+
+class MissionState(msgspec.Struct):
+    """Everything that the conductor looks at, beside the session's own state.
+
+    `main` is the commit of the main line, `main_tree` its tree; all of `passed` pass there (S26). `green` says that
+    its verdicts are complete. `verdicts` are by tree and criterion, for trees that may still matter. `tasks` are in
+    the order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
+    `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
+    is in the main line. `failures` are words of what was tried, for the next plan and for a person.
+    """
+
+    contract: Contract
+    policy: MissionPolicy
+    opened_seq: int = 0
+    digest: str = ""
+    ref: str = ""
+    main: str = ""
+    main_tree: str = ""
+    followed: str = ""
+    passed: dict[str, int] = {}
+    verdicts: dict[str, dict[str, Verdict]] = {}
+    tasks: dict[str, TaskState] = {}
+    roles: dict[str, ChildRole] = {}
+    reports: dict[str, ChildFinished] = {}
+    planned: bool = False
+    round: int = 0
+    planner_id: str = ""
+    plan_refusals: int = 0
+    replan_seq: int = 0
+    replan_why: str = ""
+    merge: OpenMerge | None = None
+    batches: int = 0
+    groups: list[tuple[str, ...]] = []
+    verifications: dict[str, OpenVerification] = {}
+    broken: dict[str, int] = {}
+    moved: str = ""
+    final_judge: str = ""
+    final_tree: str = ""
+    final_tries: int = 0
+    final_passed: dict[str, int] = {}
+    rubric: dict[str, int] = {}
+    escalated_seq: int = 0
+    failures: list[str] = []
+    flakes: dict[str, int] = {}
+    finished: Literal["", "done", "failed", "cancelled"] = ""
+
+    def verdict(self, tree: str, criterion: str) -> Verdict | None:
+        """The recorded verdict, None when there is none."""
+        return self.verdicts.get(tree, {}).get(criterion)
+
+    def live(self) -> list[TaskState]:
+        """Tasks that are not over, in the order of the plan."""
+        return [task for task in self.tasks.values() if task.status not in OVER]
