@@ -133,8 +133,8 @@ class PlannerOpened(Fact, frozen=True, tag="planner.opened"):
 
     child_id: str
     round: int
+    attempt: int
     task_id: str = ""
-    attempt: int = 1
 
 
 class PlanRefused(Fact, frozen=True, tag="plan.refused"):
@@ -192,13 +192,13 @@ class CriterionChecked(Fact, frozen=True, omit_defaults=True, tag="criterion.che
     tree: str
     criteria: tuple[str, ...]
     outcome: Literal["pass", "fail", "error", "timeout"]
+    runs: int
     key: str = ""
     command: str = ""
     exit_code: int | None = None
     value: float | None = None
     output: str = ""
     duration_ms: float = 0.0
-    runs: int = 1
     flaky: int = 0
 
 

@@ -54,7 +54,7 @@ class RepoConflicted(Fact, frozen=True, tag="repo.conflicted"):
 
 
 class RepoMoved(Fact, frozen=True, tag="repo.moved"):
-    """A ref is where nobody of this mission put it. `followed` says that it is the branch whose commits are taken in."""
+    """A ref is where nobody of this mission put it. `followed`: it is the branch whose commits are taken in."""
 
     ref: str
     expected: str

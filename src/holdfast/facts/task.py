@@ -92,12 +92,12 @@ class JudgeOpened(Fact, frozen=True, tag="judge.opened"):
     child_id: str
     tree: str
     criteria: tuple[str, ...]
+    attempt: int
     task_id: str = ""
-    attempt: int = 1
 
 
 class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A judge's word on one criterion: with evidence (a file with its line, or an event), and an issue when it fails."""
+    """A judge's word on one criterion: with evidence (a file with its line, an event), and an issue when it fails."""
 
     criterion: str
     passes: bool

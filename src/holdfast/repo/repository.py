@@ -44,7 +44,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """One path that differs between two trees. `mode` is the new one (`100644`, `100755`, `120000`), empty when gone."""
+    """One path that differs between two trees. `mode` is the new one (`100644`, `100755`, `120000`), or empty."""
 
     path: str
     kind: Literal["added", "removed", "changed"]

@@ -14,8 +14,8 @@ from holdfast.facts.base import Fact
 from holdfast.facts.budget import BudgetSet
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import ContractAmended
 from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
+from holdfast.facts.contract import ContractAmended
 from holdfast.facts.egress import SessionTainted
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.job import JobEnded, JobLine

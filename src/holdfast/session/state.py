@@ -264,9 +264,9 @@ class State(msgspec.Struct):
     `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
     was last kept, `snapshot_error` why it could not be since, `snapshot` its name. `workspace_with` are
     lost hands that have the work with them. `outside` is the way outside and what came in by it.
-    `mission` is there for a mission alone. Of a mission's role: `submitted_seq` is where it handed in what it was opened
-    for, 0 since it was told something new; `committed` the commit and tree that the harness last made of its work, at
-    `committed_seq`; `silent` how often it stopped without handing in.
+    `mission` is there for a mission alone. Of a mission's role: `submitted_seq` is where it handed in what it was
+    opened for, 0 since it was told something new; `committed` the commit and tree that the harness last made of its
+    work, at `committed_seq`; `silent` how often it stopped without handing in.
     """
 
     session_id: str
