@@ -10,6 +10,7 @@ from holdfast.brain.custom import ToolRunner
 from holdfast.clock import Clock
 from holdfast.egress.base import Egress
 from holdfast.environment.base import Environments
+from holdfast.errors import CannotRunSafely
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Provider
@@ -18,6 +19,7 @@ from holdfast.log.base import Leases, Log, Snapshots
 from holdfast.model.base import Model, StreamPart
 from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
+from holdfast.repo.repository import Repository
 
 
 class Observer(Protocol):
@@ -68,6 +70,15 @@ def nobody_is_told(session_id: str) -> tuple[str, ...]:
     return ()
 
 
+def no_repository(path: str) -> Repository:
+    """Where there is no git."""
+    raise CannotRunSafely(f"there is no git on this machine to work on {path} with; nothing was changed: install it")
+
+
+def kept(workspace: Workspace) -> None:
+    """Leave a folder where it is."""
+
+
 @dataclass(frozen=True)
 class Doors:
     """Everything outside a brain. `model` finds a model by the name in the agent.
@@ -81,6 +92,7 @@ class Doors:
     `environments` keeps what stands ready before work begins; without one a session that wants something does not
     begin. `uid` says as which user the hands of a workspace run. `on_news` is the command that is run for a session
     when a job of it has news and no brain waits for that.
+    `repository` opens a user's repository by its path; `discard` removes a folder that `workspace` made and nobody needs.
     """
 
     log: Log
@@ -104,3 +116,5 @@ class Doors:
     uid: Callable[[Workspace], int] = no_user
     workspace: Callable[[str, Workspace], Workspace] = same_workspace
     on_news: Callable[[str], tuple[str, ...]] = nobody_is_told
+    repository: Callable[[str], Repository] = no_repository
+    discard: Callable[[Workspace], None] = kept

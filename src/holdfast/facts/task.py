@@ -76,7 +76,10 @@ class RatchetViolated(Fact, frozen=True, tag="ratchet.violated"):
 
 
 class TaskRefused(Fact, frozen=True, tag="task.refused"):
-    """Work was sent back to its worker: what is wrong, one actionable issue each, with evidence."""
+    """Work was sent back to its worker: what is wrong, one actionable issue each, with evidence.
+
+    With `restart` it is to be begun anew, from its base, by another worker.
+    """
 
     task_id: str
     child_id: str
@@ -84,6 +87,7 @@ class TaskRefused(Fact, frozen=True, tag="task.refused"):
     issues: tuple[str, ...]
     tree: str = ""
     evidence: tuple[int, ...] = ()
+    restart: bool = False
 
 
 class JudgeOpened(Fact, frozen=True, tag="judge.opened"):

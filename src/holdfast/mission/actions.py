@@ -17,7 +17,7 @@ class OpenRole(msgspec.Struct, frozen=True):
     """Open a child for a role: its first event, `child.opened` and the fact that says what for commit together.
 
     `commit` is what its workspace begins as; `ref` where the harness commits its work. A `judge` sees the difference
-    from `base`. `attempt` counts children for the same thing, and is in the child's id.
+    from `base`. `attempt` counts children for the same thing, and is in the child's id. `facts` come first in the same transaction.
     """
 
     kind: RoleKind
@@ -29,14 +29,19 @@ class OpenRole(msgspec.Struct, frozen=True):
     tree: str = ""
     criteria: tuple[str, ...] = ()
     round: int = 0
+    facts: tuple[Fact, ...] = ()
 
 
 class TellRole(msgspec.Struct, frozen=True):
-    """Append facts and, in the same transaction, say something to a child, which is then at work again."""
+    """Append facts and, in the same transaction, say something to a child, which is then at work again.
+
+    The output of the checks at the events `evidence` is added to the text.
+    """
 
     child_id: str
     text: str
     facts: tuple[Fact, ...]
+    evidence: tuple[int, ...] = ()
 
 
 class RaiseChildren(msgspec.Struct, frozen=True):
@@ -87,7 +92,7 @@ class Advance(msgspec.Struct, frozen=True):
 class Look(msgspec.Struct, frozen=True):
     """See whether the followed branch or the main line was moved by somebody."""
 
-    effect: str = "look"
+    effect: str
 
 
 class EscalateMission(msgspec.Struct, frozen=True):

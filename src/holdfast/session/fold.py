@@ -106,6 +106,8 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     }
     state.limits = msgspec.structs.replace(state.limits, **changed)
     state.owner = state.owner if fact.owner is None else fact.owner
+    if fact.budget_pico is not None:
+        fold_mission.raised(state, event)
     if fact.egress is not None:
         fold_egress.changed(state, fact.egress, event)
     state.ended = None

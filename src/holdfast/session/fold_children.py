@@ -19,6 +19,7 @@ def _opened(state: State, fact: ChildOpened, event: Event) -> None:
 
 def _messaged(state: State, fact: ChildMessaged, event: Event) -> None:
     child = state.children.get(fact.child_id)
+    fold_mission.told(state, fact.child_id)
     if child is not None:  # it has something to do again
         child.status = None
 

@@ -34,7 +34,7 @@ CARRIED = frozenset(
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
-    "environment_error workspace_with".split()
+    "environment_error workspace_with mission submitted_seq committed committed_seq silent".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 
@@ -46,6 +46,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     state.created = msgspec.structs.replace(
         state.created, workspace=fact.workspace, accounts=fact.accounts, limits=limits, key=fact.key, parent=None
     )
+    state.created = msgspec.structs.replace(state.created, mission=None, role=None)
     state.limits, state.owner = limits, fact.owner
     _end_calls(state, event)
     fresh = State(session_id=state.session_id)

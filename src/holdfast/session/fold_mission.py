@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
@@ -61,6 +63,18 @@ def child_finished(state: State, fact: ChildFinished, event: Event) -> None:
     mission = state.mission
     if mission is not None and fact.child_id in mission.roles:
         mission.reports[fact.child_id] = fact
+
+
+def told(state: State, child_id: str) -> None:
+    """A child of the mission has something to do again."""
+    if state.mission is not None:
+        state.mission.reports.pop(child_id, None)
+
+
+def raised(state: State, event: Event) -> None:
+    """There is more money now."""
+    if state.mission is not None:
+        state.mission.raised_seq = event.seq
 
 
 def _of(state: State) -> MissionState:
@@ -123,6 +137,16 @@ def _replanned(state: State, fact: MissionReplanned, event: Event) -> None:
             _turn(task, "dropped", event)
     for each in fact.tasks:
         mission.tasks[each.id] = TaskState(each, since_seq=event.seq)
+    for name in fact.dropped:
+        _take_apart(mission, name, tuple(each.id for each in fact.tasks if each.parent == name))
+
+
+def _take_apart(mission: MissionState, name: str, parts: tuple[str, ...]) -> None:
+    """Whatever waited for a task waits for all its parts."""
+    for known in mission.tasks.values():
+        if parts and name in known.task.depends and known.task.parent != name:
+            depends = (*(each for each in known.task.depends if each != name), *parts)
+            known.task = msgspec.structs.replace(known.task, depends=depends)
 
 
 def _settle_planner(mission: MissionState, child_id: str) -> None:
@@ -186,8 +210,11 @@ def _flake(state: State, fact: FlakeNoted, event: Event) -> None:
 def _started(state: State, fact: TaskStarted, event: Event) -> None:
     mission = _of(state)
     task = mission.tasks[fact.task_id]
+    mission.reports.pop(task.child_id, None)
     task.child_id, task.attempt, task.base, task.ref = fact.child_id, fact.attempt, fact.base, fact.ref
     task.iterations, task.commit, task.tree, task.judge_id, task.judge_tries, task.judged = 0, "", "", "", 0, False
+    task.verdict = None
+    task.start, task.violations, task.inspected_tree = "", (), ""
     mission.roles[fact.child_id] = ChildRole("worker", fact.task_id)
     _turn(task, "working", event)
 
@@ -197,7 +224,7 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
     mission.reports.pop(fact.child_id, None)
     task = mission.tasks[fact.task_id]
     task.commit, task.tree = fact.commit, fact.tree
-    task.judge_id, task.judge_tries, task.judged = "", 0, False
+    task.judge_id, task.judge_tries, task.judged, task.verdict = "", 0, False, None
     _turn(task, "handed_in", event)
     if fact.status != "done":
         _failed(mission, f"task {fact.task_id} is {fact.status} by its worker's word: {fact.notes}")
@@ -206,7 +233,8 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
 def _inspected(state: State, fact: TaskInspected, event: Event) -> None:
     task = _task(state, fact.task_id)
     if task is not None and task.tree == fact.tree and task.status == "handed_in":
-        task.unasked = len(fact.unasked)
+        task.unasked, task.inspected_tree = len(fact.unasked), fact.tree
+        task.violations = tuple(f"{each.path}: {each.detail or each.rule}" for each in fact.violations)
         if not fact.violations:
             _turn(task, "inspected", event)
 
@@ -221,7 +249,7 @@ def _refused(state: State, fact: TaskRefused, event: Event) -> None:
     mission.groups = [left for group in mission.groups if (left := tuple(n for n in group if n != fact.task_id))]
     issue = fact.issues[0] if fact.issues else ""
     _failed(mission, f"task {fact.task_id} was sent back ({fact.kind}): {issue}")
-    _turn(task, "working", event)
+    _turn(task, "planned" if fact.restart or fact.kind == "regression" else "working", event)
 
 
 def _best(mission: MissionState, task: TaskState) -> None:
@@ -249,9 +277,9 @@ def _judged(state: State, fact: TaskJudged, event: Event) -> None:
     mission.reports.pop(fact.child_id, None)
     task = _task(state, fact.task_id)
     if task is None:
-        mission.final_judge = ""
+        mission.final_judge, mission.final_verdict = "", fact
     else:
-        task.judge_id = ""
+        task.judge_id, task.verdict = "", fact
     if fact.refused:
         return
     passed = mission.final_passed if task is None else mission.rubric
@@ -313,6 +341,11 @@ def _forget_trees(mission: MissionState) -> None:
 def _conflicted(state: State, fact: RepoConflicted, event: Event) -> None:
     mission = _of(state)
     mission.groups = [left for group in mission.groups if (left := tuple(n for n in group if n != fact.task_id))]
+    task = mission.tasks[fact.task_id]
+    task.conflicts += 1
+    task.start = ""
+    _failed(mission, f"task {fact.task_id} did not merge: {', '.join(fact.paths[:5])}")
+    _turn(task, "planned", event)
 
 
 def _moved(state: State, fact: RepoMoved, event: Event) -> None:
@@ -323,6 +356,10 @@ def _moved(state: State, fact: RepoMoved, event: Event) -> None:
 
 def _batch_refused(state: State, fact: BatchRefused, event: Event) -> None:
     mission = _of(state)
+    if mission.merge is not None and len(fact.tasks) == 1:
+        mission.tasks[fact.tasks[0]].start = mission.merge.commit
+    if mission.merge is not None and not fact.tasks:
+        mission.refused_base = mission.merge.base
     mission.merge = None
     if len(fact.tasks) > 1 and not fact.culprits:
         half = (len(fact.tasks) + 1) // 2

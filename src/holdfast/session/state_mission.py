@@ -9,6 +9,7 @@ import msgspec
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy, RoleKind, Task
+from holdfast.facts.task import TaskJudged
 
 TaskStatus = Literal[
     "planned", "working", "handed_in", "inspected", "judging", "queued", "merged",
@@ -31,8 +32,10 @@ class TaskState(msgspec.Struct):
 
     `attempt` counts workers, `iterations` what the present one handed in and was sent back. `base` is the commit it
     works on, `commit` and `tree` are what was last handed in. `judge_id` is the judge of that tree, `judge_tries` how
-    often one was asked about it. `best_commit` passed `best_score` of its criteria, more than any other.
-    `refusals` counts by kind. `since_seq` is where its status changed.
+    often one was asked about it, `verdict` what the last one said. `best_commit` passed `best_score` of its criteria, more than any other.
+    `refusals` counts by kind. `violations` are what the ratchet or the scope refuses of `inspected_tree`. The next worker
+    starts from the commit `start`, when it is set; `conflicts` counts workers begun since the main line had moved.
+    `since_seq` is where its status changed.
     """
 
     task: Task
@@ -47,9 +50,14 @@ class TaskState(msgspec.Struct):
     judge_id: str = ""
     judge_tries: int = 0
     judged: bool = False
+    verdict: TaskJudged | None = None
     best_commit: str = ""
     best_score: int = -1
     refusals: dict[str, int] = {}
+    violations: tuple[str, ...] = ()
+    inspected_tree: str = ""
+    start: str = ""
+    conflicts: int = 0
     unasked: int = 0
     since_seq: int = 0
     why: str = ""
@@ -95,7 +103,8 @@ class MissionState(msgspec.Struct):
     its verdicts are complete. `verdicts` are by tree and criterion, for trees that may still matter. `tasks` are in
     the order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
     `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
-    is in the main line. `failures` are words of what was tried, for the next plan and for a person.
+    is in the main line, `moved` where that branch is now when it has new ones. `raised_seq` is where money was last
+    raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next plan and for a person.
     """
 
     contract: Contract
@@ -123,9 +132,12 @@ class MissionState(msgspec.Struct):
     verifications: dict[str, OpenVerification] = {}
     broken: dict[str, int] = {}
     moved: str = ""
+    refused_base: str = ""
+    raised_seq: int = 0
     final_judge: str = ""
     final_tree: str = ""
     final_tries: int = 0
+    final_verdict: TaskJudged | None = None
     final_passed: dict[str, int] = {}
     rubric: dict[str, int] = {}
     escalated_seq: int = 0

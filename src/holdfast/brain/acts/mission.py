@@ -1,0 +1,159 @@
+"""The shift of a mission: what its conductor decides is done here, effects beside each other.
+
+An effect that died with its process left facts or nothing; the next conductor names it again (S6, S23). One that cannot
+be done now is tried again a few times in a shift, then the shift ends with its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import anyio
+import msgspec
+
+from holdfast.brain.acts import inspecting, merging, roles, verifying
+from holdfast.brain.acts.people import new_item
+from holdfast.brain.alongside import alongside
+from holdfast.brain.shift import Shift
+from holdfast.errors import HandsError, HoldfastError, Refused
+from holdfast.facts.mission import CriterionChecked, MissionEscalated
+from holdfast.mission.actions import (
+    Advance,
+    Assemble,
+    AwaitEffects,
+    Effect,
+    EscalateMission,
+    Inspect,
+    Look,
+    Open,
+    OpenRole,
+    RaiseChildren,
+    TellRole,
+    Verify,
+)
+from holdfast.mission.conductor import decide
+from holdfast.session.actions import Action, End
+from holdfast.session.render import action_digest
+
+TRIES = 3
+"""An effect that fails is tried so often in one shift."""
+
+OUTPUT_SHOWN = 2_000
+"""So many characters of a check's output are shown to whoever has to set it right."""
+
+
+class Effects:
+    """What goes on beside the conductor in one shift."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, anyio.CancelScope] = {}
+        self.ran: set[str] = set()
+        self._failures: dict[str, int] = {}
+        self._error: HoldfastError | None = None
+        self._moved = anyio.Event()
+
+    def start(self, shift: Shift, effect: Effect) -> None:
+        """Begin one."""
+        scope = anyio.CancelScope()
+        self.running[effect.effect] = scope
+        shift.background.start_soon(self._run, shift, effect, scope)
+
+    async def _run(self, shift: Shift, effect: Effect, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                await _DONE_BY[type(effect)](shift, effect)
+                self.ran.add(effect.effect)
+        except Refused:
+            raise
+        except HoldfastError as error:
+            failures = self._failures[effect.effect] = self._failures.get(effect.effect, 0) + 1
+            if failures >= TRIES or not isinstance(error, HandsError):
+                self._error = error
+        finally:
+            self.running.pop(effect.effect, None)
+            self._moved.set()
+
+    def check(self) -> None:
+        """Raise what ended an effect for good."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def wait(self, shift: Shift) -> None:
+        """Return when an effect has ended, or something came into the log."""
+        self._moved = anyio.Event()
+        if self.running:
+            await alongside(self._moved.wait, partial(_news, shift, self._moved))
+        await shift.refresh()
+
+    def stop(self) -> None:
+        """Let go of all: what they did is in the log, the rest is done again."""
+        for scope in self.running.values():
+            scope.cancel()
+
+
+async def _news(shift: Shift, moved: anyio.Event) -> None:
+    await shift.doors.log.wait(shift.state.session_id, shift.state.seq)
+    moved.set()
+
+
+async def step(shift: Shift, effects: Effects) -> Action | None:
+    """Do what the conductor decides; returned is what any session's brain can do."""
+    effects.check()
+    now_us = shift.doors.clock.now_us()
+    action = decide(shift.state, now_us, frozenset(effects.running), frozenset(effects.ran))
+    match action:
+        case Open() | Inspect() | Verify() | Assemble() | Advance() | Look():
+            effects.start(shift, action)
+        case AwaitEffects():
+            await effects.wait(shift)
+        case OpenRole():
+            await roles.open_role(shift, action)
+        case TellRole():
+            await roles.tell_role(shift, await _with_evidence(shift, action))
+        case RaiseChildren():
+            await roles.raise_children(shift, action)
+        case EscalateMission():
+            await _escalate(shift, action)
+        case _:
+            if isinstance(action, End):
+                effects.stop()
+            return action
+    return None
+
+
+async def _with_evidence(shift: Shift, action: TellRole) -> TellRole:
+    """The text with the output of the checks that it is about: as data."""
+    parts = [action.text]
+    for seq in dict.fromkeys(action.evidence):
+        event, *_ = await shift.doors.log.read(shift.state.session_id, after=seq - 1, limit=1)
+        fact = event.fact
+        if isinstance(fact, CriterionChecked):
+            parts.append(f"$ {fact.command}\n<output>\n{fact.output[-OUTPUT_SHOWN:]}\n</output>\n({fact.outcome})")
+    return msgspec.structs.replace(action, text="\n\n".join(parts))
+
+
+async def _escalate(shift: Shift, action: EscalateMission) -> None:
+    """Open the item that asks a person how to go on."""
+    lines = "\n".join(f"- {each}" for each in action.tried)
+    item = new_item(
+        shift,
+        kind="escalation",
+        title="a mission cannot go on by itself",
+        action=f"{action.why}\n\nTried:\n{lines}\n\nApprove: one more plan (a note goes to its planner). Deny: it ends.",
+        action_digest=action_digest("mission", {"why": action.why}),
+        why=action.why,
+        default=None,
+    )
+    await shift.decision(item, MissionEscalated(why=action.why, tried=action.tried, item_id=item.item_id))
+
+
+_DONE_BY: dict[type[Effect], Callable[[Shift, Effect], Awaitable[None]]] = {
+    Open: merging.open_mission,  # type: ignore[dict-item]  # each takes the effect that it is the entry of
+    Inspect: inspecting.inspect,  # type: ignore[dict-item]
+    Verify: verifying.verify,  # type: ignore[dict-item]
+    Assemble: merging.assemble,  # type: ignore[dict-item]
+    Advance: merging.advance,  # type: ignore[dict-item]
+    Look: merging.look,  # type: ignore[dict-item]
+}

@@ -1,0 +1,105 @@
+"""What a mission does next: the conductor, which is code and asks no model. Pure.
+
+The order of things is here; what each of them is, stands in a module of its own: `tasks` (from a plan to a branch that
+may be merged), `merges` (the main line), `plans` (planners and their plans), `ending`.
+"""
+
+from __future__ import annotations
+
+from holdfast.facts.mission import MissionFinished
+from holdfast.facts.shift import ParkReason, ShiftEnded
+from holdfast.mission import ending, merges, money, plans, tasks
+from holdfast.mission.actions import AwaitEffects, MissionAction, Open
+from holdfast.session import children, people
+from holdfast.session.actions import Action, CancelChildren, End, Record
+from holdfast.session.decide import end
+from holdfast.session.state import State
+from holdfast.session.state_mission import OVER, MissionState
+
+
+def decide(
+    state: State, now_us: int, running: frozenset[str] = frozenset(), ran: frozenset[str] = frozenset()
+) -> Action | MissionAction:
+    """The next action of the conductor that holds the mission's lease.
+
+    `running` are the effects that are under way in this shift, `ran` those that came to their end in it.
+    """
+    mission = state.mission
+    assert mission is not None
+    if state.cancelled:
+        return _cancelled(state, mission)
+    if state.paused:
+        return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
+    action = people.step(state, now_us)
+    if action is not None:
+        return action
+    if mission.finished:
+        return end(state, mission.finished, detail=ending.words(mission))
+    if not mission.opened_seq:
+        return AwaitEffects() if running else Open()
+    found = (
+        _orphans(state, mission)
+        or plans.step(state, mission)
+        or tasks.step(state, mission, running)
+        or merges.step(state, mission, running)
+        or tasks.begin(state, mission)
+    )
+    if found is not None:
+        return found
+    if running:
+        return AwaitEffects()
+    return _rest(state, mission, now_us, ran)
+
+
+def _cancelled(state: State, mission: MissionState) -> Action:
+    first = children.cancel_first(state)
+    if first is not None:
+        return first
+    if not mission.finished:
+        unmet = tuple(name for name in mission.contract.criteria() if name not in mission.passed)
+        finished = MissionFinished(
+            status="cancelled",
+            head=mission.main,
+            met=tuple(mission.passed),
+            unmet=unmet,
+            detail="cancelled by a person",
+        )
+        return Record((finished,))
+    return end(state, "cancelled", detail="cancelled by a person")
+
+
+def _orphans(state: State, mission: MissionState) -> Action | None:
+    """Children that work for what is over, or were followed by others, are ended."""
+    lost = []
+    for child_id, role in mission.roles.items():
+        child = state.children.get(child_id)
+        if child is None or child.cancelled or child.status not in (None, "parked"):
+            continue
+        if role.kind == "planner":
+            wanted = mission.planner_id == child_id
+        elif not role.task_id:
+            wanted = mission.final_judge == child_id
+        else:
+            task = mission.tasks[role.task_id]
+            wanted = task.status not in OVER and child_id in (task.child_id, task.judge_id)
+        if not wanted:
+            lost.append(child_id)
+    return CancelChildren(tuple(lost)) if lost else None
+
+
+def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
+    """Nothing can be done now: wait for those who work, for money, for a person; or it is over."""
+    more = money.more(state, mission)
+    if more is not None:
+        return more
+    working = state.live_children()
+    if working:
+        names = ", ".join(child.name or child.child_id for child in working[:3])
+        return _park(state, "child", f"{len(working)} at work ({names})")
+    if money.short(mission):
+        return _park(state, "budget", money.words(mission))
+    return ending.step(state, mission, now_us, ran)
+
+
+def _park(state: State, reason: ParkReason, detail: str) -> End:
+    return End(ShiftEnded(status="parked", reason=reason, detail=detail, due_us=people.deadline_us(state)))

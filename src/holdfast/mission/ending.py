@@ -1,0 +1,119 @@
+"""The end of a mission: all criteria met, another plan, or a person. Pure."""
+
+from __future__ import annotations
+
+from holdfast.facts.mission import MissionFinished, ReplanAsked
+from holdfast.mission import plans
+from holdfast.mission.actions import EscalateMission, Look, MissionAction, OpenRole
+from holdfast.mission.tasks import by_rubric
+from holdfast.mission.verdicts import read_verdict
+from holdfast.session import people
+from holdfast.session.actions import Action, Record
+from holdfast.session.people import standing, wait
+from holdfast.session.state import Ask, State
+from holdfast.session.state_mission import MissionState
+
+TRIED_KEPT = 12
+
+
+def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
+    """Nobody is at work, nothing waits to be merged: finish, plan again, or ask."""
+    report = mission.reports.get(mission.final_judge) if mission.final_judge else None
+    if report is not None:
+        return Record((read_verdict(mission, report, None),))
+    asked = _asked(state)
+    if asked is not None:
+        return _answered(state, mission, asked, now_us)
+    unmet = unmet_now(mission)
+    if unmet:
+        return _again(mission, f"{len(unmet)} criteria are not met: {', '.join(unmet[:8])}")
+    final = _final(mission)
+    if final is not None:
+        return final
+    look = f"look:{mission.main}"
+    if look not in ran:
+        return Look(look)
+    return Record((_finished(mission, "done"),))
+
+
+def unmet_now(mission: MissionState) -> tuple[str, ...]:
+    """Criteria that nothing has shown to hold on the main line, but for those that the last judge looks at."""
+    later = mission.policy.judge == "at_end"
+    names = tuple(mission.contract.criteria())
+    rubric = set(by_rubric(mission, names))
+    return tuple(name for name in names if name not in mission.passed and not (later and name in rubric))
+
+
+def words(mission: MissionState) -> str:
+    """How it ended, in a few words."""
+    total = len(mission.contract.criteria())
+    unmet = unmet_at_end(mission)
+    return f"{total - len(unmet)} of {total} criteria are met on {mission.ref}"
+
+
+def unmet_at_end(mission: MissionState) -> tuple[str, ...]:
+    """Criteria that are not met, whoever looked."""
+    met = set(mission.passed)
+    if mission.policy.judge == "at_end" and mission.final_tree == mission.main_tree:
+        met |= set(mission.final_passed)
+    return tuple(name for name in mission.contract.criteria() if name not in met)
+
+
+def _finished(mission: MissionState, status: str) -> MissionFinished:
+    unmet = unmet_at_end(mission)
+    met = tuple(name for name in mission.contract.criteria() if name not in unmet)
+    done = "done" if status == "done" and not unmet else "failed"
+    return MissionFinished(status=done, head=mission.main, met=met, unmet=unmet)  # type: ignore[arg-type]
+
+
+def _final(mission: MissionState) -> Action | MissionAction | None:
+    """The judge at the end: None when there is none to ask, or it said yes to this very tree."""
+    if mission.policy.judge != "at_end":
+        return None
+    verdict = mission.final_verdict
+    here = mission.final_tree == mission.main_tree and verdict is not None and verdict.tree == mission.main_tree
+    if here and verdict is not None and not verdict.refused:
+        if verdict.decision == "pass":
+            return None
+        issues = "; ".join(f"{each.criterion}: {each.issue}" for each in verdict.criteria if not each.passes)
+        return _again(mission, f"the last judge does not accept it: {issues or verdict.reason}")
+    tries = mission.final_tries if mission.final_tree == mission.main_tree else 0
+    if tries >= mission.policy.judge_tries:
+        said = verdict.refused if verdict is not None else "nothing"
+        return EscalateMission(f"{tries} judges gave no verdict that counts; the last: {said}", tried(mission))
+    return OpenRole(
+        kind="judge",
+        attempt=tries + 1,
+        commit=mission.main,
+        base=mission.followed,
+        tree=mission.main_tree,
+        criteria=tuple(mission.contract.criteria()),
+    )
+
+
+def tried(mission: MissionState) -> tuple[str, ...]:
+    """What was done before a person is asked."""
+    return tuple(mission.failures[-TRIED_KEPT:])
+
+
+def _again(mission: MissionState, why: str) -> Action | MissionAction:
+    """Another plan, as long as the cap allows; then a person."""
+    if mission.round < mission.policy.max_replans:
+        found = plans.open_planner(mission, mission.round + 1)
+        if found is not None:
+            return found
+    return EscalateMission(f"{why}; {mission.round + 1} plans were tried", tried(mission))
+
+
+def _asked(state: State) -> Ask | None:
+    return next((ask for ask in state.asks.values() if ask.kind == "escalation"), None)
+
+
+def _answered(state: State, mission: MissionState, ask: Ask, now_us: int) -> Action:
+    """A person was asked how to go on: yes is one more plan, no is the end."""
+    over = standing(state, "escalation", "it was answered")
+    if ask.verdict is None:
+        return wait(state, now_us, "the plans are used up: a person is asked how to go on")
+    if ask.verdict == "approve":
+        return Record((ReplanAsked(reason=ask.note or "a person said to go on"), *over))
+    return Record((*over, *people.close_all(state, "the mission is over"), _finished(mission, "failed")))

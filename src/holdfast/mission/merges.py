@@ -1,0 +1,77 @@
+"""The main line: what is merged next, and what a merged tree has to pass (S23, S26). Pure."""
+
+from __future__ import annotations
+
+from holdfast.facts.repo import BatchRefused
+from holdfast.facts.task import TaskRefused
+from holdfast.mission.actions import Advance, Assemble, MissionAction, Verify
+from holdfast.mission.green import needed
+from holdfast.mission.queue import after_red, next_batch
+from holdfast.mission.tasks import BROKEN_MAX
+from holdfast.session.actions import Action, Record
+from holdfast.session.state import State
+from holdfast.session.state_mission import MissionState, OpenMerge
+
+Found = Action | MissionAction | None
+
+
+def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
+    """What the main line needs next; None when it waits for branches, or for an effect."""
+    if mission.merge is not None:
+        return _open(mission, mission.merge, running)
+    effect = f"merge:{mission.batches + 1}"
+    if effect in running:
+        return None
+    if mission.moved and mission.moved not in (mission.refused_base, mission.followed):
+        return Assemble(effect, mission.batches + 1, mission.main, (), mission.moved)
+    tasks = next_batch(mission)
+    if tasks:
+        return Assemble(effect, mission.batches + 1, mission.main, tasks)
+    return None
+
+
+def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> Found:
+    wanted = needed(mission, merge.tasks)
+    missing = tuple(name for name in wanted if mission.verdict(merge.tree, name) is None)
+    effect = f"merged:{merge.batch}"
+    if missing:
+        if effect in running:
+            return None
+        if mission.broken.get(effect, 0) >= BROKEN_MAX:
+            return _red(mission, merge, missing)
+        return Verify(effect, merge.commit, merge.tree, missing)
+    red = tuple(name for name in wanted if not _passes(mission, merge.tree, name))
+    if red:
+        return _red(mission, merge, red)
+    advance = f"advance:{merge.batch}"
+    return None if advance in running else Advance(advance, wanted)
+
+
+def _passes(mission: MissionState, tree: str, name: str) -> bool:
+    verdict = mission.verdict(tree, name)
+    return verdict is not None and verdict.outcome == "pass"
+
+
+def _red(mission: MissionState, merge: OpenMerge, red: tuple[str, ...]) -> Record:
+    """A red tree never becomes the main line: parts of it are tried, one alone is sent back."""
+    refused: BatchRefused = after_red(mission, merge, red)
+    facts: list[BatchRefused | TaskRefused] = [refused]
+    known = mission.contract.criteria()
+    seqs = tuple(verdict.seq for name in red if (verdict := mission.verdict(merge.tree, name)) is not None)
+    for name in refused.culprits:
+        issues = tuple(
+            f"{each} failed once this was merged with the main line: {known[each].text}"
+            for each in red
+            if each in known
+        )
+        facts.append(
+            TaskRefused(
+                task_id=name,
+                child_id=mission.tasks[name].child_id,
+                kind="regression",
+                issues=issues,
+                tree=merge.tree,
+                evidence=seqs,
+            )
+        )
+    return Record(tuple(facts))
