@@ -23,7 +23,8 @@ class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     check is run `flake_reruns` times more before it counts. `batch` branches are checked together at most.
     `scope` and `dependencies` say what happens to changes that nobody asked for. `lessons` for AGENTS.md are proposed
     to a person, applied, or not collected; at most `lesson_lines` of them stand there. `task_tokens` is what a task may
-    need at most, so that it fits one context.
+    need at most, so that it fits one context. `hooks` says whether those of the repository run; `checks` are commands
+    that run when a worker hands in, `edit_checks` those that run after each write or edit.
     """
 
     planner: Literal["model", "items"] = "model"
@@ -47,6 +48,7 @@ class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     turns: dict[str, int] = {}
     hooks: bool = True
     checks: tuple[str, ...] = ()
+    edit_checks: tuple[str, ...] = ()
     documents: bool = True
 
 
@@ -69,7 +71,7 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a session does within a mission.
 
     A worker's tree starts as the commit `base` and is committed to `ref` by the harness whenever it parks. `protected`
-    are globs, `scope` too; `read_only` says that nothing it changes counts.
+    are globs, `scope` too. `hooks`, `checks` and `edit_checks` are as the mission's policy has them.
     """
 
     kind: RoleKind
@@ -81,6 +83,9 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protected: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     contract_digest: str = ""
+    hooks: bool = False
+    checks: tuple[str, ...] = ()
+    edit_checks: tuple[str, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -248,7 +253,8 @@ class LessonApplied(Fact, frozen=True, tag="lesson.applied"):
 class HookRan(Fact, frozen=True, tag="hook.ran"):
     """A check or hook of the project ran in the hands. `blocked` says that it sent the work back with `content`.
 
-    `event` is Claude Code's name for when it ran; `call_id` is the call that it was about, if any.
+    `event` is Claude Code's name for when it ran; `call_id` is the call that it was about, if any. `told` says that
+    the model is shown `content` although nothing was sent back.
     """
 
     event: str
@@ -258,3 +264,4 @@ class HookRan(Fact, frozen=True, tag="hook.ran"):
     content: str = ""
     call_id: str = ""
     duration_ms: float = 0.0
+    told: bool = False

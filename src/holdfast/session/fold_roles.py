@@ -14,7 +14,7 @@ from holdfast.session.tokens import estimate
 
 
 def _submitted(state: State, fact: WorkSubmitted, event: Event) -> None:
-    state.submitted_seq, state.silent = event.seq, 0
+    state.submitted_seq, state.silent, state.sent_back = event.seq, 0, {}
 
 
 def _committed(state: State, fact: RepoCommitted, event: Event) -> None:
@@ -23,7 +23,12 @@ def _committed(state: State, fact: RepoCommitted, event: Event) -> None:
 
 
 def _hook(state: State, fact: HookRan, event: Event) -> None:
-    if fact.blocked:
+    state.mutated_seq = event.seq
+    if fact.event == "SessionStart" and state.hands is not None:
+        state.hooked = state.hands.hands_id
+    if fact.event == "Stop" and fact.blocked:
+        state.sent_back.setdefault(fact.call_id, event.seq)
+    if fact.blocked or fact.told:
         state.posted(event.seq, estimate(fact.content))
 
 
