@@ -1,0 +1,84 @@
+"""What a contract is made of, beside its shape: ids that stay, its canonical bytes, how a check is run and read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import shlex
+import unicodedata
+from collections.abc import Collection
+
+import msgspec
+
+from holdfast.facts.contract import Check, Contract, Metric
+
+SLUG_LENGTH = 40
+
+
+def canonical_bytes(contract: Contract) -> bytes:
+    """The same bytes for the same contract, whatever file it was read from was formatted like."""
+    return msgspec.json.encode(contract, order="sorted")
+
+
+def contract_digest(contract: Contract) -> str:
+    """The digest that a contract is sealed under: SHA-256 of its canonical bytes, in hex."""
+    return hashlib.sha256(canonical_bytes(contract)).hexdigest()
+
+
+def slug(text: str) -> str:
+    """A short id from words, the same for the same words. What was cut away is told apart by four hex digits."""
+    folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = re.findall(r"[a-z0-9]+", folded)
+    whole = "-".join(words)
+    mark = hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:4]
+    if not words or len(folded) < len(text) // 2:
+        return f"item-{mark}"
+    if len(whole) <= SLUG_LENGTH:
+        return whole
+    cut = whole[: SLUG_LENGTH - 5]
+    return f"{cut.rpartition('-')[0] or cut}-{mark}"
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """The wanted name, or with the first number behind it that nobody has."""
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name
+
+
+def command_line(check: Check) -> str:
+    """What is typed to run a check: its command, with its tests behind it."""
+    return " ".join([check.command, *map(shlex.quote, check.tests)])
+
+
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+def metric_value(output: str) -> float | None:
+    """The number that a command printed on its last line: the last one there. None when there is none."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    found = _NUMBER.findall(lines[-1]) if lines else []
+    value = float(found[-1]) if found else math.nan
+    return value if math.isfinite(value) else None
+
+
+def metric_holds(metric: Metric, value: float) -> bool:
+    """Whether a number is good enough."""
+    if metric.direction == "at_least":
+        return value >= metric.target - metric.tolerance
+    if metric.direction == "at_most":
+        return value <= metric.target + metric.tolerance
+    return abs(value - metric.target) <= metric.tolerance
+
+
+def in_words(check: Check) -> str:
+    """What a check demands, as a sentence without its stop."""
+    typed = f"`{command_line(check)}`"
+    if check.metric is None:
+        return f"{typed} passes"
+    metric = check.metric
+    side = {"at_least": "at least ", "at_most": "at most ", "equal": ""}[metric.direction]
+    off = f", {metric.tolerance:g} off at most" if metric.tolerance else ""
+    return f"{typed} prints {side}{metric.target:g}{off}"
