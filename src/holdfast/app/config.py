@@ -163,6 +163,11 @@ def _from_file(path: Path, *, own: bool) -> dict[str, Any]:
     return found
 
 
+def check_shared(path: Path, data: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for what a file of a repository may not set."""
+    check_repository(path, data, _user_file())
+
+
 def _prompts_folder(path: Path, value: str, *, own: bool) -> str:
     """The folder that a file names. One of a repository stays below it, so that its place tells who may write there."""
     folder = path.parent / Path(value).expanduser()

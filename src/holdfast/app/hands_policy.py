@@ -15,6 +15,7 @@ dotenv = {API_KEY = "payments"}
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -41,12 +42,22 @@ _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9.+:~-]+)?")
 
 def hands(settings: Settings) -> HandsPolicy:
     """What hands a session gets, and how they are held in. Raises `UsageError`."""
-    return msgspec.structs.replace(HandsPolicy(), **read_table("[hands]", settings.hands, _HANDS))
+    return read_hands(settings.hands, "[hands]")
+
+
+def read_hands(values: Mapping[str, Any], where: str) -> HandsPolicy:
+    """The same from a table that stands at `where`."""
+    return msgspec.structs.replace(HandsPolicy(), **read_table(where, values, _HANDS))
+
+
+def read_environment(values: Mapping[str, Any], where: str) -> Environment:
+    """What a table that stands at `where` wants ready. Raises `UsageError`."""
+    return msgspec.structs.replace(Environment(), **read_table(where, values, _ENVIRONMENT))
 
 
 def environment(settings: Settings) -> Environment:
     """What stands ready before work begins. Raises `UsageError`, also for a secret that is not there."""
-    found = msgspec.structs.replace(Environment(), **read_table("[environment]", settings.environment, _ENVIRONMENT))
+    found = read_environment(settings.environment, "[environment]")
     for variable, secret in found.dotenv.items():
         if secret not in settings.secrets:
             known = settings.secrets

@@ -1,0 +1,242 @@
+"""`mission.toml` of a repository: how a mission works there, and what its sessions are given.
+
+goal = "A list of things to do on the command line."
+contract = "feature_list.json"
+judge = "per_task"
+workers = 4
+task_budget_usd = 2.5
+
+[models]
+judge = "anthropic:NAME"
+
+It is a file of the repository, which may be anybody's: what counts only in the user's own holdfast.toml is refused
+here too, and where a holdfast.toml or a flag says something, that counts. docs/missions.md has each key.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, get_args
+
+import msgspec
+
+from holdfast.app.config import Settings, check_shared, count, known_key, nearest
+from holdfast.app.hands_policy import read_environment, read_hands
+from holdfast.app.tables import NAME, Key, at_least, money, one_of, or_none, read_table, text, texts, yes_or_no
+from holdfast.errors import UsageError
+from holdfast.facts.contract import Contract
+from holdfast.facts.mission import MissionPolicy, RoleKind
+from holdfast.mission.contract_protected import DEFAULT_PROTECTED
+
+FILE = "mission.toml"
+
+ROLES: tuple[str, ...] = get_args(RoleKind)
+
+WORKERS_MAX = 64
+
+TASK_TOKENS_LEAST = 1_000
+
+
+@dataclass(frozen=True)
+class MissionFile:
+    """What a mission.toml says. `contract` is a path in the repository, `follow` the full name of a ref.
+
+    `protected` are globs beside those that are protected anyway, `unprotected` of those the ones that are not.
+    `hands` and `environment` are tables as they stand in holdfast.toml.
+    """
+
+    goal: str = ""
+    name: str = ""
+    contract: str = ""
+    follow: str = ""
+    model: str = ""
+    budget_usd: str = ""
+    protected: tuple[str, ...] = ()
+    unprotected: tuple[str, ...] = ()
+    policy: MissionPolicy = field(default_factory=MissionPolicy)
+    hands: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    def settings(self, settings: Settings) -> Settings:
+        """The settings of the mission's sessions: this file fills in what no holdfast.toml and no flag said."""
+        return replace(
+            settings,
+            model=settings.model or self.model,
+            budget_usd=settings.budget_usd or self.budget_usd,
+            hands={**self.hands, **settings.hands},
+            environment={**self.environment, **settings.environment},
+        )
+
+    def applied(self, contract: Contract) -> Contract:
+        """The contract with this file's goal and what it protects. Raises `UsageError` for an `unprotected` in vain."""
+        for glob in self.unprotected:
+            if glob not in contract.protected:
+                raise UsageError(
+                    f"unprotected in {FILE} names {glob!r}, which is not protected anyway; "
+                    f"{nearest(glob, contract.protected)}"
+                )
+        kept = (glob for glob in (*contract.protected, *self.protected) if glob not in self.unprotected)
+        return msgspec.structs.replace(contract, goal=self.goal or contract.goal, protected=tuple(dict.fromkeys(kept)))
+
+
+def load_mission_file(path: Path) -> MissionFile:
+    """The mission.toml at a path; what holds by default when there is none. Raises `UsageError`."""
+    if not path.is_file():
+        return MissionFile()
+    try:
+        return read_mission_file(path.read_bytes(), path)
+    except OSError as error:
+        raise UsageError(f"the mission file {path} cannot be read: {error.strerror}") from error
+
+
+def read_mission_file(data: bytes, path: Path) -> MissionFile:
+    """The same from its bytes; `path` is for complaints. Raises `UsageError` with the key."""
+    try:
+        values = tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the mission file {path} is not TOML: {error}") from error
+    where = str(path)
+    for name in values:
+        known_key(name, _ALL, where)
+    _check_own(path, values)
+    own = {name: value for name, value in values.items() if name in _OWN}
+    policy = {name: value for name, value in values.items() if name in _POLICY}
+    hands, environment = (_table(name, values.get(name, {}), where) for name in _TABLES)
+    read_hands(hands, f"[hands] of {where}")
+    read_environment(environment, f"[environment] of {where}")
+    return replace(
+        MissionFile(**read_table(where, own, _OWN)),
+        hands=hands,
+        environment=environment,
+        policy=msgspec.structs.replace(MissionPolicy(), **read_table(where, policy, _POLICY)),
+    )
+
+
+def _check_own(path: Path, values: dict[str, Any]) -> None:
+    """What a repository may not say, it may not say here either; a role's model as the model of all."""
+    check_shared(path, values)
+    models = values.get("models")
+    for model in models.values() if isinstance(models, dict) else ():
+        check_shared(path, {"model": model})
+
+
+def _table(name: str, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{name} in {where} has to be a table, such as [{name}]")
+    return value
+
+
+# --- keys ------------------------------------------------------------------------------------------
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or NAME.fullmatch(value) is None:
+        raise ValueError(f'{value!r} has to be letters, digits, - and _, up to 32, such as "todo-list"')
+    return value
+
+
+def _inside(value: Any) -> str:
+    """A path below the repository."""
+    path = text("feature_list.json")(value)
+    parts = PurePosixPath(path).parts
+    if path.startswith(("/", "~")) or ".." in parts or ".git" in parts or not parts:
+        raise ValueError(f'{value!r} has to be a path inside the repository, such as "feature_list.json"')
+    return str(PurePosixPath(path))
+
+
+def _ref(value: Any) -> str:
+    """A branch by its name, or a ref by its full one."""
+    name: str = text("main")(value)
+    bad = any(char in " ~^:?*[\\" or not char.isprintable() for char in name)
+    if bad or name.startswith(("-", "/")) or name.endswith(("/", ".lock", ".")) or ".." in name or "@{" in name:
+        raise ValueError(f'{value!r} is no name of a branch, such as "main"')
+    return name if name.startswith("refs/") else f"refs/heads/{name}"
+
+
+def _goal(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise ValueError(f'{value!r} has to be text, such as "A list of things to do"')
+    return value.strip()
+
+
+def _usd(value: Any) -> str:
+    money(value)
+    return str(value)
+
+
+def _workers(value: Any) -> int:
+    number = count(value)
+    if number > WORKERS_MAX:
+        raise ValueError(f"{value!r} is more than {WORKERS_MAX} at a time")
+    return number
+
+
+def _tokens(value: Any) -> int:
+    number = count(value)
+    if number < TASK_TOKENS_LEAST:
+        raise ValueError(f"{value!r} is too little for any task: at least {TASK_TOKENS_LEAST}")
+    return number
+
+
+def _by_role(read: Any, example: str) -> Any:
+    def read_all(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError(f"{value!r} has to be a table by role, such as {example}")
+        found = {}
+        for role, each in value.items():
+            if role not in ROLES:
+                raise ValueError(f"there is no role {role!r}; {nearest(role, ROLES)}")
+            found[role] = read(each)
+        return found
+
+    return read_all
+
+
+_OWN = {
+    "goal": Key(_goal),
+    "name": Key(_name),
+    "contract": Key(_inside),
+    "follow": Key(_ref),
+    "model": Key(text("anthropic:NAME")),
+    "budget_usd": Key(_usd),
+    "protected": Key(texts('["data/golden/**"]')),
+    "unprotected": Key(texts(f'["{DEFAULT_PROTECTED[0]}"]')),
+}
+
+_TABLES = ("hands", "environment")
+
+_POLICY = {
+    "planner": Key(one_of("model", "items")),
+    "judge": Key(one_of("per_task", "at_end", "off")),
+    "gate": Key(one_of("each", "batch", "green_branch")),
+    "context": Key(one_of("auto", "compaction", "reset", "hybrid", "off")),
+    "workers": Key(_workers),
+    "max_iterations": Key(count),
+    "max_attempts": Key(count),
+    "max_replans": Key(at_least(0)),
+    "judge_tries": Key(count),
+    "batch": Key(count),
+    "flake_reruns": Key(at_least(0)),
+    "scope": Key(one_of("refuse", "list")),
+    "dependencies": Key(one_of("refuse", "list")),
+    "lessons": Key(one_of("ask", "apply", "off")),
+    "lesson_lines": Key(at_least(0)),
+    "task_tokens": Key(_tokens),
+    "task_budget_usd": Key(or_none(money), "task_budget_pico"),
+    "models": Key(_by_role(text("anthropic:NAME"), 'judge = "anthropic:NAME"')),
+    "turns": Key(_by_role(count, "worker = 200")),
+    "hooks": Key(yes_or_no),
+    "checks": Key(texts('["ruff check ."]')),
+    "edit_checks": Key(texts('["ruff format --check ."]')),
+    "documents": Key(yes_or_no),
+}
+
+_ALL = (*_OWN, *_TABLES, *_POLICY)
+
+POLICY_KEYS = {key.field or name: name for name, key in _POLICY.items()}
+"""The fields of `MissionPolicy`, and the key that sets each."""
+
+OWN_KEYS = tuple(each.name for each in fields(MissionFile) if each.name != "policy")
+"""What a mission.toml has beside its policy."""
