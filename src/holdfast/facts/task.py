@@ -48,7 +48,8 @@ class FindingNoted(Fact, frozen=True, tag="finding.noted"):
 class TaskInspected(Fact, frozen=True, tag="task.inspected"):
     """What the harness found in the difference between a task's base and its tree. `violations` are refused.
 
-    `unasked` are changes that nobody asked for and that are let through, as words.
+    `unasked` are changes that nobody asked for and that are let through, as words. `allowed` are protected paths that a
+    person allowed to be changed, with the digests of their content, empty for one that may be gone.
     """
 
     task_id: str
@@ -57,6 +58,7 @@ class TaskInspected(Fact, frozen=True, tag="task.inspected"):
     lines: int = 0
     violations: tuple[Violation, ...] = ()
     unasked: tuple[str, ...] = ()
+    allowed: dict[str, str] = {}
 
 
 class Violation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

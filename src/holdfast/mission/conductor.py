@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from holdfast.facts.mission import MissionFinished
 from holdfast.facts.shift import ParkReason, ShiftEnded
-from holdfast.mission import ending, merges, money, plans, tasks
+from holdfast.mission import approval, ending, merges, money, plans, tasks
 from holdfast.mission.actions import AwaitEffects, MissionAction, Open
 from holdfast.session import children, people
 from holdfast.session.actions import Action, CancelChildren, End, Record
@@ -39,6 +39,7 @@ def decide(
         return AwaitEffects() if running else Open()
     found = (
         _orphans(state, mission)
+        or _unwanted(state, mission)
         or plans.step(state, mission)
         or tasks.step(state, mission, running)
         or merges.step(state, mission, running)
@@ -87,6 +88,12 @@ def _orphans(state: State, mission: MissionState) -> Action | None:
     return CancelChildren(tuple(lost)) if lost else None
 
 
+def _unwanted(state: State, mission: MissionState) -> Action | None:
+    """Questions about changes that are not to be merged any more are closed."""
+    facts = approval.stale(state, {tasks.inspection(task) for task in mission.live() if task.status == "handed_in"})
+    return Record(facts) if facts else None
+
+
 def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
     """Nothing can be done now: wait for those who work, for money, for a person; or it is over."""
     more = money.more(state, mission)
@@ -96,6 +103,8 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
     if working:
         names = ", ".join(child.name or child.child_id for child in working[:3])
         return _park(state, "child", f"{len(working)} at work ({names})")
+    if approval.waiting(state):
+        return _park(state, "person", "a person is asked about a change of protected files")
     if money.short(mission):
         return _park(state, "budget", money.words(mission))
     return ending.step(state, mission, now_us, ran)

@@ -14,7 +14,7 @@ from holdfast.facts.task import (
     TaskQueued,
     TaskRefused,
 )
-from holdfast.mission import money
+from holdfast.mission import approval, money
 from holdfast.mission.actions import Inspect, MissionAction, OpenRole, TellRole, Verify
 from holdfast.mission.plan import ready
 from holdfast.mission.verdicts import read_verdict
@@ -47,7 +47,7 @@ def _step(state: State, mission: MissionState, task: TaskState, running: frozens
         case "working":
             return _working(state, mission, task)
         case "handed_in":
-            return _handed_in(mission, task, running)
+            return _handed_in(state, mission, task, running)
         case "inspected":
             return _inspected(mission, task, running)
         case "judging":
@@ -153,11 +153,16 @@ def _words(value: object) -> tuple[str, ...]:
 # --- what the harness finds ----------------------------------------------------------------------
 
 
-def _handed_in(mission: MissionState, task: TaskState, running: frozenset[str]) -> Found:
+def _handed_in(state: State, mission: MissionState, task: TaskState, running: frozenset[str]) -> Found:
     if task.inspected_tree == task.tree and task.violations:
         return _refuse(mission, task, "ratchet", task.violations, "What you handed in is refused:")
-    effect = f"inspect:{task.task.id}:{task.tree[:SHORT_TREE]}"
-    return None if effect in running else Inspect(effect, task.task.id)
+    effect = inspection(task)
+    return None if effect in running or approval.asking(state, effect) else Inspect(effect, task.task.id)
+
+
+def inspection(task: TaskState) -> str:
+    """The effect that inspects what a task's worker handed in."""
+    return f"inspect:{task.task.id}:{task.tree[:SHORT_TREE]}"
 
 
 def executable(mission: MissionState, names: tuple[str, ...]) -> tuple[str, ...]:

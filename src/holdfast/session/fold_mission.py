@@ -231,6 +231,7 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
 
 
 def _inspected(state: State, fact: TaskInspected, event: Event) -> None:
+    _of(state).allowed.update(fact.allowed)
     task = _task(state, fact.task_id)
     if task is not None and task.tree == fact.tree and task.status == "handed_in":
         task.unasked, task.inspected_tree = len(fact.unasked), fact.tree

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Contract
+from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.mission import MissionPolicy, RoleKind, Task
 from holdfast.facts.task import TaskJudged
 
@@ -21,10 +22,11 @@ OVER = frozenset({"merged", "blocked", "infeasible", "failed", "dropped"})
 
 
 class Verdict(msgspec.Struct, array_like=True):
-    """What a check said about a criterion on a tree. `seq` is its `criterion.checked`."""
+    """What a check said about a criterion on a tree. `seq` is its `criterion.checked`, `key` says under what."""
 
     seq: int
     outcome: Literal["pass", "fail", "error", "timeout"]
+    key: str = ""
 
 
 class TaskState(msgspec.Struct):
@@ -77,13 +79,14 @@ class OpenMerge(msgspec.Struct):
 
 
 class OpenVerification(msgspec.Struct):
-    """A verification without an end."""
+    """A verification without an end. `hands` are those of its first run, while they may live."""
 
     seq: int
     verification_id: str
     effect: str
     tree: str
     criteria: tuple[str, ...]
+    hands: HandsProvisioned | None = None
 
 
 class ChildRole(msgspec.Struct):
@@ -104,7 +107,8 @@ class MissionState(msgspec.Struct):
     the order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
     `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
     is in the main line, `moved` where that branch is now when it has new ones. `raised_seq` is where money was last
-    raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next plan and for a person.
+    raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next plan and
+    for a person. `allowed` are protected paths that a person allowed to be changed, with digests of their content.
     """
 
     contract: Contract
@@ -143,6 +147,7 @@ class MissionState(msgspec.Struct):
     escalated_seq: int = 0
     failures: list[str] = []
     flakes: dict[str, int] = {}
+    allowed: dict[str, str] = {}
     finished: Literal["", "done", "failed", "cancelled"] = ""
 
     def verdict(self, tree: str, criterion: str) -> Verdict | None:
