@@ -81,18 +81,23 @@ class MissionFile:
         return msgspec.structs.replace(contract, goal=self.goal or contract.goal, protected=tuple(dict.fromkeys(kept)))
 
 
-def load_mission_file(path: Path) -> MissionFile:
-    """The mission.toml at a path; what holds by default when there is none. Raises `UsageError`."""
+def read_mission_file(path: Path, *, named: bool = False) -> MissionFile:
+    """The mission.toml at a path; what holds by default when there is none.
+
+    Raises `UsageError` with the key that is wrong, and for one that somebody `named` and that is not there.
+    """
     if not path.is_file():
+        if named:
+            raise UsageError(f"there is no mission file {path}; leave it out, or name one that is there")
         return MissionFile()
     try:
-        return read_mission_file(path.read_bytes(), path)
+        return parse_mission_file(path.read_bytes(), path)
     except OSError as error:
         raise UsageError(f"the mission file {path} cannot be read: {error.strerror}") from error
 
 
-def read_mission_file(data: bytes, path: Path) -> MissionFile:
-    """The same from its bytes; `path` is for complaints. Raises `UsageError` with the key."""
+def parse_mission_file(data: bytes, path: Path) -> MissionFile:
+    """The same from its bytes; `path` is for complaints."""
     try:
         values = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

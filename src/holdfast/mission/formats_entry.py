@@ -7,6 +7,8 @@ import re
 import shlex
 from typing import Literal, NoReturn
 
+import msgspec
+
 from holdfast.facts.contract import Check, Criterion, Item, Metric
 from holdfast.mission.contract import free_name, in_words, slug
 from holdfast.mission.formats_text import Node, Source
@@ -178,13 +180,27 @@ class Reading:
             if part is not None and part.value is not None:
                 found += self._acceptance(part, f"{place}.{key}", name)
         check = node.members.get("check")
-        if check is not None and check.value not in (None, ""):
+        if check is not None and isinstance(check.value, list):
+            found = self._checks(check, f"{place}.check", name, found)
+        elif check is not None and check.value not in (None, ""):
             command = self.check(check, f"{place}.check")
             inner = self._flag(check, f"{place}.check") if isinstance(check.value, dict) else False
             found.append(self.criterion(f"{name}.check", in_words(command), command, guard=guard or inner))
         if not found:
             found.append(self.criterion(f"{name}.done", as_rubric(description, steps), None, guard=guard))
         return tuple(found)
+
+    def _checks(self, node: Node, place: str, name: str, lines: list[Criterion]) -> list[Criterion]:
+        """A list of checks: one for each line of what is accepted when there are as many, else each on its own."""
+        empty = [each.value in (None, "") for each in node.elements]
+        checks = [
+            None if nothing else self.check(each, f"{place}[{n}]")
+            for n, (each, nothing) in enumerate(zip(node.elements, empty, strict=True))
+        ]
+        if len(checks) == len(lines) and all(line.check is None for line in lines):
+            return [msgspec.structs.replace(line, check=check) for line, check in zip(lines, checks, strict=True)]
+        own = (self.criterion(f"{name}.{slug(in_words(check))}", in_words(check), check) for check in checks if check)
+        return [*lines, *own]
 
     def _acceptance(self, node: Node, place: str, name: str) -> list[Criterion]:
         if isinstance(node.value, str):
