@@ -1,0 +1,167 @@
+"""What `.gitignore` files leave out, decided by our own code from their text: no git runs in an agent's folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+NAME = b".gitignore"
+_MAX_BYTES = 1 << 20
+_MAX_LINES = 10_000
+
+_CLASSES = {
+    b"alnum": b"0-9A-Za-z",
+    b"alpha": b"A-Za-z",
+    b"blank": rb" \t",
+    b"cntrl": rb"\x00-\x1f\x7f",
+    b"digit": b"0-9",
+    b"graph": rb"\x21-\x7e",
+    b"lower": b"a-z",
+    b"print": rb"\x20-\x7e",
+    b"punct": rb"\x21-\x2f\x3a-\x40\x5b-\x60\x7b-\x7e",
+    b"space": rb" \t\n\r\f\v",
+    b"upper": b"A-Z",
+    b"xdigit": b"0-9A-Fa-f",
+}
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[bytes]
+    by_name: bool
+    folders_only: bool
+    negative: bool
+
+
+class Ignoring:
+    """The rules of one tree. `files` are its `.gitignore` files: path of the file → its bytes."""
+
+    def __init__(self, files: Mapping[bytes, bytes]) -> None:
+        self._rules = {path[: -len(NAME)]: _read(data) for path, data in files.items()}
+
+    def leaves_out(self, path: bytes, *, folder: bool) -> bool:
+        """Whether the rules name this path; those of folders above it that are left out are not looked at.
+
+        The nearest file that says anything decides, and in it the last line that fits.
+        """
+        at = path.rpartition(b"/")[0]
+        while True:
+            base = at + b"/" if at else b""
+            for rule in reversed(self._rules.get(base, ())):
+                if (folder or not rule.folders_only) and _fits(rule, path[len(base) :]):
+                    return not rule.negative
+            if not at:
+                return False
+            at = at.rpartition(b"/")[0]
+
+
+def _fits(rule: _Rule, path: bytes) -> bool:
+    return rule.pattern.fullmatch(path.rpartition(b"/")[2] if rule.by_name else path) is not None
+
+
+def _read(data: bytes) -> Sequence[_Rule]:
+    lines = data[:_MAX_BYTES].removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_MAX_LINES]
+    return [rule for rule in map(_rule, lines) if rule is not None]
+
+
+def _rule(line: bytes) -> _Rule | None:
+    line = _trimmed(line.removesuffix(b"\r"))
+    if not line or line.startswith(b"#"):
+        return None
+    negative = line.startswith(b"!")
+    line = line[negative:]
+    folders_only = line.endswith(b"/")
+    line = line[: len(line) - folders_only]
+    by_name = b"/" not in line
+    text = _translated(line.removeprefix(b"/"))
+    if not line or text is None:
+        return None
+    try:
+        return _Rule(re.compile(text, re.DOTALL), by_name, folders_only, negative)
+    except re.error:
+        return None
+
+
+def _trimmed(line: bytes) -> bytes:
+    """Without spaces at its end, unless a backslash stands before them."""
+    end = len(line)
+    while end and line[end - 1 : end] == b" ":
+        backslashes = len(line[: end - 1]) - len(line[: end - 1].rstrip(b"\\"))
+        if backslashes % 2:
+            break
+        end -= 1
+    return line[:end]
+
+
+def _translated(glob: bytes) -> bytes | None:
+    """A pattern for the whole path; None for one that never fits."""
+    out, at = b"", 0
+    while at < len(glob):
+        char = glob[at : at + 1]
+        if char == b"\\":
+            if at + 1 == len(glob):
+                return None
+            out += re.escape(glob[at + 1 : at + 2])
+            at += 2
+        elif char == b"*":
+            piece, at = _stars(glob, at)
+            out += piece
+        elif char == b"[":
+            inside = _bracket(glob, at)
+            if inside is None:
+                return None
+            out += inside[0]
+            at = inside[1]
+        else:
+            out += b"[^/]" if char == b"?" else re.escape(char)
+            at += 1
+    return out
+
+
+def _stars(glob: bytes, at: int) -> tuple[bytes, int]:
+    end = at
+    while glob[end : end + 1] == b"*":
+        end += 1
+    opens = at == 0 or glob[at - 1 : at] == b"/"
+    if end - at >= 2 and opens and end == len(glob):
+        return b".*", end
+    if end - at >= 2 and opens and glob[end : end + 1] == b"/":
+        return b"(?:.*/)?", end + 1
+    return b"[^/]*", end
+
+
+def _bracket(glob: bytes, start: int) -> tuple[bytes, int] | None:
+    """A class of characters and where it ends; it never holds a slash. None when it does not end."""
+    at = start + 1
+    negative = glob[at : at + 1] in (b"!", b"^")
+    at += negative
+    inside, first = b"", True
+    while first or glob[at : at + 1] != b"]":
+        first = False
+        if at >= len(glob):
+            return None
+        named = re.compile(rb"\[:([a-z]+):\]").match(glob, at)
+        if named:
+            if named[1] not in _CLASSES:
+                return None
+            inside += _CLASSES[named[1]]
+            at = named.end()
+            continue
+        low, at = _one(glob, at)
+        if glob[at : at + 1] == b"-" and glob[at + 1 : at + 2] not in (b"", b"]"):
+            high, at = _one(glob, at + 1)
+            inside += b"%b-%b" % (_hex(low), _hex(high)) if low <= high else b""
+        else:
+            inside += _hex(low)
+    if not inside:
+        return (b"[^/]" if negative else b"(?!)"), at + 1
+    return (b"(?!/)[%b%b]" % (b"^" if negative else b"", inside)), at + 1
+
+
+def _one(glob: bytes, at: int) -> tuple[bytes, int]:
+    at += glob[at : at + 1] == b"\\"
+    return glob[at : at + 1], at + 1
+
+
+def _hex(char: bytes) -> bytes:
+    return b"\\x%02x" % (char[0] if char else 0)

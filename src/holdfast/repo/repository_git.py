@@ -1,0 +1,256 @@
+"""The real door to a user's repository: git's plumbing on its objects, and its refs below our own names (S23, S24).
+
+Killed at any point, nothing but objects that nobody names is left, or a ref that stands at its old or its new
+commit: objects are synced before a ref names them, and the same work done again makes the same objects.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
+
+from holdfast.errors import RepositoryUnfit, StorageFull
+from holdfast.repo.base import Owner, shown
+from holdfast.repo.plumbing import IDENTITY, Failed, Plumbing
+from holdfast.repo.plumbing_folder import Reading, order, write_folder
+from holdfast.repo.plumbing_ignore import NAME, Ignoring
+from holdfast.repo.plumbing_objects import Entry, Pack, commit_bytes, trees
+from holdfast.repo.plumbing_refs import is_hex, object_of, point, stand
+from holdfast.repo.plumbing_trees import (
+    MAX_FILES_BYTES,
+    chosen,
+    contents,
+    grafted,
+    read_blobs,
+    read_changes,
+    read_tree,
+)
+from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
+
+LOOSE = 100
+"""More new objects than this go into the store as one pack, as `git fetch` would put them."""
+
+T = TypeVar("T")
+
+
+class GitRepository:
+    """The repository that `path` is in. `state_folder` is ours: it holds git directories without objects.
+
+    Several may be open at once, in several processes. As root, git works as the owner of the repository's
+    objects, so that its owner can go on using it. `git` is where git is; else it is looked for.
+    """
+
+    def __init__(self, path: Path | str, state_folder: Path, *, git: Path | None = None) -> None:
+        self._git = Plumbing(Path(path), state_folder, git)
+
+    async def look(self) -> Standing:
+        """See `Repository.look`."""
+        return await self._work(partial(stand, self._git))
+
+    async def resolve(self, name: str) -> Commit | None:
+        """See `Repository.resolve`."""
+        return await self._work(partial(self._resolve, name))
+
+    async def checkout(self, commit: str, folder: Path, *, user: Owner | None = None) -> None:
+        """See `Repository.checkout`. A tree will do; a submodule becomes an empty folder."""
+        await self._work(partial(self._checkout, commit, folder, user))
+
+    async def commit(
+        self, folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+    ) -> Commit:
+        """See `Repository.commit`."""
+        return await self._work(partial(self._commit, folder, parents, message, at_us, user))
+
+    async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
+        """See `Repository.graft`."""
+        return await self._work(partial(self._graft, commit, onto, paths))
+
+    async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
+        """See `Repository.merge`. Renames are followed as git does without settings."""
+        return await self._work(partial(self._merge, onto, branch, message, at_us))
+
+    async def point(self, ref: str, new: str, old: str | None) -> bool:
+        """See `Repository.point`."""
+        return await self._work(partial(point, self._git, ref, new, old))
+
+    async def changes(self, before: str, after: str) -> list[FileChange]:
+        """See `Repository.changes`."""
+        return await self._work(partial(self._changes, before, after))
+
+    async def files(self, commit: str, paths: Sequence[str] = ()) -> dict[str, bytes]:
+        """See `Repository.files`."""
+        return await self._work(partial(self._files, commit, paths))
+
+    async def diff(self, before: str, after: str, *, max_bytes: int = 200_000) -> str:
+        """See `Repository.diff`."""
+        return await self._work(partial(self._diff, before, after, max_bytes))
+
+    async def history(self, commit: str, limit: int = 20) -> list[str]:
+        """See `Repository.history`."""
+        return await self._work(partial(self._history, commit, limit))
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        # Waited for even when nobody wants it any more: half a checkout must not go on by itself.
+        return await anyio.to_thread.run_sync(partial(_with_sentences, self._git, work))
+
+    def _resolve(self, name: str) -> Commit | None:
+        found = object_of(self._git, name)
+        if found is None:
+            return None
+        status, out = self._git.run("rev-parse", "--verify", "--quiet", f"{found}^{{commit}}", also=(1, 128))
+        if status:
+            return None
+        commit = out.decode().strip()
+        return Commit(commit, self._tree(commit))
+
+    def _tree(self, name: str) -> str:
+        """The tree of a commit, or the tree itself. Raises `RepositoryUnfit`."""
+        if not is_hex(name):
+            raise RepositoryUnfit(
+                f"{name[:100]!r} is not the whole name of a commit in {self._git.path}; nothing was changed: resolve "
+                "it first"
+            )
+        out = self._git.need(f"reading the commit {name[:12]}", "rev-parse", "--verify", "--quiet", f"{name}^{{tree}}")
+        return out.decode().strip()
+
+    def _entries(self, name: str) -> dict[bytes, Entry]:
+        return read_tree(self._git, self._tree(name))
+
+    def _checkout(self, commit: str, folder: Path, user: Owner | None) -> None:
+        entries = self._entries(commit)
+        with contents(self._git, order(entries)) as blobs:
+            write_folder(folder, entries, blobs, user)
+
+    def _commit(self, folder: Path, parents: Sequence[str], message: str, at_us: int, user: Owner | None) -> Commit:
+        known = [self._tree(parent) for parent in parents]
+        before = read_tree(self._git, known[0]) if known else {}
+        rules = {path: entry for path, entry in chosen(before, ()).items() if path.rpartition(b"/")[2] == NAME}
+        ignoring = Ignoring(read_blobs(self._git, rules, MAX_FILES_BYTES) if rules else {})
+        with self._pack(before) as pack:
+            after = Reading(pack, before, ignoring, user).run(folder)
+            tree = self._put_trees(pack, known[0] if known else "", before, after)
+            if len(parents) == 1 and tree == known[0]:
+                return Commit(parents[0], tree)
+            commit = pack.add("commit", commit_bytes(tree, parents, message, at_us, IDENTITY))
+            self._store(pack)
+        return Commit(commit, tree)
+
+    @contextmanager
+    def _pack(self, before: dict[bytes, Entry]) -> Iterator[Pack]:
+        """A pack without the files that the repository has in that tree."""
+        known = {entry.id for entry in before.values()}
+        with closing(Pack(self._git.scratch(), self._git.settings.object_format, known)) as pack:
+            yield pack
+
+    def _put_trees(self, pack: Pack, base: str, before: dict[bytes, Entry], after: dict[bytes, Entry]) -> str:
+        """Add the folders of `after` that are not in the tree `base`, which holds `before`. The name of the whole."""
+        form = self._git.settings.object_format
+        name, there = trees(form, before)
+        if name != base:  # not written as git writes it now: nothing of it can be counted on
+            there = {}
+        top, made = trees(form, after)
+        for name, data in made.items():
+            if name not in there:
+                pack.add("tree", data)
+        return top
+
+    def _store(self, pack: Pack) -> None:
+        """Put what is in the pack into the repository, synced when this returns."""
+        if not pack.count:
+            return
+        how = ("unpack-objects", "-q") if pack.count <= LOOSE else ("index-pack", "--stdin")
+        self._git.need("writing objects", *how, stdin=pack.finish())
+
+    def _graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
+        base = self._tree(commit)
+        entries, pristine = read_tree(self._git, base), self._entries(onto)
+        result = grafted(entries, pristine, paths)
+        with self._pack(entries) as pack:
+            tree = self._put_trees(pack, base, entries, result)
+            self._store(pack)
+        return tree
+
+    def _merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
+        if not is_hex(onto) or not is_hex(branch):
+            raise RepositoryUnfit(
+                f"only commits by their whole names are merged in {self._git.path}; nothing was changed"
+            )
+        try:
+            status, _ = self._git.run("merge-base", "--is-ancestor", branch, onto, also=(1,))
+            if status == 0:
+                return Commit(onto, self._tree(onto))
+            status, out = self._git.run(
+                "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", onto, branch, also=(1,)
+            )
+        except Failed as error:
+            raise self._git.unfit(f"merging {branch[:12]} into {onto[:12]}", error.said) from None
+        tree, *names = out.split(b"\0")
+        if status:
+            return Conflict(tuple(sorted({shown(name) for name in names if name})))
+        name = tree.decode()
+        data = commit_bytes(name, (onto, branch), message, at_us, IDENTITY)
+        with self._pack({}) as pack:
+            commit = pack.add("commit", data)
+            self._store(pack)
+        return Commit(commit, name)
+
+    def _changes(self, before: str, after: str) -> list[FileChange]:
+        out = self._git.need(
+            "comparing two trees",
+            *("diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv"),
+            *(self._tree(before), self._tree(after)),
+        )
+        return read_changes(out)
+
+    def _files(self, commit: str, paths: Sequence[str]) -> dict[str, bytes]:
+        wanted = chosen(self._entries(commit), paths)
+        return {shown(path): data for path, data in read_blobs(self._git, wanted, MAX_FILES_BYTES).items()}
+
+    def _diff(self, before: str, after: str, max_bytes: int) -> str:
+        arguments = ("diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff", "--no-textconv")
+        with self._git.start((*arguments, self._tree(before), self._tree(after))) as process:
+            assert process.stdout is not None
+            data = process.stdout.read(max_bytes + 1)
+            if len(data) <= max_bytes:
+                if process.wait():
+                    raise self._git.unfit("comparing two trees", "one of them is damaged")
+                return data.decode("utf-8", "backslashreplace")
+        kept = data[:max_bytes].decode("utf-8", "ignore")
+        return f"{kept}\n[the diff goes on; these are its first {max_bytes:,} bytes]\n"
+
+    def _history(self, commit: str, limit: int) -> list[str]:
+        out = self._git.need(
+            f"reading the history of {commit[:12]}",
+            *("log", "--first-parent", f"--max-count={max(limit, 0)}", "--no-color", "--no-decorate"),
+            *("--no-show-signature", "--no-mailmap", "--encoding=UTF-8", "--format=%h %s", "-z"),
+            *(self._tree_checked(commit),),
+        )
+        return [line.decode("utf-8", "backslashreplace") for line in out.split(b"\0") if line]
+
+    def _tree_checked(self, commit: str) -> str:
+        self._tree(commit)
+        return commit
+
+
+def _with_sentences(git: Plumbing, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except Failed as error:
+        raise git.unfit("what was asked for", error.said) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(
+                "the disk took no more bytes while a commit was made; no ref was changed: free some space, then try "
+                "again"
+            ) from None
+        raise RepositoryUnfit(
+            f"{git.path} could not be worked on: {os.strerror(error.errno or 0)} ({error.filename or 'no file'}); no "
+            "ref was changed: mend that and try again"
+        ) from None
