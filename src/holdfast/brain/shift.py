@@ -8,6 +8,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from holdfast.brain.doors import Doors
+from holdfast.brain.hooked import Hooked
 from holdfast.brain.recall import remember, shown
 from holdfast.errors import Fenced
 from holdfast.facts.base import Fact, text_of
@@ -33,7 +34,7 @@ class Shift:
     was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
     `standing` are the services that its environment wants to run wherever there are hands.
     `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held; `noting`
-    is held while its notes are taken.
+    is held while its notes are taken. `hooks` are those of the project, once they were read.
     """
 
     background: TaskGroup
@@ -54,6 +55,7 @@ class Shift:
         self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
         self.probes = 0
+        self.hooks: Hooked | None = None
         self._bodies = bodies
         self._lock = anyio.Lock()
         self._remembered = state.seq

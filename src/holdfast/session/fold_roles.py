@@ -12,6 +12,9 @@ from holdfast.facts.repo import RepoCommitted
 from holdfast.session.state import State
 from holdfast.session.tokens import estimate
 
+HAND_IN_EVENT = "HandIn"
+"""How the harness names its own word to a role that stopped and handed nothing in."""
+
 
 def _submitted(state: State, fact: WorkSubmitted, event: Event) -> None:
     state.submitted_seq, state.silent, state.sent_back = event.seq, 0, {}
@@ -23,10 +26,14 @@ def _committed(state: State, fact: RepoCommitted, event: Event) -> None:
 
 
 def _hook(state: State, fact: HookRan, event: Event) -> None:
+    if fact.event == HAND_IN_EVENT:  # nothing ran
+        state.silent += 1
+        state.posted(event.seq, estimate(fact.content))
+        return
     state.mutated_seq = event.seq
     if fact.event == "SessionStart" and state.hands is not None:
         state.hooked = state.hands.hands_id
-    if fact.event == "Stop" and fact.blocked:
+    if fact.blocked and fact.event in ("Stop", "SubagentStop"):
         state.sent_back.setdefault(fact.call_id, event.seq)
     if fact.blocked or fact.told:
         state.posted(event.seq, estimate(fact.content))

@@ -11,12 +11,14 @@ from holdfast.brain.acts import custom as custom_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import hooks as hooks_act
 from holdfast.brain.acts import jobs as jobs_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts.money import does_not_fit
 from holdfast.brain.acts.people import ask_person
 from holdfast.brain.acts.told import content_of
-from holdfast.brain.alongside import alongside, first_error
+from holdfast.brain.acts.waiting import wait
+from holdfast.brain.alongside import first_error
 from holdfast.brain.shift import Shift
 from holdfast.errors import BudgetRefused, HandsLost
 from holdfast.facts.model import AgentToolUse
@@ -158,27 +160,21 @@ def _request(shift: Shift, use: AgentToolUse, root: str) -> ExecRequest:
 
 
 async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
+    if use.name not in jobs_act.STOPS and await hooks_act.before(shift, hands, use) is not None:
+        return
     if use.name in jobs_act.RUNS:
         await jobs_act.run(shift, hands, use)
         return
     await hands.start(shift.epoch, use.call_id, _request(shift, use, hands.identity.root))
-    result = await _wait(shift, hands, use.call_id)
-    await shift.fact(_result(shift.state.call(use.call_id), result, reconciled=False))
+    await _ended(shift, hands, use, await wait(shift, hands, use.call_id))
 
 
-async def _wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
-    """Wait on the effect and on the log at once; a person's stop ends the call (S14)."""
-
-    async def kill_when_stopped() -> None:
-        await shift.until_stopped()
-        await hands.kill(shift.epoch, call_id)
-
-    async def watch() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(kill_when_stopped)
-            group.start_soon(egress_act.keep_pushed, shift)
-
-    return await alongside(lambda: hands.wait(shift.epoch, call_id), watch)
+async def _ended(
+    shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResult, *, reconciled: bool = False
+) -> None:
+    """Record how a call ended, with what the project's hooks say of it."""
+    said = await hooks_act.after(shift, hands, use, result)
+    await shift.fact(_result(shift.state.call(use.call_id), result, reconciled=reconciled), *said)
 
 
 def _result(call: Call, result: ExecResult, *, reconciled: bool) -> ToolResult:
@@ -230,9 +226,9 @@ async def _reconcile_hands(shift: Shift, call: Call) -> None:
             await _adopt(shift, hands, call)
         case "finished":
             assert status.result is not None
-            await shift.fact(_result(call, status.result, reconciled=True))
+            await _ended(shift, hands, await _use(shift, call), status.result, reconciled=True)
         case "running":
-            await _attach(shift, hands, call.call_id)
+            await _attach(shift, hands, call)
         case "never_started" if shift.state.stopping:
             content = "Not run: a person interrupted."
             await shift.fact(ToolResult(call_id=call.call_id, outcome="cancelled", content=content))
@@ -250,13 +246,13 @@ async def _adopt(shift: Shift, hands: Hands, call: Call) -> None:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
 
 
-async def _attach(shift: Shift, hands: Hands, call_id: str) -> None:
+async def _attach(shift: Shift, hands: Hands, call: Call) -> None:
     try:
-        result = await _wait(shift, hands, call_id)
+        result = await wait(shift, hands, call.call_id)
     except HandsLost as error:
         await hands_act.lost(shift, hands.identity.hands_id, str(error))
         return
-    await shift.fact(_result(shift.state.call(call_id), result, reconciled=True))
+    await _ended(shift, hands, await _use(shift, call), result, reconciled=True)
 
 
 async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: bool = True) -> None:
