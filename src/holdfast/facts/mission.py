@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.contract import Contract
+from holdfast.facts.hands import HandsProvisioned
 
 RoleKind = Literal["initializer", "planner", "worker", "judge"]
 
@@ -92,8 +93,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One task of a plan: what one worker does in one context.
 
     `criteria` are ids of the contract, `scope` globs of what may be changed (empty: everything unprotected), `depends`
-    ids of tasks that are merged first. `tokens` is what the planner thinks it needs. `parent` is the task that it is a
-    part of, when a sub-planner made it.
+    ids of tasks that are merged first. `tokens` is what the planner thinks it needs; `split` asks for a sub-planner
+    whatever that is. `parent` is the task that it is a part of, when a sub-planner made it.
     """
 
     id: str
@@ -104,6 +105,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str = ""
     tokens: int = 0
     parent: str = ""
+    split: bool = False
 
 
 class MissionOpened(Fact, frozen=True, tag="mission.opened"):
@@ -177,6 +179,8 @@ class VerificationStarted(Fact, frozen=True, tag="verification.started"):
     """Checks are about to run on a clean checkout of `tree`, with the protected files as they were (S25).
 
     `effect` names what it is for, as the conductor does; `criteria` are those that have no recorded verdict there.
+    `hands` are those that its first run goes to: whoever takes over after a crash finds that run there. It is appended
+    again, under the same id, when they are gone.
     """
 
     verification_id: str
@@ -184,13 +188,15 @@ class VerificationStarted(Fact, frozen=True, tag="verification.started"):
     tree: str
     criteria: tuple[str, ...]
     commit: str = ""
+    hands: HandsProvisioned | None = None
 
 
 class CriterionChecked(Fact, frozen=True, omit_defaults=True, tag="criterion.checked"):
     """One run of a check, and what it says about these criteria on that tree.
 
-    `key` is the digest of (tree, contract, check, environment, pristine files). `flaky` is how many of `runs` failed,
-    when some passed. `value` is a metric's. `output` is its end, as data.
+    `key` is the digest of (tree, contract, environment, pristine files): with a criterion's id it stands for one check
+    under one set of circumstances, and is answered once (S25). `flaky` is how many of `runs` failed, when some passed.
+    `value` is a metric's. `output` is its end, as data.
     """
 
     verification_id: str

@@ -63,7 +63,10 @@ class RepoMoved(Fact, frozen=True, tag="repo.moved"):
 
 
 class BatchRefused(Fact, frozen=True, tag="batch.refused"):
-    """A merged tree was red. `tasks` were in it; `culprits` are those that made it so, when that is known."""
+    """A merged tree was red. `tasks` were in it; `culprits` are those that made it so, when that is known.
+
+    `groups` are the parts to merge next, one after the other; tasks in none of them wait with the others again.
+    """
 
     batch: int
     onto: str
@@ -71,3 +74,4 @@ class BatchRefused(Fact, frozen=True, tag="batch.refused"):
     tasks: tuple[str, ...]
     failed: tuple[str, ...]
     culprits: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()

@@ -51,6 +51,9 @@ from holdfast.session.state_mission import (
 
 FAILURES_KEPT = 60
 
+TREES_KEPT = 16
+"""Verdicts of so many refused merges are kept: what is left of a red batch is often the same tree again."""
+
 
 def began(state: State, fact: SessionCreated) -> None:
     """A session that is a mission has a mission's state."""
@@ -182,14 +185,17 @@ def _finished(state: State, fact: MissionFinished, event: Event) -> None:
 
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
     _of(state).verifications[fact.effect] = OpenVerification(
-        event.seq, fact.verification_id, fact.effect, fact.tree, fact.criteria
+        event.seq, fact.verification_id, fact.effect, fact.tree, fact.criteria, fact.hands
     )
 
 
 def _checked(state: State, fact: CriterionChecked, event: Event) -> None:
-    verdicts = _of(state).verdicts.setdefault(fact.tree, {})
+    mission = _of(state)
+    verdicts = mission.verdicts.setdefault(fact.tree, {})
     for name in fact.criteria:
-        verdicts[name] = Verdict(event.seq, fact.outcome)
+        verdicts[name] = Verdict(event.seq, fact.outcome, fact.key)
+        if fact.outcome == "pass" and fact.tree == mission.main_tree:
+            mission.passed.setdefault(name, event.seq)
 
 
 def _verified(state: State, fact: VerificationEnded, event: Event) -> None:
@@ -212,6 +218,7 @@ def _started(state: State, fact: TaskStarted, event: Event) -> None:
     task = mission.tasks[fact.task_id]
     mission.reports.pop(task.child_id, None)
     task.child_id, task.attempt, task.base, task.ref = fact.child_id, fact.attempt, fact.base, fact.ref
+    task.pristine = mission.followed
     task.iterations, task.commit, task.tree, task.judge_id, task.judge_tries, task.judged = 0, "", "", "", 0, False
     task.verdict = None
     task.start, task.violations, task.inspected_tree = "", (), ""
@@ -235,6 +242,7 @@ def _inspected(state: State, fact: TaskInspected, event: Event) -> None:
     task = _task(state, fact.task_id)
     if task is not None and task.tree == fact.tree and task.status == "handed_in":
         task.unasked, task.inspected_tree = len(fact.unasked), fact.tree
+        task.only_scope = all(each.rule in ("scope", "dependency") for each in fact.violations)
         task.violations = tuple(f"{each.path}: {each.detail or each.rule}" for each in fact.violations)
         if not fact.violations:
             _turn(task, "inspected", event)
@@ -310,14 +318,14 @@ def _ended(state: State, fact: TaskEnded, event: Event) -> None:
 def _merging(state: State, fact: MergeStarted, event: Event) -> None:
     mission = _of(state)
     mission.batches = max(mission.batches, fact.batch)
-    if mission.groups and set(mission.groups[0]) >= set(fact.tasks):
+    if fact.tasks and mission.groups and set(mission.groups[0]) >= set(fact.tasks):
         mission.groups.pop(0)
     mission.merge = OpenMerge(event.seq, fact.batch, fact.ref, fact.onto, fact.tasks, fact.commit, fact.tree, fact.base)
 
 
 def _merged(state: State, fact: RepoMerged, event: Event) -> None:
     mission = _of(state)
-    mission.merge = None
+    mission.merge, mission.astray = None, ""
     mission.main, mission.main_tree = fact.commit, fact.tree
     mission.followed = fact.base or mission.followed
     mission.moved = "" if mission.moved == fact.base else mission.moved
@@ -335,12 +343,16 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
 def _forget_trees(mission: MissionState) -> None:
     """Verdicts of trees that nothing leads to any more are in the log alone."""
     wanted = {mission.main_tree, *(task.tree for task in mission.tasks.values() if task.status not in OVER)}
-    wanted |= {each.tree for each in mission.verifications.values()}
+    wanted |= {each.tree for each in mission.verifications.values()} | set(mission.red_trees)
     mission.verdicts = {tree: known for tree, known in mission.verdicts.items() if tree in wanted}
 
 
 def _conflicted(state: State, fact: RepoConflicted, event: Event) -> None:
     mission = _of(state)
+    if not fact.task_id:
+        mission.refused_base = fact.commit
+        _failed(mission, f"new commits of the followed branch did not merge: {', '.join(fact.paths[:5])}")
+        return
     mission.groups = [left for group in mission.groups if (left := tuple(n for n in group if n != fact.task_id))]
     task = mission.tasks[fact.task_id]
     task.conflicts += 1
@@ -352,7 +364,9 @@ def _conflicted(state: State, fact: RepoConflicted, event: Event) -> None:
 def _moved(state: State, fact: RepoMoved, event: Event) -> None:
     mission = _of(state)
     if fact.followed:
-        mission.moved = fact.found
+        mission.moved, mission.moved_seq = fact.found, event.seq
+    else:
+        mission.astray = "" if fact.found == mission.main else fact.found
 
 
 def _batch_refused(state: State, fact: BatchRefused, event: Event) -> None:
@@ -362,9 +376,8 @@ def _batch_refused(state: State, fact: BatchRefused, event: Event) -> None:
     if mission.merge is not None and not fact.tasks:
         mission.refused_base = mission.merge.base
     mission.merge = None
-    if len(fact.tasks) > 1 and not fact.culprits:
-        half = (len(fact.tasks) + 1) // 2
-        mission.groups[:0] = [fact.tasks[:half], fact.tasks[half:]]
+    mission.groups = list(fact.groups)
+    mission.red_trees = [*mission.red_trees, fact.tree][-TREES_KEPT:]
 
 
 APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {

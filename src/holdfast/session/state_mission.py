@@ -33,11 +33,12 @@ class TaskState(msgspec.Struct):
     """A task and how far it is.
 
     `attempt` counts workers, `iterations` what the present one handed in and was sent back. `base` is the commit it
-    works on, `commit` and `tree` are what was last handed in. `judge_id` is the judge of that tree, `judge_tries` how
-    often one was asked about it, `verdict` what the last one said. `best_commit` passed `best_score` of its criteria, more than any other.
-    `refusals` counts by kind. `violations` are what the ratchet or the scope refuses of `inspected_tree`. The next worker
-    starts from the commit `start`, when it is set; `conflicts` counts workers begun since the main line had moved.
-    `since_seq` is where its status changed.
+    works on, `pristine` the commit of people that is in it; `commit` and `tree` are what was last handed in.
+    `judge_id` is the judge of that tree, `judge_tries` how often one was asked about it, `verdict` what the last one
+    said. `best_commit` passed `best_score` of its criteria, more than any other. `refusals` counts by kind.
+    `violations` are what the ratchet or the scope refuses of `inspected_tree`, `only_scope` says that none is the
+    ratchet's. The next worker starts from the commit `start`, when it is set; `conflicts` counts workers begun since
+    the main line had moved. `since_seq` is where its status changed.
     """
 
     task: Task
@@ -47,6 +48,7 @@ class TaskState(msgspec.Struct):
     attempt: int = 0
     iterations: int = 0
     base: str = ""
+    pristine: str = ""
     commit: str = ""
     tree: str = ""
     judge_id: str = ""
@@ -57,6 +59,7 @@ class TaskState(msgspec.Struct):
     best_score: int = -1
     refusals: dict[str, int] = {}
     violations: tuple[str, ...] = ()
+    only_scope: bool = False
     inspected_tree: str = ""
     start: str = ""
     conflicts: int = 0
@@ -106,9 +109,10 @@ class MissionState(msgspec.Struct):
     its verdicts are complete. `verdicts` are by tree and criterion, for trees that may still matter. `tasks` are in
     the order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
     `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
-    is in the main line, `moved` where that branch is now when it has new ones. `raised_seq` is where money was last
-    raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next plan and
-    for a person. `allowed` are protected paths that a person allowed to be changed, with digests of their content.
+    is in the main line, `moved` where that branch is now when it has new ones, since `moved_seq`. `astray` is where the
+    main line was found, when somebody moved it. `red_trees` are merges that were refused. `raised_seq` is where money
+    was last raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next
+    plan and for a person. `allowed` are protected paths that a person allowed to be changed, with digests of their content.
     """
 
     contract: Contract
@@ -133,9 +137,12 @@ class MissionState(msgspec.Struct):
     merge: OpenMerge | None = None
     batches: int = 0
     groups: list[tuple[str, ...]] = []
+    red_trees: list[str] = []
     verifications: dict[str, OpenVerification] = {}
     broken: dict[str, int] = {}
     moved: str = ""
+    moved_seq: int = 0
+    astray: str = ""
     refused_base: str = ""
     raised_seq: int = 0
     final_judge: str = ""

@@ -1,0 +1,208 @@
+"""The main line of a mission: set to the base, then moved from merge to merge by compare-and-swap alone (S23).
+
+Merges are made first and recorded as an intent; nothing is moved then. Who finds an intent after a crash looks where
+the main line is. At the merge: it was moved. Where it was: it is moved now. Elsewhere: a person has to look.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.brain.shift import Shift
+from holdfast.errors import RepositoryUnfit
+from holdfast.facts.base import Fact
+from holdfast.facts.contract import ContractSealed
+from holdfast.facts.mission import Mission, MissionOpened
+from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMoved
+from holdfast.mission.actions import Advance, Assemble, Look, Open
+from holdfast.mission.contract import contract_digest
+from holdfast.repo.repository import Commit, Conflict, Repository
+from holdfast.session.state_mission import MissionState
+
+
+def main_ref(name: str) -> str:
+    """The branch that a mission's work becomes part of."""
+    return f"refs/heads/holdfast/{name}/main"
+
+
+def next_ref(name: str) -> str:
+    """The integration branch: what is merged and not yet checked."""
+    return f"refs/heads/holdfast/{name}/next"
+
+
+def kept_ref(name: str, what: str) -> str:
+    """Keeps a commit reachable that no branch leads to."""
+    return f"refs/holdfast/{name}/{what}"
+
+
+async def open_mission(shift: Shift, action: Open) -> None:
+    """Set the main line to the base and seal the contract. Raises `RepositoryUnfit` when the name is taken."""
+    mission, given, repository = _at(shift)
+    if mission.opened_seq:
+        return
+    base = await _commit(repository, given.base)
+    ref = main_ref(given.name)
+    if not await repository.point(ref, base.commit, None):
+        found = await repository.resolve(ref)
+        if found is None or found.commit != base.commit:
+            raise RepositoryUnfit(
+                f"{given.repo} has a branch {ref.removeprefix('refs/heads/')} already, at "
+                f"{found.commit[:12] if found else 'another commit'}; nothing was changed. Give the mission another "
+                "`name`, or rename that branch"
+            )
+    await _keep(repository, kept_ref(given.name, "base"), base.commit)
+    contract = mission.contract
+    await shift.fact(
+        ContractSealed(
+            digest=contract_digest(contract),
+            items=len(contract.items),
+            criteria=len(contract.criteria()),
+            author=shift.state.owner,
+        ),
+        MissionOpened(name=given.name, ref=ref, base=base.commit, tree=base.tree),
+    )
+
+
+async def look(shift: Shift, action: Look) -> None:
+    """See whether the followed branch has new commits, and whether somebody moved the main line."""
+    mission, given, repository = _at(shift)
+    facts: list[Fact] = []
+    if given.follow:
+        found = await repository.resolve(given.follow)
+        known = (mission.followed, mission.moved)
+        if found is not None and found.commit not in known:
+            moved = RepoMoved(ref=given.follow, expected=mission.followed, found=found.commit, followed=True)
+            facts.append(moved)
+    main = await repository.resolve(mission.ref)
+    found_at = main.commit if main is not None else ""
+    merge = mission.merge
+    if found_at not in (mission.main, merge.commit if merge is not None else mission.main, mission.astray):
+        facts.append(RepoMoved(ref=mission.ref, expected=mission.main, found=found_at))
+    if facts:
+        await shift.fact(*facts)
+
+
+class _Made(NamedTuple):
+    """What became of branches: the last merge, the tasks in it, the base if it is in it, and what did not merge."""
+
+    at: Commit
+    tasks: tuple[str, ...]
+    base: str
+    conflicts: tuple[RepoConflicted, ...]
+
+
+async def assemble(shift: Shift, action: Assemble) -> None:
+    """Merge branches one on another, and record what the main line is to be moved to. Nothing is moved."""
+    mission, given, repository = _at(shift)
+    if mission.merge is not None:
+        return
+    made = await _merged(shift, action, repository)
+    facts: list[Fact] = list(made.conflicts)
+    if made.tasks or made.base:
+        started = MergeStarted(
+            batch=action.batch,
+            ref=mission.ref,
+            onto=action.onto,
+            tasks=made.tasks,
+            commit=made.at.commit,
+            tree=made.at.tree,
+            base=made.base,
+        )
+        await _keep(repository, kept_ref(given.name, f"merge/{action.batch}"), made.at.commit)
+        facts.append(started)
+    if facts:
+        await shift.fact(*facts)
+    if made.tasks and mission.policy.gate == "green_branch":
+        await _keep(repository, next_ref(given.name), made.at.commit)
+
+
+async def _merged(shift: Shift, action: Assemble, repository: Repository) -> _Made:
+    mission, given, _ = _at(shift)
+    at_us = await _date_us(shift, action)
+    at = await _commit(repository, action.onto)
+    conflicts: list[RepoConflicted] = []
+    base = ""
+    if action.base:
+        words = f"Take in {given.follow.removeprefix('refs/heads/')}\n\nMission: {given.name}\n"
+        found = await repository.merge(at.commit, action.base, words, at_us)
+        if isinstance(found, Conflict):
+            conflicts.append(RepoConflicted(task_id="", onto=at.commit, commit=action.base, paths=found.paths))
+        else:
+            at, base = found, action.base
+    tasks: list[str] = []
+    for name in action.tasks:
+        task = mission.tasks[name]
+        found = await repository.merge(at.commit, task.commit, _message(mission, given, name), at_us)
+        if isinstance(found, Conflict):
+            conflicts.append(RepoConflicted(task_id=name, onto=at.commit, commit=task.commit, paths=found.paths))
+        else:
+            at = found
+            tasks.append(name)
+    return _Made(at, tuple(tasks), base, tuple(conflicts))
+
+
+def _message(mission: MissionState, given: Mission, name: str) -> str:
+    task = mission.tasks[name].task
+    criteria = "".join(f"Criterion: {each}\n" for each in task.criteria)
+    return f"Merge {name}: {task.title.splitlines()[0] if task.title else name}\n\nMission: {given.name}\n{criteria}"
+
+
+async def _date_us(shift: Shift, action: Assemble) -> int:
+    """The date of merges: that of the latest event that led to them, so that who does it again makes the same ones."""
+    mission, _, _ = _at(shift)
+    seqs = [mission.opened_seq, *(mission.tasks[name].since_seq for name in action.tasks)]
+    seq = max([*seqs, mission.moved_seq] if action.base else seqs)
+    event, *_ = await shift.doors.log.read(shift.state.session_id, after=seq - 1, limit=1)
+    return event.at_us
+
+
+async def advance(shift: Shift, action: Advance) -> None:
+    """Move the main line to the merge that is green. `action.passed` are the criteria that pass there."""
+    mission, _, repository = _at(shift)
+    merge = mission.merge
+    if merge is None:
+        return
+    moved = await repository.point(merge.ref, merge.commit, merge.onto)
+    if not moved:
+        found = await repository.resolve(merge.ref)
+        if found is None or found.commit != merge.commit:
+            at = found.commit if found is not None else ""
+            if at != mission.astray or not at:
+                await shift.fact(RepoMoved(ref=merge.ref, expected=merge.onto, found=at))
+            return
+    await shift.fact(
+        RepoMerged(
+            batch=merge.batch,
+            ref=merge.ref,
+            commit=merge.commit,
+            tree=merge.tree,
+            onto=merge.onto,
+            tasks=merge.tasks,
+            passed=action.passed,
+            base=merge.base,
+        )
+    )
+
+
+def _at(shift: Shift) -> tuple[MissionState, Mission, Repository]:
+    mission, created = shift.state.mission, shift.state.created
+    assert mission is not None
+    assert created is not None
+    assert created.mission is not None
+    return mission, created.mission, shift.doors.repository(created.mission.repo)
+
+
+async def _commit(repository: Repository, name: str) -> Commit:
+    found = await repository.resolve(name)
+    if found is None:
+        raise RepositoryUnfit(
+            f"the repository has no commit {name}; nothing was changed: fetch it, then wake the mission"
+        )
+    return found
+
+
+async def _keep(repository: Repository, ref: str, commit: str) -> None:
+    """Have a ref of the harness's own at that commit, wherever it was."""
+    found = await repository.resolve(ref)
+    if found is None or found.commit != commit:
+        await repository.point(ref, commit, found.commit if found is not None else None)
