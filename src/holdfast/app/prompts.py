@@ -15,8 +15,9 @@ from pathlib import Path
 from holdfast.app.config import nearest
 from holdfast.errors import UsageError
 
-NAMES = ("worker", "compaction", "handoff")
-"""What each turn begins with; how a stretch is summarised; how the note for a reset is written."""
+NAMES = ("worker", "compaction", "handoff", "mission_worker", "planner", "judge", "initializer")
+"""What each turn begins with; how a stretch is summarised; how the note for a reset is written; and what the turns of
+a mission's roles begin with."""
 
 BYTES_MAX = 65_536
 """A longer prompt would be most of a context."""

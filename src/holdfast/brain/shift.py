@@ -55,6 +55,8 @@ class Shift:
         self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
         self.probes = 0
+        self.filled: dict[str, str] = {}
+        self.uncommitted = 0
         self.hooks: Hooked | None = None
         self._bodies = bodies
         self._lock = anyio.Lock()

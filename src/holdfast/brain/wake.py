@@ -6,6 +6,7 @@ import anyio
 import msgspec
 
 from holdfast.brain.acts import child as child_act
+from holdfast.brain.acts import committing
 from holdfast.brain.acts import context as context_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
@@ -264,6 +265,8 @@ async def _end(shift: Shift, end: End) -> None:
     await snapshot_act.last(shift)
     if shift.state.seq != shift.decided_at:
         return  # the snapshot is an event: decide again
+    if await committing.commit(shift, end.fact):
+        return  # so is a commit
     held = shift.state.hands is not None and not hands_act.kept(shift.state, end.fact)
     if held or shift.provisioned is not None:
         await hands_act.give_back(shift)

@@ -96,7 +96,7 @@ def _answer(mission: MissionState) -> Found:
     if report.status != "done" or not report.submitted:
         return _no_plan(mission, report, role.task_id, role.round)
     tasks, dropped, note = read_plan(report.submitted)
-    problems = plan_problems(tasks, mission, role.task_id)
+    problems = plan_problems(tasks, mission, role.task_id, dropped)
     if problems:
         refused = PlanRefused(child_id=child_id, problems=problems)
         if mission.plan_refusals + 1 >= REFUSALS_MAX:

@@ -6,7 +6,7 @@ This module has the order of things; what each of them is, stands in a module of
 from __future__ import annotations
 
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
-from holdfast.session import breakers, calls, children, jobs, lifecycle, lost, people, providers, taint
+from holdfast.session import breakers, calls, children, jobs, lifecycle, lost, people, providers, roles, taint
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
 from holdfast.session.state import ResponseItem, State
 
@@ -45,7 +45,7 @@ def _decide(state: State, now_us: int) -> Action:
         return children.cancel_first(state) or end(state, "cancelled", detail="cancelled by a person")
     if state.interrupted > state.message_seq:
         return end(state, "parked", "person", "interrupted; send a message to go on")
-    action = breakers.step(state, now_us) or lifecycle.step(state, now_us)
+    action = roles.step(state) or breakers.step(state, now_us) or lifecycle.step(state, now_us)
     if action is not None:
         return action
     if not state.pending and not state.unseen:
@@ -93,7 +93,7 @@ def _after_response(state: State) -> Action | None:
     at_work = state.live_jobs()
     if at_work:
         return end(state, "parked", "job", jobs.waiting(at_work))
-    return end(state, "done")
+    return roles.stopped(state) or end(state, "done")
 
 
 def _request(state: State, now_us: int) -> Action:

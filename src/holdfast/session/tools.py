@@ -15,6 +15,8 @@ from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
 from holdfast.session.state_outside import opens
 from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
+from holdfast.session.tools_mission import DECLARED as MISSION_DECLARED
+from holdfast.session.tools_mission import without_references
 from holdfast.session.tools_web import DECLARED as WEB_DECLARED
 from holdfast.session.tools_web import WEB_FETCH, WEB_TOOLS
 
@@ -279,7 +281,7 @@ TOOLS: dict[str, Tool] = {
             main="child_id",
             where="harness",
         ),
-        *(Tool(*each) for each in DECLARED),
+        *(Tool(*each) for each in (*DECLARED, *MISSION_DECLARED)),
         *(msgspec.structs.replace(Tool(*each), untrusted=True) for each in WEB_DECLARED),
     )
 }
@@ -364,4 +366,5 @@ def input_schema(name: str) -> dict[str, Any]:
     kind = TOOLS[name].input_type
     assert kind is not None
     _, components = msgspec.json.schema_components([kind], ref_template="{name}")
-    return {key: val for key, val in components[kind.__name__].items() if key != "title"}
+    own = {key: val for key, val in components[kind.__name__].items() if key != "title"}
+    return without_references(own, components)

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.brain.acts import child as child_act
 from holdfast.brain.acts import jobs as jobs_act
+from holdfast.brain.acts import submit
 from holdfast.brain.acts.search import search
 from holdfast.brain.shift import Shift
 from holdfast.facts.context import PhaseEnded
@@ -61,4 +62,5 @@ _ANSWERS: dict[str, Answer] = {
     "service_logs": jobs_act.log,
     "job_stop": jobs_act.stop_nothing,
     "service_stop": jobs_act.stop_nothing,
+    **submit.ANSWERS,
 }

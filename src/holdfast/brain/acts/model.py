@@ -13,6 +13,7 @@ from holdfast.model.base import ModelRequest, StreamPart, ToolCallStart, ToolSpe
 from holdfast.session.actions import AskModel, End
 from holdfast.session.lifecycle import window_tokens
 from holdfast.session.policy import evaluate
+from holdfast.session.roles import PROMPTS, role_of
 from holdfast.session.tools import find_tool, offered, schema_of
 from holdfast.session.window import build
 
@@ -25,7 +26,7 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
     model = await model_or_rest(shift, action.model)
     if model is None:
         return None
-    context = build(state, await shift.bodies(), shift.doors.prompt)
+    context = build(state, await shift.bodies(), _prompt(shift))
     request = ModelRequest(
         purpose="turn",
         system=context.system,
@@ -53,6 +54,12 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
         await _provision_first(started)
     await attempt.run(started, lambda response: response.facts(started.start_seq), keep_part=True)
     return None
+
+
+def _prompt(shift: Shift) -> str:
+    """The system prompt: a role of a mission has its own."""
+    role = role_of(shift.state)
+    return shift.doors.prompts.get(PROMPTS[role.kind], shift.doors.prompt) if role is not None else shift.doors.prompt
 
 
 def _on_part(shift: Shift, part: StreamPart) -> None:

@@ -1,0 +1,317 @@
+"""Sessions that a mission opens for its roles: each act is one transaction over both logs (S4).
+
+What comes before the transaction can be repeated: a checkout that was cut short is cleared away and made again. A
+folder whose session was never opened belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Iterable
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from holdfast.brain.shift import Shift
+from holdfast.facts.base import Fact, Text
+from holdfast.facts.child import ChildMessaged, ChildOpened
+from holdfast.facts.mission import CriterionChecked, Mission, PlannerOpened, Role, RoleKind
+from holdfast.facts.session import Agent, Environment, Limits, Parent, Rule, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskJudged, TaskRefused, TaskStarted
+from holdfast.facts.user import UserMessage, UserResume
+from holdfast.hands.user import choose_user
+from holdfast.ids import new_session_id
+from holdfast.log.base import Post
+from holdfast.mission import briefing
+from holdfast.mission.actions import OpenRole, RaiseChildren, TellRole
+from holdfast.mission.briefing import Past
+from holdfast.repo.base import Owner
+from holdfast.repo.repository import Repository
+from holdfast.session.money import path_of
+from holdfast.session.state_mission import MissionState
+from holdfast.session.taint import is_tainted
+from holdfast.session.tools import CHILD_TOOLS
+from holdfast.session.tools_mission import SUBMITS
+
+LOOKING = ("bash", "read", "glob", "grep")
+"""What planners and judges work with, beside the tool that they hand in with."""
+
+RULES_BYTES = 32_768
+"""The rules of a project stand in every context: longer ones are cut, and their reader is told."""
+
+PAGE = 5_000
+
+GO_ON = "There is more to spend now: go on."
+
+
+async def open_role(shift: Shift, action: OpenRole) -> None:
+    """Open a child for a role, in a folder of its own with the files of a commit."""
+    created, mission = shift.state.created, shift.state.mission
+    assert created is not None
+    assert created.mission is not None
+    assert mission is not None
+    child_id = _child_id(shift, action)
+    repository = shift.doors.repository(created.mission.repo)
+    workspace = await _fill(shift, repository, child_id, action.commit)
+    up = created.parent
+    child = SessionCreated(
+        goal=await _goal(shift, repository, action, mission),
+        agent=_agent(created.agent, mission, action),
+        workspace=workspace,
+        limits=_limits(shift.state.limits, mission, action.kind),
+        rules=await _rules(repository, action.commit, _scope(mission, action)),
+        accounts=(child_id, *path_of(created, shift.state.session_id)),
+        program=created.program,
+        criteria=briefing.criterion_lines(mission, action.criteria) if action.kind == "worker" else (),
+        parent=Parent(
+            session_id=shift.state.session_id,
+            call_id="",
+            depth=(up.depth if up else 0) + 1,
+            root=(up.root if up else "") or shift.state.session_id,
+            tainted=is_tainted(shift.state),
+        ),
+        people=msgspec.structs.replace(created.people, owner=shift.state.owner),
+        hands=created.hands,
+        egress=shift.state.outside.policy,
+        environment=_environment(created),
+        searchers=created.searchers,
+        role=_role(shift.state.session_id, created.mission, mission, action),
+    )
+    opened = ChildOpened(
+        child_id=child_id, call_id="", goal=child.goal, name=child.agent.name, budget_pico=child.limits.budget_pico
+    )
+    facts = (*action.facts, opened, _what_for(child_id, action))
+    await shift.decision(*facts, posts=[shift.post_to(child_id, "created", child)])
+    shift.filled.pop(child_id, None)
+
+
+def _child_id(shift: Shift, action: OpenRole) -> str:
+    """The id of the child for an action. It follows from what the mission is about to do, so that whoever takes over
+    finds the folder that was begun.
+    """
+    state = shift.state
+    what = (state.session_id, action.kind, action.task_id, action.attempt, action.round, action.commit)
+    for number in count():
+        drawn = hashlib.sha256(" ".join(map(str, (*what, number))).encode()).digest()
+        child_id = new_session_id(state.created_us, lambda size, drawn=drawn: drawn[:size])
+        if child_id not in state.children:
+            return child_id
+    raise AssertionError("numbers do not end")
+
+
+def _what_for(child_id: str, action: OpenRole) -> Fact:
+    if action.kind == "worker":
+        return TaskStarted(
+            task_id=action.task_id, child_id=child_id, attempt=action.attempt, base=action.base, ref=action.ref
+        )
+    if action.kind == "judge":
+        return JudgeOpened(
+            child_id=child_id,
+            tree=action.tree,
+            criteria=action.criteria,
+            attempt=action.attempt,
+            task_id=action.task_id,
+        )
+    return PlannerOpened(child_id=child_id, round=action.round, attempt=action.attempt, task_id=action.task_id)
+
+
+# --- the folder ----------------------------------------------------------------------------------
+
+
+async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str) -> Workspace:
+    """The child's folder with the files of a commit.
+
+    Whatever a shift that died has left there is cleared away: nobody can tell how far it came. What this one made
+    stays while the mission decides again.
+    """
+    created = shift.state.created
+    assert created is not None
+    near = created.workspace
+    workspace = shift.doors.workspace(child_id, near)
+    if shift.filled.get(child_id) == commit:
+        return workspace
+    shift.doors.discard(workspace)
+    workspace = shift.doors.workspace(child_id, near)
+    await repository.checkout(commit, Path(workspace.path), user=owner_of(shift, workspace))
+    shift.filled[child_id] = commit
+    return workspace
+
+
+def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
+    """Whose the files of a workspace are; None where nobody asks."""
+    if shift.doors.uid(workspace) < 0:
+        return None
+    user = choose_user(workspace)
+    return Owner(user.uid, user.gid)
+
+
+async def _rules(repository: Repository, commit: str, scope: Iterable[str]) -> str:
+    """The project's rules, the root's first; those of a folder that the task is in come later and go before them."""
+    found = await repository.files(commit, ("AGENTS.md", "CLAUDE.md", "**/AGENTS.md", "**/CLAUDE.md"))
+    by_folder: dict[str, str] = {}
+    for path in sorted(found):  # AGENTS.md comes before CLAUDE.md, and counts alone where both are
+        by_folder.setdefault(posixpath.dirname(path), found[path].decode("utf-8", "replace"))
+    near = {""} | {folder for glob in scope for folder in _above(glob)}
+    parts = [
+        f"## In {folder}/, where these go before the ones above\n\n{text}" if folder else text
+        for folder, text in sorted(by_folder.items())
+        if folder in near
+    ]
+    rules = "\n\n".join(parts)
+    if len(rules) <= RULES_BYTES:
+        return rules
+    return f"{rules[:RULES_BYTES]}\n\n(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
+
+
+def _above(glob: str) -> list[str]:
+    """The folders that lead to a glob, itself included when it is one."""
+    folders: list[str] = []
+    for part in glob.removeprefix("./").split("/"):
+        if any(char in part for char in "*?["):
+            break
+        folders.append(posixpath.join(folders[-1], part) if folders else part)
+    return folders
+
+
+# --- the session ---------------------------------------------------------------------------------
+
+
+def _scope(mission: MissionState, action: OpenRole) -> tuple[str, ...]:
+    task = mission.tasks.get(action.task_id)
+    return task.task.scope if task is not None else ()
+
+
+def _role(mission_id: str, opened: Mission, mission: MissionState, action: OpenRole) -> Role:
+    source = (mission.contract.source,) if mission.contract.source else ()
+    worker = action.kind == "worker"
+    return Role(
+        kind=action.kind,
+        mission_id=mission_id,
+        task_id=action.task_id,
+        repo=opened.repo,
+        base=action.commit if worker else action.base,
+        ref=action.ref if worker else "",
+        protected=tuple(dict.fromkeys((*mission.contract.protected, *source))),
+        scope=_scope(mission, action),
+        contract_digest=mission.digest,
+        hooks=worker and mission.policy.hooks,
+        checks=mission.policy.checks if worker else (),
+        edit_checks=mission.policy.edit_checks if worker else (),
+    )
+
+
+def _agent(mine: Agent, mission: MissionState, action: OpenRole) -> Agent:
+    """The mission's agent in a role. It hands in without asking anybody."""
+    tool = SUBMITS[action.kind]
+    own = mission.policy.models.get(action.kind, "")
+    other = bool(own) and own != mine.model
+    if action.kind == "worker":
+        tools = (*(each for each in mine.tools if each not in CHILD_TOOLS), tool)
+    else:
+        tools = (*LOOKING, tool)
+    return msgspec.structs.replace(
+        mine,
+        model=own or mine.model,
+        fallbacks=() if other else mine.fallbacks,
+        name=f"{action.kind} {action.task_id}".strip(),
+        tools=tuple(dict.fromkeys(tools)),
+        custom=mine.custom if action.kind == "worker" else (),
+        rules=(*mine.rules, Rule(tool, "allow")),
+    )
+
+
+def _limits(mine: Limits, mission: MissionState, kind: RoleKind) -> Limits:
+    policy = mission.policy
+    return msgspec.structs.replace(
+        mine,
+        budget_pico=policy.task_budget_pico,
+        max_turns=policy.turns.get(kind, mine.max_turns),
+        context=msgspec.structs.replace(mine.context, strategy=policy.context),
+    )
+
+
+def _environment(created: SessionCreated) -> Environment:
+    """The mission's own, which is made once. Submodules and large files need a `.git`, and a role has none (S24)."""
+    return msgspec.structs.replace(created.environment, submodules=False, lfs=False)
+
+
+# --- what it is told -----------------------------------------------------------------------------
+
+
+async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission: MissionState) -> str:
+    past = await _past(shift, action)
+    if action.kind == "judge":
+        diff = await repository.diff(action.base, action.commit, max_bytes=4 * briefing.DIFF_CHARACTERS)
+        return briefing.judge_goal(mission, action.criteria, action.tree, diff, past)
+    if action.kind == "planner":
+        files = sorted(await repository.files(action.commit))
+        return briefing.planner_goal(mission, past, files, action.task_id, _why_again(mission, action))
+    found = await repository.resolve(action.commit)
+    history = await repository.history(action.commit, limit=10)
+    tree = found.tree if found is not None else ""
+    return briefing.worker_goal(mission, mission.tasks[action.task_id], past, history, tree)
+
+
+def _why_again(mission: MissionState, action: OpenRole) -> str:
+    if action.task_id or not action.round:
+        return ""
+    return mission.replan_why or "all tasks of the last plan are over, and criteria are not met"
+
+
+async def _past(shift: Shift, action: OpenRole) -> Past:
+    """What the mission's log has for a briefing. A judge is told of runs of checks alone."""
+    wanted = (CriterionChecked,) if action.kind == "judge" else (FindingNoted, TaskHandedIn, TaskRefused, TaskJudged)
+    found: list[tuple[int, Fact]] = []
+    after = 0
+    while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
+        found.extend((event.seq, event.fact) for event in events if isinstance(event.fact, wanted))
+        after = events[-1].seq
+    facts = [fact for _, fact in found]
+    return Past(
+        findings=tuple(fact for fact in facts if isinstance(fact, FindingNoted)),
+        handed_in=tuple(f for f in facts if isinstance(f, TaskHandedIn) and f.task_id == action.task_id),
+        refused=tuple(f for f in facts if isinstance(f, TaskRefused) and f.task_id == action.task_id),
+        judged=tuple(f for f in facts if isinstance(f, TaskJudged) and f.task_id == action.task_id),
+        checked=tuple((seq, fact) for seq, fact in found if isinstance(fact, CriterionChecked)),
+    )
+
+
+# --- later ---------------------------------------------------------------------------------------
+
+
+async def tell_role(shift: Shift, action: TellRole) -> None:
+    """Append facts and say something to a child: one transaction."""
+    said = UserMessage(content=(Text(action.text),))
+    told = ChildMessaged(child_id=action.child_id, call_id="", text=action.text)
+    await shift.decision(*action.facts, told, posts=[_to(shift, action.child_id, said)])
+
+
+async def raise_children(shift: Shift, action: RaiseChildren) -> None:
+    """Have children go on that stopped for money or a cap. A cap is raised by as much as it was at first."""
+    facts = [ChildMessaged(child_id=each, call_id="", text=GO_ON) for each in action.child_ids]
+    posts = [_to(shift, each, _more(shift, each)) for each in action.child_ids]
+    await shift.decision(*facts, posts=posts)
+
+
+def _more(shift: Shift, child_id: str) -> Fact:
+    """What lets a child go on, by the reason that it stopped for."""
+    mission = shift.state.mission
+    assert mission is not None
+    report = mission.reports.get(child_id)
+    role = mission.roles.get(child_id)
+    if report is None or role is None:
+        return UserResume(reason=GO_ON)
+    limits = _limits(shift.state.limits, mission, role.kind)
+    if report.reason == "cap":
+        return SessionUpdated(max_turns=report.turns + limits.max_turns)
+    if report.reason == "context":
+        return SessionUpdated(context_tokens=limits.context_tokens)
+    return UserResume(reason=GO_ON)
+
+
+def _to(shift: Shift, child_id: str, fact: Fact) -> Post:
+    """A post to a child, once for what was decided at this head."""
+    parent = shift.state.session_id
+    return shift.post_to(child_id, f"mission:{parent}:{shift.decided_at}", fact, actor=f"session:{parent}")

@@ -1,0 +1,97 @@
+"""What a role hands in: checked by code, then recorded with the end of its call in one transaction.
+
+What cannot count is answered as an error, in words that say what to mend: the role is asked again by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from holdfast.brain.recall import recall
+from holdfast.brain.shift import Shift
+from holdfast.facts.mission import Role, WorkSubmitted
+from holdfast.facts.tool import ToolResult
+from holdfast.mission import plan, verdicts
+from holdfast.session.roles import role_of
+from holdfast.session.state import Call
+from holdfast.session.state_mission import MissionState
+from holdfast.session.tools_mission import HAND_IN, SUBMIT_CONTRACT, SUBMIT_PLAN, SUBMIT_VERDICT, SUBMITS
+
+Answer = Callable[[Shift, Call, dict[str, Any]], Awaitable[None]]
+
+
+async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
+    """Record what was handed in, or say why it does not count."""
+    role = role_of(shift.state)
+    if role is None or SUBMITS[role.kind] != call.name:
+        await _refuse(shift, call, [f"There is nothing to hand in with {call.name} in this session."])
+        return
+    wrong = await _CHECKS[call.name](shift, role, value)
+    if wrong:
+        await _refuse(shift, call, wrong)
+        return
+    submitted = WorkSubmitted(call_id=call.call_id, kind=role.kind, body=value)
+    await shift.decision(submitted, ToolResult(call_id=call.call_id, outcome="ok", content="Handed in."))
+
+
+async def _refuse(shift: Shift, call: Call, wrong: list[str]) -> None:
+    lines = "\n".join(f"- {each}" for each in wrong)
+    content = f"Not handed in:\n{lines}"
+    await shift.decision(ToolResult(call_id=call.call_id, outcome="error", content=content))
+
+
+async def _mission(shift: Shift, role: Role) -> MissionState | None:
+    """The mission as its own log has it now; None for a role that works for none."""
+    if not role.mission_id:
+        return None
+    state, _ = await recall(role.mission_id, shift.doors.log, shift.doors.snapshots)
+    return state.mission
+
+
+async def _work(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    if str(value.get("notes", "")).strip():
+        return []
+    return ["`notes` are empty: say what you did and how you saw it work, or what is in the way."]
+
+
+async def _plan(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    mission = await _mission(shift, role)
+    if mission is None:
+        return ["This planner works for no mission."]
+    tasks, dropped, note = plan.read_plan(value)
+    if not tasks and value.get("tasks"):
+        return [note]
+    return list(plan.plan_problems(tasks, mission, role.task_id, dropped))
+
+
+async def _verdict(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    mission = await _mission(shift, role)
+    asked = mission.roles.get(shift.state.session_id) if mission is not None else None
+    if mission is None or asked is None:
+        return ["This judge works for no mission."]
+    said = verdicts.read(value)
+    if isinstance(said, str):
+        return [said]
+    files = await shift.doors.repository(role.repo).files(asked.tree, verdicts.files_named(said))
+    known = verdicts.known_to(mission, asked.tree, asked.criteria, verdicts.line_counts(files))
+    return list(verdicts.problems(said, known))
+
+
+async def _contract(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    if value.get("plain_run_would_do"):
+        return [] if str(value.get("why", "")).strip() else ["Say in `why` that one session is enough."]
+    if not value.get("features"):
+        return ["There is no feature in it. When the goal fits one session, say `plain_run_would_do` and why."]
+    return []
+
+
+_CHECKS: dict[str, Callable[[Shift, Role, dict[str, Any]], Awaitable[list[str]]]] = {
+    HAND_IN: _work,
+    SUBMIT_PLAN: _plan,
+    SUBMIT_VERDICT: _verdict,
+    SUBMIT_CONTRACT: _contract,
+}
+
+ANSWERS: dict[str, Answer] = dict.fromkeys(_CHECKS, submit)
+"""The tools that are answered here."""

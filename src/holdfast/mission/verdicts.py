@@ -1,0 +1,177 @@
+"""Verdicts of judges: which of them count. Pure.
+
+A judge's word counts when it is complete, has evidence that can be looked up, and says of an executed check only what
+its record says. All else is refused, and asked for again: nothing that a judge leaves out ever means pass.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.facts.child import ChildFinished
+from holdfast.facts.task import Judged, TaskJudged
+from holdfast.session.state_mission import MissionState, TaskState, Verdict
+
+Decision = Literal["pass", "fail", "restart", "escalate"]
+
+ROOT = "/workspace/"
+"""Where a judge has the tree."""
+
+_EVENT = re.compile(r"\s*(?:event\s*[:#]?\s*|#)(\d+)\b", re.IGNORECASE)
+_FILE = re.compile(r"\s*`?([^\s`:][^`:]*):(\d+)")
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a judge handed in."""
+
+    decision: Decision
+    criteria: tuple[Judged, ...] = ()
+    reason: str = ""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a verdict is held against.
+
+    `verdicts` are the recorded ones on the judged tree, `events` positions in the mission's log that may be evidence,
+    `lines` the number of lines of each file of the tree; None when nobody can look at it.
+    """
+
+    criteria: tuple[str, ...]
+    verdicts: Mapping[str, Verdict]
+    events: Collection[int]
+    lines: Mapping[str, int] | None = None
+
+
+def known_to(mission: MissionState, tree: str, criteria: Sequence[str], lines: Mapping[str, int] | None) -> Known:
+    """What the mission knows of a tree."""
+    verdicts = {name: found for name in mission.contract.criteria() if (found := mission.verdict(tree, name))}
+    events = {found.seq for found in verdicts.values()}
+    return Known(tuple(criteria), verdicts, events, lines)
+
+
+def read(submitted: Mapping[str, Any]) -> Said | str:
+    """The verdict in what a judge handed in, or why it is none."""
+    try:
+        return msgspec.convert(dict(submitted), Said)
+    except msgspec.ValidationError as error:
+        return f"this is not a verdict: {error}"
+
+
+def problems(said: Said, known: Known) -> tuple[str, ...]:
+    """Why a verdict does not count, in words for the judge; empty when it does."""
+    if said.decision in ("restart", "escalate"):
+        asked = () if said.reason.strip() else (f"`{said.decision}` needs a `reason`.",)
+        return (*asked, *(word for each in said.criteria for word in _one(each, known)))
+    return (*_complete(said, known), *(word for each in said.criteria for word in _one(each, known)), *_agrees(said))
+
+
+def _complete(said: Said, known: Known) -> Iterator[str]:
+    names = [each.criterion for each in said.criteria]
+    for name in known.criteria:
+        if name not in names:
+            yield f"The criterion {name} has no verdict."
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"The criterion {name} has {names.count(name)} verdicts."
+
+
+def _one(each: Judged, known: Known) -> Iterator[str]:
+    name = each.criterion
+    if name not in known.criteria:
+        yield f"{name} is none of the criteria that you were asked about."
+        return
+    found = known.verdicts.get(name)
+    if each.passes and found is not None and found.outcome != "pass":
+        yield (
+            f"{name} cannot pass: its check was run on this very tree and the outcome was {found.outcome} "
+            f"(event {found.seq})."
+        )
+    if not each.passes and not each.issue.strip():
+        yield f"{name} fails without an issue: say the one thing that has to change."
+    if not each.evidence:
+        yield f"{name} has no evidence: name a file with its line (`path/file.py:12`) or an event (`event 34`)."
+    for text in each.evidence:
+        wrong = _evidence(text, known)
+        if wrong:
+            yield f"{name}: {wrong}"
+
+
+def _evidence(text: str, known: Known) -> str:
+    """What is wrong with one piece of evidence; empty when it can be looked up."""
+    event = _EVENT.match(text)
+    if event is not None:
+        found = int(event[1]) in known.events
+        return "" if found else f"event {event[1]} is no result of a check on this tree."
+    place = _FILE.match(text)
+    if place is None:
+        return f"{text[:80]!r} names no file with a line and no event."
+    path, line = _path(place), int(place[2])
+    if known.lines is None:
+        return ""
+    if path not in known.lines:
+        return f"there is no file {path} in the tree."
+    if not 1 <= line <= max(1, known.lines[path]):
+        return f"{path} has {known.lines[path]} lines, so there is no line {line}."
+    return ""
+
+
+def _agrees(said: Said) -> Iterator[str]:
+    failing = [each.criterion for each in said.criteria if not each.passes]
+    if said.decision == "pass" and failing:
+        yield f"The decision is pass, and {', '.join(failing)} fails."
+    if said.decision == "fail" and not failing:
+        yield "The decision is fail, and no criterion fails."
+
+
+def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState | None) -> TaskJudged:
+    """What is recorded when a judge has come to its end; `refused` says why it does not count.
+
+    The judge's own brain has looked up the files that it names. What the mission knows is held against it here, since
+    that may be more by now.
+    """
+    role = mission.roles.get(report.child_id)
+    tree = role.tree if role is not None else ""
+    task_id = task.task.id if task is not None else ""
+    said = _said(report)
+    if isinstance(said, str) or role is None:
+        why = said if isinstance(said, str) else "it was not opened by this mission"
+        return TaskJudged(child_id=report.child_id, tree=tree, decision="fail", task_id=task_id, refused=why)
+    wrong = problems(said, known_to(mission, tree, role.criteria, None))
+    return TaskJudged(
+        child_id=report.child_id,
+        tree=tree,
+        decision=said.decision,
+        criteria=said.criteria,
+        task_id=task_id,
+        reason=said.reason,
+        refused=" ".join(wrong),
+    )
+
+
+def _said(report: ChildFinished) -> Said | str:
+    if report.status != "done":
+        return f"its judge is {report.status}: {report.detail or report.reason or 'no reason was given'}"
+    if not report.submitted:
+        return "its judge said nothing"
+    return read(report.submitted)
+
+
+def files_named(said: Said) -> tuple[str, ...]:
+    """The paths of the tree that a verdict names as evidence, as globs that match nothing else."""
+    places = (_FILE.match(text) for each in said.criteria for text in each.evidence if not _EVENT.match(text))
+    names = {_path(place) for place in places if place is not None}
+    return tuple(re.sub(r"([*?[])", r"[\1]", name) for name in sorted(names)) or ("-",)
+
+
+def _path(place: re.Match[str]) -> str:
+    return posixpath.normpath(place[1].strip().removeprefix(ROOT))
+
+
+def line_counts(files: Mapping[str, bytes]) -> dict[str, int]:
+    """How many lines each file has."""
+    return {path: data.count(b"\n") + (not data.endswith(b"\n") and bool(data)) for path, data in files.items()}

@@ -1,0 +1,182 @@
+"""The tools with which a role of a mission hands in what it was opened for. Declarations only.
+
+Each is offered to its role alone. What comes in by them is data: what counts is what the harness finds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.facts.base import OnUnknown
+from holdfast.facts.mission import RoleKind
+from holdfast.facts.task import HandInStatus
+
+_Words = Annotated[str, msgspec.Meta(max_length=8_000)]
+_Line = Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
+_Lines = Annotated[list[_Line], msgspec.Meta(max_length=50)]
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+_Names = Annotated[list[_Name], msgspec.Meta(max_length=500)]
+
+
+class HandInInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `hand_in`."""
+
+    status: HandInStatus
+    notes: Annotated[str, msgspec.Meta(min_length=1, max_length=8_000)]
+    concerns: _Lines = []
+    deviations: _Lines = []
+    findings: _Lines = []
+    next: _Words = ""
+
+
+class PlannedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One task of `submit_plan`. `scope` are globs of paths, `depends` ids of tasks that are merged before it."""
+
+    id: _Name
+    title: _Name
+    criteria: _Names
+    description: _Words = ""
+    scope: _Names = []
+    depends: _Names = []
+    tokens: Annotated[int, msgspec.Meta(ge=0, le=100_000_000)] = 0
+    split: bool = False
+
+
+class SubmitPlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `submit_plan`. `drop` are tasks of an earlier plan that are given up."""
+
+    tasks: Annotated[list[PlannedTask], msgspec.Meta(max_length=1_000)]
+    note: _Words = ""
+    drop: _Names = []
+
+
+class CriterionVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A judge's word on one criterion."""
+
+    criterion: _Name
+    passes: bool
+    evidence: _Lines = []
+    issue: _Words = ""
+
+
+class SubmitVerdictInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `submit_verdict`."""
+
+    decision: Literal["pass", "fail", "restart", "escalate"]
+    criteria: Annotated[list[CriterionVerdict], msgspec.Meta(max_length=1_000)] = []
+    reason: _Words = ""
+
+
+class SubmitContractInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Input of `submit_contract`. `features` are entries of feature_list.json."""
+
+    features: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=2_000)] = []
+    init_sh: Annotated[str, msgspec.Meta(max_length=64_000)] = ""
+    mission_toml: Annotated[str, msgspec.Meta(max_length=64_000)] = ""
+    plain_run_would_do: bool = False
+    why: _Words = ""
+
+
+class Declared(NamedTuple):
+    """A declaration, in the order of the fields of `holdfast.session.tools.Tool`."""
+
+    name: str
+    description: str
+    input_type: type[msgspec.Struct]
+    on_unknown: OnUnknown
+    read_only: bool
+    timeout_s: float
+    main: str
+    where: Literal["", "harness"]
+
+
+HAND_IN = "hand_in"
+SUBMIT_PLAN = "submit_plan"
+SUBMIT_VERDICT = "submit_verdict"
+SUBMIT_CONTRACT = "submit_contract"
+
+DECLARED = (
+    Declared(
+        HAND_IN,
+        "Hand in your task, which ends your session. `status` is `done` when you have seen every criterion of yours "
+        "met, `blocked` when something outside your reach is missing, `infeasible` when it cannot be done as it is "
+        "asked; the last two are no disgrace. `notes` say what you did and how you checked it, or what is in the way. "
+        "`concerns` are what you are not sure of, `deviations` where you did otherwise than asked and why, `findings` "
+        "what others who work on this project should know, `next` what should come after this.",
+        HandInInput,
+        "retry",
+        False,
+        120.0,
+        "status",
+        "harness",
+    ),
+    Declared(
+        SUBMIT_PLAN,
+        "Hand in a plan, which ends your session. Each open criterion belongs to exactly one task. `scope` are globs "
+        "of the paths that a task may change, `depends` the ids of tasks that have to be merged before it, `tokens` "
+        "about how many tokens of context it needs. Set `split` for a task that is too large for one context: another "
+        "planner makes parts of it. `drop` names tasks of an earlier plan that are given up.",
+        SubmitPlanInput,
+        "retry",
+        False,
+        120.0,
+        "note",
+        "harness",
+    ),
+    Declared(
+        SUBMIT_VERDICT,
+        "Hand in your verdict, which ends your session: for each criterion whether it is met, with evidence that can "
+        "be looked up (`path/file.py:12` of the tree, or `event 34` of the results that you were given), and one "
+        "issue that can be acted on for each that fails. `decision` is `pass`, `fail`, `restart` when the work should "
+        "begin anew from its base, or `escalate` when a person has to decide; the last two need a `reason`.",
+        SubmitVerdictInput,
+        "retry",
+        False,
+        120.0,
+        "decision",
+        "harness",
+    ),
+    Declared(
+        SUBMIT_CONTRACT,
+        "Hand in the contract, which ends your session. `features` are entries {id, category, description, steps, "
+        "priority, acceptance, check}, where `acceptance` says in sentences when the feature is done and `check` is a "
+        "command that shows it (exit status 0), a list with one for each sentence, or left out where only a reader can "
+        "tell. `init_sh` sets up a fresh checkout, `mission_toml` has settings other than the usual ones. Say with "
+        "`plain_run_would_do` when the goal fits one session, and `why`.",
+        SubmitContractInput,
+        "retry",
+        False,
+        120.0,
+        "why",
+        "harness",
+    ),
+)
+
+SUBMITS: dict[RoleKind, str] = {
+    "worker": HAND_IN,
+    "planner": SUBMIT_PLAN,
+    "judge": SUBMIT_VERDICT,
+    "initializer": SUBMIT_CONTRACT,
+}
+"""Role → the tool that it hands in with."""
+
+
+def without_references(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """A JSON schema with everything that it refers to put in its place: not every provider follows references."""
+
+    def put(value: Any) -> Any:
+        if isinstance(value, list):
+            return [put(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return put(
+                {key: val for key, val in components[value["$ref"]].items() if key not in ("title", "description")}
+            )
+        return {key: put(val) for key, val in value.items()}
+
+    found = put(schema)
+    assert isinstance(found, dict)
+    return found
