@@ -6,13 +6,12 @@ import anyio
 import msgspec
 
 from holdfast.brain.acts import child as child_act
-from holdfast.brain.acts import committing
+from holdfast.brain.acts import committing, news
 from holdfast.brain.acts import context as context_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts import news
 from holdfast.brain.acts import people as people_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts import tool as tool_act
