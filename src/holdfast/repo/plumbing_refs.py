@@ -55,8 +55,8 @@ def read_ref(git: Plumbing, ref: str) -> tuple[str | None, bool]:
     return None, False
 
 
-def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
-    """Move a ref: see `Repository.point`."""
+def check_ref(ref: str, new: str, old: str | None) -> None:
+    """Raises `RepositoryUnfit` unless it is a ref of ours, to be moved between whole names of commits."""
     if not ref.startswith(OURS) or _BAD_REF.search(ref) or not ref.isprintable():
         raise RepositoryUnfit(
             f"{ref[:200]!r} is not a ref that Holdfast moves; nothing was changed: it moves only those below "
@@ -64,6 +64,11 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
         )
     if not is_hex(new) or (old is not None and not is_hex(old)):
         raise RepositoryUnfit(f"{ref} can only be moved between whole names of commits; nothing was changed")
+
+
+def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
+    """Move a ref: see `Repository.point`."""
+    check_ref(ref, new, old)
     now, symbolic = read_ref(git, ref)
     if symbolic:
         raise RepositoryUnfit(
@@ -118,10 +123,15 @@ def _check_free(git: Plumbing, ref: str) -> None:
         if any(_text(folder / name) == ref for name in _BUSY):
             taken = str(folder)
     if taken:
-        raise RepositoryUnfit(
-            f"{ref} is checked out in {taken}, and a branch that is checked out is never moved; nothing was changed: "
-            f"run `git -C {taken} switch --detach` there"
-        )
+        raise checked_out(ref, taken)
+
+
+def checked_out(ref: str, where: str) -> RepositoryUnfit:
+    """What to say of a branch that somebody has files of."""
+    return RepositoryUnfit(
+        f"{ref} is checked out in {where}, and a branch that is checked out is never moved; nothing was changed: run "
+        f"`git -C {where} switch --detach`"
+    )
 
 
 def _text(path: Path) -> str:

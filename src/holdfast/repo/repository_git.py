@@ -193,7 +193,7 @@ class GitRepository:
             raise self._git.unfit(f"merging {branch[:12]} into {onto[:12]}", error.said) from None
         tree, *names = out.split(b"\0")
         if status:
-            return Conflict(tuple(sorted({shown(name) for name in names if name})))
+            return Conflict(tuple(sorted({_named(name, (onto, branch)) for name in names if name})))
         name = tree.decode()
         data = commit_bytes(name, (onto, branch), message, at_us, IDENTITY)
         with self._pack({}) as pack:
@@ -237,6 +237,13 @@ class GitRepository:
     def _tree_checked(self, commit: str) -> str:
         self._tree(commit)
         return commit
+
+
+def _named(path: bytes, sides: tuple[str, str]) -> str:
+    """A path as it is on both sides: git adds a side's name where a file and a folder want one place."""
+    for side in sides:
+        path = path.removesuffix(b"~" + side.encode())
+    return shown(path)
 
 
 def _with_sentences(git: Plumbing, work: Callable[[], T]) -> T:
