@@ -296,7 +296,7 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
     It is made from wheels alone, once for each set of requirements and interpreter, and is to be bound
     read-only into the hands. Raises `CannotRunSafely`.
     """
-    identity = "\n".join((_interpreter(python), library.pin, library.sha256, *library.requirements))
+    identity = "\n".join((interpreter_of(python), library.pin, library.sha256, *library.requirements))
     folder = _open_folder(cache, "testdeps")
     target = folder / hashlib.sha256(identity.encode()).hexdigest()[:32]
     if target.is_dir():
@@ -316,7 +316,8 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
     return target
 
 
-def _interpreter(python: str) -> str:
+def interpreter_of(python: str) -> str:
+    """Which interpreter that is, as text. Raises `CannotRunSafely` when it does not run."""
     script = "import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform())"
     try:
         done = subprocess.run([python, "-I", "-c", script], capture_output=True, text=True, check=True, timeout=60)
@@ -350,11 +351,17 @@ def suite_command(
 
     `dependencies` is where the folder of `install_test_dependencies` appears to the command.
     """
+    prefix = suite_prefix(library, dependencies=dependencies, python=python)
+    return f"{prefix} {shlex.join(paths or (library.layout.tests_root,))}"
+
+
+def suite_prefix(library: Library, *, dependencies: str = TESTDEPS_INSIDE, python: str = PYTHON) -> str:
+    """The same command up to the names of what it runs."""
     source = "$PWD" if library.layout.import_root == "." else f"$PWD/{library.layout.import_root}"
     # The project's own options (coverage, style checks) need more plugins and are not its tests.
     return (
         f'PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="{source}":{shlex.quote(dependencies)} {shlex.quote(python)} '
-        f"-m pytest -q -p no:cacheprovider -o addopts= {shlex.join(paths or (library.layout.tests_root,))}"
+        "-m pytest -q -p no:cacheprovider -o addopts="
     )
 
 

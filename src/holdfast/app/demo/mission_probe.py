@@ -1,0 +1,144 @@
+"""Running a library's suite in hands with bodies missing, and keeping what was found out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from anyio.abc import ObjectReceiveStream
+
+from holdfast.app.compose import Runtime
+from holdfast.clock import SystemClock
+from holdfast.facts.session import Workspace
+from holdfast.hands.base import ExecRequest, Hands, HandsSpec
+from holdfast.hands.user import choose_user, make_ready
+from holdfast.ids import new_hands_id, system_entropy
+from holdfast.sim.library import PYTHON, TESTDEPS_INSIDE, Library, interpreter_of, read_plain
+from holdfast.sim.library_all import Whole
+from holdfast.sim.library_probe import (
+    FOLDER,
+    OUT,
+    PLUGIN,
+    Line,
+    Needs,
+    entered,
+    entering,
+    failing,
+    identity,
+    keep,
+    needs,
+    plugin,
+    read_lines,
+)
+from holdfast.sim.library_tree import SourceFile, write_tree
+
+AT_ONCE = 2
+"""Suites that run beside each other: each takes a processor."""
+
+_EPOCH = 1
+
+
+class Booth:
+    """Hands with the library laid out, where one file after another is changed and put back."""
+
+    def __init__(self, hands: Hands, folder: Path, library: Library) -> None:
+        self._hands = hands
+        self._folder = folder
+        self._library = library
+        self._runs = 0
+
+    async def run(self, files: Mapping[str, bytes], command: str, timeout_s: float) -> bytes:
+        """Run a command with these files changed; what stands in the plug-in's answer then, b"" for none."""
+        self._runs += 1
+        call_id = f"probe.{self._runs}"
+        (self._folder / OUT).unlink(missing_ok=True)
+        for path, data in files.items():
+            (self._folder / path).write_bytes(data)
+        try:
+            await self._hands.start(_EPOCH, call_id, ExecRequest("bash", {"command": command}, timeout_s))
+            await self._hands.wait(_EPOCH, call_id)
+        finally:
+            for path in files:
+                if path in self._library.tree:
+                    (self._folder / path).write_bytes(self._library.tree[path].data)
+        return read_plain(self._folder, OUT) if (self._folder / OUT).is_file() else b""
+
+
+@asynccontextmanager
+async def booth(runtime: Runtime, library: Library, dependencies: Path, name: str) -> AsyncIterator[Booth]:
+    """A booth of that name; its folder and hands are gone afterwards."""
+    folder = runtime.home.workspaces / name
+    shutil.rmtree(folder, ignore_errors=True)
+    write_tree({**library.tree, PLUGIN: SourceFile(plugin())}, folder)
+    workspace = Workspace(str(folder), True, read_only={str(dependencies): TESTDEPS_INSIDE})
+    make_ready(workspace, choose_user(workspace))
+    spec = HandsSpec(
+        session_id=name,
+        hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
+        workspace=workspace,
+        read_only=workspace.read_only,
+    )
+    hands = await runtime.provider(workspace).provision(spec, _EPOCH)
+    try:
+        yield Booth(hands, folder, library)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await hands.release(_EPOCH)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+Say = Callable[[str], None]
+
+
+async def find_needs(
+    runtime: Runtime, library: Library, whole: Whole, dependencies: Path, name: str, say: Say
+) -> Needs:
+    """What each test needs and what each body is told of by; from the cache as far as it is there."""
+    interpreter = await anyio.to_thread.run_sync(interpreter_of, PYTHON)
+    path = runtime.home.cache / "missions" / f"{library.name}-{identity(library, whole, interpreter)}.jsonl"
+    lines = {line.missing: line for line in read_lines(path)}
+    wanted = [number for number in range(-1, len(whole.bodies)) if number not in lines]
+    if wanted:
+        async with anyio.create_task_group() as group:
+            send, receive = anyio.create_memory_object_stream[Callable[[Booth], Awaitable[None]]](len(wanted))
+            if -1 in wanted:
+                async with booth(runtime, library, dependencies, f"{name}-{FOLDER.strip('.')}") as one:
+                    say(f"running the suite of {library.pin} once, to see what each test enters …")
+                    lines[-1] = await entered(library, whole, one.run)
+                    keep(path, lines[-1])
+            left = [number for number in wanted if number >= 0]
+
+            def job(number: int) -> Callable[[Booth], Awaitable[None]]:
+                async def run(one: Booth) -> None:
+                    tests = entering(lines[-1], number)
+                    failed = await failing(library, whole, number, tests, one.run) if tests else ()
+                    lines[number] = Line(number, failed=failed)
+                    keep(path, lines[number])
+                    done = len(lines) - 1
+                    if done % 10 == 0 or done == len(whole.bodies):
+                        say(f"  {done} of {len(whole.bodies)} bodies taken out, one at a time")
+
+                return run
+
+            for number in left:
+                send.send_nowait(job(number))
+            send.close()
+            for place in range(min(AT_ONCE, len(left))):
+                group.start_soon(_work, runtime, library, dependencies, f"{name}-probe-{place}", receive.clone())
+            receive.close()
+    return needs(list(lines.values()))
+
+
+async def _work(
+    runtime: Runtime,
+    library: Library,
+    dependencies: Path,
+    name: str,
+    jobs: ObjectReceiveStream[Callable[[Booth], Awaitable[None]]],
+) -> None:
+    async with jobs, booth(runtime, library, dependencies, name) as one:
+        async for job in jobs:
+            await job(one)

@@ -1,0 +1,209 @@
+"""From what tests need to items of a contract: what to write together, in which order, proven by which tests.
+
+The rule: grow by the cheapest test. Of all tests that do not pass yet, the one that lacks least (in lines) says what is
+written next; every test that has all it needs then belongs to that step. Steps of the same files are put together up to
+a size, as long as no circle comes of it. A test then belongs to the item whose body it tells most of, and that item
+depends on those that write whatever else its tests need: they pass as soon as these are merged, whatever is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.sim.library_all import Whole
+from holdfast.sim.library_probe import Needs
+
+ITEMS_WANTED = 16
+"""About so many items are made of a whole library; a small one gets fewer."""
+
+BODIES_LEAST = 3
+"""An item is not closed before it has so many bodies, where the order allows."""
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """What one criterion is about: a class, or the functions of a file, and the tests that tell of it.
+
+    `rubric` says that a judge alone answers for it; the tests are then only for whoever wants to know the truth.
+    """
+
+    name: str
+    tests: tuple[str, ...]
+    rubric: bool = False
+
+
+class WorkItem(msgspec.Struct, frozen=True):
+    """Bodies that one worker writes, by number, and what proves them. `depends` are names of other items."""
+
+    name: str
+    title: str
+    bodies: tuple[int, ...]
+    files: tuple[str, ...]
+    depends: tuple[str, ...]
+    clusters: tuple[Cluster, ...]
+
+
+@dataclass
+class _Step:
+    """A step on its way to be an item."""
+
+    bodies: set[int] = field(default_factory=set)
+    founders: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    depends: set[int] = field(default_factory=set)
+    lines: int = 0
+
+
+def make_items(whole: Whole, needs: Needs, *, wanted: int = ITEMS_WANTED) -> tuple[WorkItem, ...]:
+    """The items, each after those that it depends on. Bodies that no test needs go with their neighbours."""
+    heights = [block.true.count("\n") + 1 for block in whole.bodies]
+    steps = _merged(_steps(needs, heights), whole, heights, wanted)
+    _rest(steps, whole)
+    about = _assigned(steps, needs)
+    order = _ordered(steps)
+    names = {step: f"W{place:02d}" for place, step in enumerate(order, 1)}
+    return tuple(_item(steps[step], names[step], names, whole, about) for step in order)
+
+
+def _assigned(steps: Mapping[int, _Step], needs: Needs) -> dict[str, int]:
+    """Give each test to the step of the body that it tells most of; gives that body of each.
+
+    That is the body which fewest tests tell of. Where a circle would come of it, the next best one. A test that its
+    step was bought with stays there, so that every step has one.
+    """
+    owner = {body: step for step in steps for body in steps[step].bodies}
+    telling: dict[str, list[int]] = {test: [] for test in needs.entered}
+    for body, tests in sorted(needs.told.items(), key=lambda each: (len(each[1]), each[0])):
+        for test in tests & telling.keys():
+            telling[test].append(body)
+    about: dict[str, int] = {}
+    founded = {test: number for number, step in steps.items() for test in step.founders}
+    for test in sorted(needs.entered, key=lambda test: (test not in founded, len(needs.entered[test]))):
+        bodies = needs.entered[test]
+        owners = {owner[body] for body in bodies}
+        for body in [*telling[test], *sorted(bodies - set(telling[test]))]:
+            step = owner[body]
+            if founded.get(test, step) != step:
+                continue
+            if test in founded or not any(step in _closure(steps, other) for other in owners - {step}):
+                about[test] = body
+                steps[step].tests.append(test)
+                steps[step].depends |= owners - {step}
+                break
+    return about
+
+
+def _steps(needs: Needs, heights: list[int]) -> list[_Step]:
+    """One step for each time that the cheapest test is bought."""
+    lacking = {test: set(bodies) for test, bodies in needs.entered.items() if bodies}
+    owner: dict[int, int] = {}
+    steps: list[_Step] = []
+    while lacking:
+        cheapest = min(lacking, key=lambda test: sum(heights[body] for body in lacking[test]))
+        step = _Step(set(lacking[cheapest]), [cheapest])
+        for body in step.bodies:
+            owner[body] = len(steps)
+        for test in list(lacking):
+            lacking[test] -= step.bodies
+            if not lacking[test]:
+                del lacking[test]
+        step.depends = {owner[body] for body in needs.entered[cheapest]} - {len(steps)}
+        step.lines = sum(heights[body] for body in step.bodies)
+        steps.append(step)
+    return steps
+
+
+def _merged(steps: list[_Step], whole: Whole, heights: list[int], wanted: int) -> dict[int, _Step]:
+    """Fewer, larger steps: each goes into an earlier one of the same file that is not full, where no circle comes."""
+    cap = max(40, sum(heights) // max(1, wanted))
+    kept: dict[int, _Step] = {}
+    now: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        depends = {now[other] for other in step.depends}
+        files = Counter(whole.bodies[body].file for body in step.bodies)
+        target = _target(kept, step, depends, files, whole, cap)
+        if target is None:
+            kept[number] = _Step(step.bodies, step.founders, [], depends, step.lines)
+            now[number] = number
+            continue
+        into = kept[target]
+        into.bodies |= step.bodies
+        into.founders += step.founders
+        into.depends |= depends - {target}
+        into.lines += step.lines
+        now[number] = target
+    return kept
+
+
+def _target(
+    kept: Mapping[int, _Step], step: _Step, depends: set[int], files: Counter[str], whole: Whole, cap: int
+) -> int | None:
+    best: tuple[int, int] | None = None
+    for number, other in kept.items():
+        small = len(other.bodies) < BODIES_LEAST or len(step.bodies) == 1
+        if other.lines + step.lines > (2 * cap if small else cap):
+            continue
+        if not files.keys() <= {whole.bodies[body].file for body in other.bodies}:
+            continue
+        if any(number in _closure(kept, each) for each in depends - {number}):
+            continue
+        added = len((depends - {number}) - _closure(kept, number))
+        if best is None or (added, -number) < best:
+            best = added, -number
+    return None if best is None else -best[1]
+
+
+def _closure(steps: Mapping[int, _Step], start: int) -> set[int]:
+    found: set[int] = set()
+    waiting = [start]
+    while waiting:
+        for other in steps[waiting.pop()].depends - found:
+            found.add(other)
+            waiting.append(other)
+    return found
+
+
+def _rest(steps: dict[int, _Step], whole: Whole) -> None:
+    """Bodies that no test needs: no criterion tells of them, so they go where their file is worked on most."""
+    owned = {body for step in steps.values() for body in step.bodies}
+    for number, block in enumerate(whole.bodies):
+        if number not in owned:
+            shares = {
+                place: sum(whole.bodies[body].file == block.file for body in step.bodies)
+                for place, step in steps.items()
+            }
+            steps[max(shares, key=lambda place: (shares[place], place))].bodies.add(number)
+
+
+def _ordered(steps: Mapping[int, _Step]) -> list[int]:
+    """Every step after those that it depends on; merging may have made a later one the ground of an earlier."""
+    order: list[int] = []
+    left = dict(steps)
+    while left:
+        ready = [number for number, step in left.items() if step.depends <= set(order)]
+        order += ready
+        for number in ready:
+            del left[number]
+    return order
+
+
+def _item(step: _Step, name: str, names: Mapping[int, str], whole: Whole, about: Mapping[str, int]) -> WorkItem:
+    bodies = tuple(sorted(step.bodies))
+    files = tuple(sorted({whole.bodies[body].file for body in bodies}))
+    found: dict[str, list[str]] = {}
+    for test in step.tests:
+        found.setdefault(_group(whole, about[test]), []).append(test)
+    clusters = tuple(Cluster(group, tuple(tests)) for group, tests in found.items())
+    depends = tuple(sorted(names[other] for other in step.depends))
+    groups = list(dict.fromkeys(_group(whole, body) for body in bodies))
+    return WorkItem(name, "; ".join(groups), bodies, files, depends, clusters)
+
+
+def _group(whole: Whole, body: int) -> str:
+    """The class that a body is of, or its file's functions."""
+    block = whole.bodies[body]
+    first = block.functions[0]
+    return f"{block.file}: {first.split('.')[0] if '.' in first else 'functions'}"

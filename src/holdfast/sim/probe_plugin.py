@@ -1,0 +1,148 @@
+"""A plug-in for pytest that tells each test's outcome apart from all others, and which functions it enters.
+
+It runs in the hands, as a file beside a library, and imports nothing of ours. Each test runs in a process of its own,
+made right after collection: what one test leaves behind is not there for the next, and one that hangs is ended alone.
+What is asked stands in `.probe/ask.json` below the current folder, the answer goes to `.probe/out.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from types import CodeType, FrameType
+from typing import Any
+
+FOLDER = ".probe"
+_LENGTH = 8
+
+
+class Entered:
+    """Which of the functions asked for were entered, by their number."""
+
+    def __init__(self, functions: dict[str, dict[str, int]]) -> None:
+        top = os.getcwd()
+        self.seen: set[int] = set()
+        self._wanted = {
+            (os.path.join(top, file), int(line)): number
+            for file, lines in functions.items()
+            for line, number in lines.items()
+        }
+        self._known: dict[CodeType, int | None] = {}
+
+    def begin(self) -> None:
+        """Look from now on, in this thread and in those that begin later."""
+        threading.setprofile(self._look)
+        sys.setprofile(self._look)
+
+    def end(self) -> None:
+        """Look no more."""
+        sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, argument: object) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        if code not in self._known:
+            self._known[code] = self._wanted.get((code.co_filename, code.co_firstlineno))
+        number = self._known[code]
+        if number is not None:
+            self.seen.add(number)
+
+
+class Probe:
+    """What is asked and what was found out."""
+
+    def __init__(self) -> None:
+        with open(os.path.join(FOLDER, "ask.json"), encoding="utf-8") as file:
+            ask: dict[str, Any] = json.load(file)
+        self.test_timeout_s: float = ask["test_timeout_s"]
+        self.entered = Entered(ask["functions"]) if ask["functions"] else None
+        self.tests: dict[str, list[Any]] = {}
+        self.imported: list[int] = []
+
+    def collected(self) -> None:
+        """Collection is over: what was entered so far was entered by imports."""
+        if self.entered:
+            self.imported = sorted(self.entered.seen)
+            self.entered.seen.clear()
+
+    def run(self, item: Any) -> None:
+        """Run one test in a process of its own."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            self._child(item, writing)
+        os.close(writing)
+        answer = self._answer(reading)
+        os.close(reading)
+        # It leads a process group of its own: what it started goes with it.
+        for end in (os.killpg, os.kill):
+            try:
+                end(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        os.waitpid(child, 0)
+        self.tests[item.nodeid] = answer
+
+    def _child(self, item: Any, writing: int) -> None:
+        try:
+            os.setpgid(0, 0)
+            from _pytest import runner
+
+            protocol: Any = runner.runtestprotocol
+            reports = protocol(item, log=False, nextitem=None)
+            outcomes = {report.outcome for report in reports}
+            odd = any(hasattr(report, "wasxfail") for report in reports)
+            word = "failed" if "failed" in outcomes else "skipped" if "skipped" in outcomes or odd else "passed"
+            seen = sorted(self.entered.seen) if self.entered else []
+            data = json.dumps([word, seen]).encode()
+            os.write(writing, len(data).to_bytes(_LENGTH, "big"))
+            while data:
+                data = data[os.write(writing, data) :]
+        finally:
+            os._exit(0)
+
+    def _answer(self, reading: int) -> list[Any]:
+        if not select.select([reading], [], [], self.test_timeout_s)[0]:
+            return ["hung", []]
+        data, wanted = b"", _LENGTH
+        while len(data) < wanted:
+            chunk = os.read(reading, 65536)
+            if not chunk:
+                return ["failed", []]
+            data += chunk
+            if wanted == _LENGTH and len(data) >= _LENGTH:
+                wanted = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+        answer: list[Any] = json.loads(data[_LENGTH:])
+        return answer
+
+    def save(self, status: int) -> None:
+        """Write the answer."""
+        with open(os.path.join(FOLDER, "out.json"), "w", encoding="utf-8") as file:
+            json.dump({"status": status, "imported": self.imported, "tests": self.tests}, file)
+
+
+_probe = Probe()
+if _probe.entered:
+    # Importing the library happens while tests are collected.
+    _probe.entered.begin()
+
+
+def pytest_collection_finish(session: Any) -> None:
+    """Every test file was imported, as far as that is possible."""
+    _probe.collected()
+
+
+def pytest_runtest_protocol(item: Any, nextitem: Any) -> bool:
+    """Take over from pytest how a test is run."""
+    _probe.run(item)
+    return True
+
+
+def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
+    """All was run, or could not even be collected."""
+    _probe.save(int(exitstatus))
