@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.app.progress_jobs import about_jobs
+from holdfast.app.progress_mission import about_mission
 from holdfast.app.progress_outside import about_outside, policy_line
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
@@ -195,7 +196,7 @@ def _about_bounds(event: Event) -> str:
         case EmergencyReleased():
             return f"the emergency stop is lifted by {event.actor}"
         case _:
-            return about_jobs(event.fact) or one_line(about_outside(event.fact), 160)
+            return about_jobs(event.fact) or one_line(about_mission(event.fact) or about_outside(event.fact), 160)
 
 
 def _result(result: ToolResult) -> str:

@@ -92,7 +92,7 @@ class Doors:
     `environments` keeps what stands ready before work begins; without one a session that wants something does not
     begin. `uid` says as which user the hands of a workspace run. `on_news` is the command that is run for a session
     when a job of it has news and no brain waits for that.
-    `repository` opens a user's repository by its path; `discard` removes a folder that `workspace` made and nobody needs.
+    `repository` opens a user's repository by its path; `discard` removes a folder that `workspace` made.
     """
 
     log: Log

@@ -9,12 +9,16 @@ from __future__ import annotations
 from holdfast.facts.mission import MissionFinished
 from holdfast.facts.shift import ParkReason, ShiftEnded
 from holdfast.mission import approval, ending, merges, money, plans, tasks
-from holdfast.mission.actions import AwaitEffects, MissionAction, Open
+from holdfast.mission.actions import AwaitEffects, Look, MissionAction, Open
 from holdfast.session import children, people
 from holdfast.session.actions import Action, CancelChildren, End, Record
 from holdfast.session.decide import end
 from holdfast.session.state import State
 from holdfast.session.state_mission import OVER, MissionState
+
+
+LOOK_AGAIN = "look:astray"
+"""The effect that sees whether a main line that somebody moved is back."""
 
 
 def decide(
@@ -40,10 +44,11 @@ def decide(
     found = (
         _orphans(state, mission)
         or _unwanted(state, mission)
+        or merges.before(mission, running)
         or plans.step(state, mission)
         or tasks.step(state, mission, running)
         or merges.step(state, mission, running)
-        or tasks.begin(state, mission)
+        or (tasks.begin(state, mission) if merges.BASE not in running else None)
     )
     if found is not None:
         return found
@@ -107,6 +112,14 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
         return _park(state, "person", "a person is asked about a change of protected files")
     if money.short(mission):
         return _park(state, "budget", money.words(mission))
+    if mission.astray:
+        if LOOK_AGAIN not in ran:
+            return Look(LOOK_AGAIN)
+        where = f"{mission.ref} was moved by somebody from {mission.main} to {mission.astray}"
+        return _park(state, "person", f"{where}; put it back: git update-ref {mission.ref} {mission.main}")
+    asked = [ask for ask in people.unanswered(state) if ask.kind != "escalation"]
+    if asked:
+        return people.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")
     return ending.step(state, mission, now_us, ran)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.facts.mission import MissionFinished, ReplanAsked
-from holdfast.mission import plans
+from holdfast.mission import merges, plans
 from holdfast.mission.actions import EscalateMission, Look, MissionAction, OpenRole
 from holdfast.mission.tasks import by_rubric
 from holdfast.mission.verdicts import read_verdict
@@ -26,6 +26,9 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
         return _answered(state, mission, asked, now_us)
     unmet = unmet_now(mission)
     if unmet:
+        unknown = merges.at_the_end(mission)
+        if unknown is not None:
+            return unknown
         return _again(mission, f"{len(unmet)} criteria are not met: {', '.join(unmet[:8])}")
     final = _final(mission)
     if final is not None:

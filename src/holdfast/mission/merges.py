@@ -5,14 +5,34 @@ from __future__ import annotations
 from holdfast.facts.repo import BatchRefused
 from holdfast.facts.task import TaskRefused
 from holdfast.mission.actions import Advance, Assemble, MissionAction, Verify
-from holdfast.mission.green import needed
+from holdfast.mission.green import needed, unknown, unmet_unknown
 from holdfast.mission.queue import after_red, next_batch
 from holdfast.mission.tasks import BROKEN_MAX
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
 from holdfast.session.state_mission import MissionState, OpenMerge
 
+BASE = "base"
+"""The effect that finds out what holds at the base."""
+
 Found = Action | MissionAction | None
+
+
+def before(mission: MissionState, running: frozenset[str]) -> Found:
+    """What held before the work began is found out before anybody begins; None when it is known."""
+    names = unknown(mission)
+    if not names or BASE in running or mission.broken.get(BASE, 0) >= BROKEN_MAX:
+        return None
+    return Verify(BASE, mission.main, mission.main_tree, names)
+
+
+def at_the_end(mission: MissionState) -> Verify | None:
+    """Criteria whose tasks came to nothing may hold all the same: they are tried once on the main line."""
+    names = unmet_unknown(mission)
+    effect = f"end:{mission.main_tree}"
+    if not names or mission.broken.get(effect, 0) >= BROKEN_MAX:
+        return None
+    return Verify(effect, mission.main, mission.main_tree, names)
 
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:

@@ -16,7 +16,7 @@ from holdfast.facts.task import (
 )
 from holdfast.mission import approval, money
 from holdfast.mission.actions import Inspect, MissionAction, OpenRole, TellRole, Verify
-from holdfast.mission.plan import ready
+from holdfast.mission.plan import ready, stuck
 from holdfast.mission.verdicts import read_verdict
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
@@ -63,7 +63,14 @@ def begin(state: State, mission: MissionState) -> Found:
         return None
     for task in ready(mission):
         return _open(mission, task)
+    lost = stuck(mission)
+    if lost:
+        return Record(tuple(_in_vain(task, name) for task, name in lost))
     return None
+
+
+def _in_vain(task: TaskState, name: str) -> TaskEnded:
+    return TaskEnded(task_id=task.task.id, status="dropped", why=f"it waits in vain for {name}")
 
 
 def _open(mission: MissionState, task: TaskState) -> Found:
@@ -155,7 +162,8 @@ def _words(value: object) -> tuple[str, ...]:
 
 def _handed_in(state: State, mission: MissionState, task: TaskState, running: frozenset[str]) -> Found:
     if task.inspected_tree == task.tree and task.violations:
-        return _refuse(mission, task, "ratchet", task.violations, "What you handed in is refused:")
+        kind: RefusalKind = "scope" if task.only_scope else "ratchet"
+        return _refuse(mission, task, kind, task.violations, "What you handed in is refused:")
     effect = inspection(task)
     return None if effect in running or approval.asking(state, effect) else Inspect(effect, task.task.id)
 

@@ -331,10 +331,11 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
     mission.moved = "" if mission.moved == fact.base else mission.moved
     for name in fact.passed:
         mission.passed.setdefault(name, event.seq)
+    known = mission.contract.criteria()
     for name in fact.tasks:
         task = mission.tasks[name]
         for criterion in task.task.criteria:
-            if criterion in mission.rubric:
+            if criterion in mission.rubric and criterion in known and known[criterion].check is None:
                 mission.passed.setdefault(criterion, event.seq)
         _turn(task, "merged", event)
     _forget_trees(mission)

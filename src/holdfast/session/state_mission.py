@@ -112,7 +112,8 @@ class MissionState(msgspec.Struct):
     is in the main line, `moved` where that branch is now when it has new ones, since `moved_seq`. `astray` is where the
     main line was found, when somebody moved it. `red_trees` are merges that were refused. `raised_seq` is where money
     was last raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next
-    plan and for a person. `allowed` are protected paths that a person allowed to be changed, with digests of their content.
+    plan and for a person. `allowed` are protected paths that a person allowed to be changed, with digests of their
+    content.
     """
 
     contract: Contract

@@ -89,7 +89,7 @@ async def run(call: Call) -> int:
         call.note(f"session {row.session_id}" + (f" (key {row.key})" if row.key else ""))
         call.note(f"workspace {row.workspace}")
         if call.args.detach:
-            return await _detach(call, runtime, row)
+            return await detach(call, runtime, row)
         doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         doors.observer.on_events(await runtime.store.read(row.session_id, after=before))
         return await drive(call, runtime, row.session_id, doors)
@@ -102,7 +102,7 @@ async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
     return first.fact.workspace
 
 
-async def _detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
+async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
     """Leave it to the worker that serves this home; without one, start `wake` in a process of its own."""
     clock = SystemClock()
     began_s = clock.monotonic_s()

@@ -8,6 +8,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import drive, observer_for
 from holdfast.brain.recall import recall
+from holdfast.fleet import missions
 from holdfast.session.fold_fork import RESTING
 from holdfast.session.rows import SessionRow
 
@@ -28,9 +29,18 @@ async def run(call: Call) -> int:
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         if not call.args.keep_pause and await _paused(runtime, row):
-            await runtime.intake.resume(row, "woken")
+            await _lift(runtime, row)
         doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)
+
+
+async def _lift(runtime: Runtime, row: SessionRow) -> None:
+    """Lift the pause: a mission was paused with all below it."""
+    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    if state.mission is not None:
+        await missions.resume(runtime.intake, row, "woken")
+    else:
+        await runtime.intake.resume(row, "woken")
 
 
 async def _paused(runtime: Runtime, row: SessionRow) -> bool:

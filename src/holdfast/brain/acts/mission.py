@@ -141,7 +141,7 @@ async def _escalate(shift: Shift, action: EscalateMission) -> None:
         shift,
         kind="escalation",
         title="a mission cannot go on by itself",
-        action=f"{action.why}\n\nTried:\n{lines}\n\nApprove: one more plan (a note goes to its planner). Deny: it ends.",
+        action=f"{action.why}\n\nTried:\n{lines}\n\nApprove: one more plan; a note goes to its planner. Deny: the end.",
         action_digest=action_digest("mission", {"why": action.why}),
         why=action.why,
         default=None,

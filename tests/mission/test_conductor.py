@@ -1,0 +1,51 @@
+"""The conductor in worlds drawn from seeds: what it may never do, and that it always comes to an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from holdfast.facts.mission import MissionPolicy
+from tests.mission.world import World
+
+SEEDS = 400
+
+
+@pytest.mark.parametrize("faults", [0.0, 0.2, 0.45])
+def test_done_is_never_said_of_what_is_not(faults: float) -> None:
+    stands: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        world = World(seed, faults=faults)
+        status = world.run()
+        stands[status] += 1
+        mission = world.mission
+        if status == "done":
+            known = mission.contract.criteria()
+            unmet = [n for n, c in known.items() if c.check is not None and n not in world.truth[mission.main_tree]]
+            assert not unmet, f"seed {seed}: done, and {unmet} do not pass"
+    assert stands["done"] == SEEDS if not faults else stands["done"], stands
+    assert set(stands) <= {"done", "failed", "parked person"}, stands
+
+
+def test_the_main_line_only_gets_better() -> None:
+    for seed in range(SEEDS):
+        world = World(seed, faults=0.4)
+        world.run()
+        known = world.mission.contract.criteria()
+        best: set[str] = set()
+        for tree in world.main_line:
+            here = {name for name in world.truth[tree] if known[name].check is not None}
+            passed = {name for name in best if name in world.mission.passed}
+            assert passed <= here, f"seed {seed}: {passed - here} were lost on {tree}"
+            best |= here
+
+
+def test_nothing_is_tried_more_often_than_the_policy_allows() -> None:
+    for seed in range(100):
+        policy = MissionPolicy(planner="items", max_iterations=2, max_attempts=2, max_replans=1, judge="per_task")
+        world = World(seed, faults=0.9, policy=policy)
+        world.run()
+        assert world.mission.round <= 1 + world.asked
+        for task in world.mission.tasks.values():
+            assert task.attempt - task.conflicts <= 2
