@@ -63,7 +63,9 @@ def check_ref(ref: str, new: str, old: str | None) -> None:
             f"{' and '.join(OURS)}"
         )
     if not is_hex(new) or (old is not None and not is_hex(old)):
-        raise RepositoryUnfit(f"{ref} can only be moved between whole names of commits; nothing was changed")
+        raise RepositoryUnfit(
+            f"{ref} can only be moved between whole names of commits; nothing was changed: resolve them first"
+        )
 
 
 def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:

@@ -73,7 +73,10 @@ class Repository(Protocol):
     ) -> Commit:
         """Commit the files of a folder as data; the same tree as its only parent's gives that parent.
 
-        What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already.
+        `parents` are whole names.
+
+        What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already; so is what
+        is no file or link, is called `.git`, or is another user's and `user` could not read. A submodule stays as it was.
         """
         ...
 
@@ -88,6 +91,7 @@ class Repository(Protocol):
     async def point(self, ref: str, new: str, old: str | None) -> bool:
         """Move a ref from `old` to `new`; False when it is elsewhere. None for `old` means that it must not exist.
 
+        A ref that is at `new` already was moved before a crash, and is answered True, whatever `old` is (S23).
         Raises `RepositoryUnfit` for a ref outside `refs/heads/holdfast/` and `refs/holdfast/`, and for a branch that is
         checked out somewhere.
         """
