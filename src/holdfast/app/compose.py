@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -24,7 +25,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Egress
 from holdfast.environment.store import LayerStore
-from holdfast.errors import HoldfastError, NeedsProgram, UnknownSession
+from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
@@ -36,6 +37,8 @@ from holdfast.log.workers import Worker as LiveWorker
 from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here
+from holdfast.repo.repository import Repository
+from holdfast.repo.repository_git import GitRepository
 from holdfast.repo.shadow import ShadowShelf
 
 PROGRAM = f"holdfast {__version__}"
@@ -76,6 +79,18 @@ class Runtime:
         """What opens ways outside for hands. Raises `UsageError` for settings that cannot be meant."""
         return open_egress(self.settings, self.home.path)
 
+    def repository(self, path: str) -> Repository:
+        """A user's repository, for missions. Raises `CannotRunSafely` on a machine without git."""
+        if not is_here():
+            raise CannotRunSafely(f"there is no git on this machine to work on {path} with; install it: apt install git")
+        return GitRepository(path, self.home.path / "repositories")
+
+    def discard(self, workspace: Workspace) -> None:
+        """Remove a folder that `fresh_workspace` made, with what is in it. Safe to repeat."""
+        path = Path(workspace.path)
+        if workspace.disposable and path.parent == self.home.workspaces:
+            shutil.rmtree(path, ignore_errors=True)
+
     def provider(self, workspace: Workspace, policy: HandsPolicy | None = None) -> Provider:
         """The hands of a session on that workspace. `policy` is only for what is asked before it has one."""
         return SessionProvider(self.providers, policy or HandsPolicy(), workspace)
@@ -107,6 +122,8 @@ class Runtime:
             uid=lambda workspace: choose_user(workspace).uid,
             workspace=self.fresh_workspace,
             on_news=self.news_command,
+            repository=self.repository,
+            discard=self.discard,
             observer=observer or NoObserver(),
         )
 
