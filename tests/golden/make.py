@@ -37,7 +37,7 @@ from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
 from holdfast.session.home import HOME
-from tests.golden import later, outside
+from tests.golden import later, missions, outside
 
 HERE = Path(__file__).parent
 ERASED = 11
@@ -203,9 +203,14 @@ async def make() -> dict[str, list[Line]]:
     out = msgspec.structs.replace(outside.created(ODD), accounts=("ses_out_full",))
     await story(store, "ses_out_full", out, outside.full(ODD), outside.posts(ODD, "full"))
     await story(store, "ses_out_bare", plain, outside.bare(), outside.posts(ODD, "bare"))
+    mission = msgspec.structs.replace(missions.created(ODD), accounts=("ses_mission",))
+    await story(store, "ses_mission", mission, [ShiftEnded(status="released")])
+    await story(store, "ses_mission_full", plain, missions.full(ODD), missions.posts(ODD, "full"))
+    await story(store, "ses_mission_bare", plain, missions.bare(), missions.posts(ODD, "bare"))
     await home(store)
     await fork(store)
-    names = ("full", "bare", "more_full", "more_bare", "out_full", "out_bare")
+    new = ("mission", "mission_full", "mission_bare")
+    names = ("full", "bare", "more_full", "more_bare", "out_full", "out_bare", *new)
     logs = {f"{name}.jsonl": await lines(store, f"ses_{name}") for name in names}
     return {**logs, "home.jsonl": await lines(store, HOME), "fork.jsonl": await lines(store, "ses_fork")}
 

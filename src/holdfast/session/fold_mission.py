@@ -185,7 +185,7 @@ def _finished(state: State, fact: MissionFinished, event: Event) -> None:
 
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
     _of(state).verifications[fact.effect] = OpenVerification(
-        event.seq, fact.verification_id, fact.effect, fact.tree, fact.criteria, fact.hands
+        event.seq, fact.verification_id, fact.effect, fact.tree, fact.criteria, fact.hands, fact.key
     )
 
 
@@ -381,7 +381,20 @@ def _batch_refused(state: State, fact: BatchRefused, event: Event) -> None:
     mission.red_trees = [*mission.red_trees, fact.tree][-TREES_KEPT:]
 
 
-APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
+Apply = Callable[[State, Any, Event], None]
+
+
+def _of_a_mission(apply: Apply) -> Apply:
+    """What is of a mission says nothing in another session's log."""
+
+    def applied(state: State, fact: Any, event: Event) -> None:
+        if state.mission is not None:
+            apply(state, fact, event)
+
+    return applied
+
+
+_APPLY: dict[type[Fact], Apply] = {
     ContractSealed: _sealed,
     ContractAmended: _amended,
     MissionOpened: _opened,
@@ -410,3 +423,5 @@ APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
     RepoMoved: _moved,
     BatchRefused: _batch_refused,
 }
+
+APPLY: dict[type[Fact], Apply] = {kind: _of_a_mission(apply) for kind, apply in _APPLY.items()}
