@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path, environment
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
+from holdfast.app.loop_tools import loop_tools
 from holdfast.app.models import find_model
 from holdfast.app.outside import open_egress
 from holdfast.app.prompts import load_prompts
@@ -136,6 +137,7 @@ class Runtime:
             self._opened[session_id] = state.created
         created = self._opened[session_id]
         doors = self.doors(created.workspace, observer=observer)
+        doors = replace(doors, tools=loop_tools(session_id, created, self.store, self.store))
         missing = [tool.name for tool in created.agent.custom if tool.name not in doors.tools]
         if missing:
             raise NeedsProgram(

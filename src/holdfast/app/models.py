@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.app.config import Settings, nearest, variables
+from holdfast.app.loop_model import LoopModel
+from holdfast.app.loop_spec import MODEL as LOOP
 from holdfast.app.policies import context
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
@@ -95,6 +97,8 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
         return _of_file(name, provider, rest)
     if provider == "anxious":
         return AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
+    if name == LOOP:
+        return LoopModel()
     _known(name, provider)
     endpoint = endpoint_of(parse_name(name))
     own = _own_price((settings or Settings()).prices, endpoint.name)

@@ -53,14 +53,16 @@ async def existing(runtime: Runtime, key: str | None) -> SessionRow | None:
     return row if key in (row.key, row.session_id) else None
 
 
-async def open_session(call: Call, runtime: Runtime) -> SessionRow:
-    """Open a new session by the words of the command."""
+async def open_session(
+    call: Call, runtime: Runtime, *, agent: Agent | None = None, limits: Limits | None = None
+) -> SessionRow:
+    """Open a new session by the words of the command; with this agent and these limits where the verb has its own."""
     args, settings = call.args, call.settings
     if not args.goal.strip():
         unknown = f"there is no session {args.session_id!r} yet, and " if args.session_id else ""
         raise UsageError(f"{unknown}the goal is empty; {GOAL_EXAMPLE}")
-    agent = _agent(call)
-    limits = Limits(
+    agent = agent or _agent(call)
+    limits = limits or Limits(
         budget_pico=budget_pico(settings.budget_usd),
         max_turns=settings.max_turns,
         context_tokens=settings.context_tokens,

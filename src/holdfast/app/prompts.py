@@ -15,9 +15,12 @@ from pathlib import Path
 from holdfast.app.config import nearest
 from holdfast.errors import UsageError
 
-NAMES = ("worker", "compaction", "handoff", "mission_worker", "planner", "judge", "initializer")
-"""What each turn begins with; how a stretch is summarised; how the note for a reset is written; and what the turns of
-a mission's roles begin with."""
+NAMES = (
+    *("worker", "compaction", "handoff", "mission_worker", "planner", "judge", "initializer"),
+    *("loop", "loop_analysis", "loop_plan"),
+)
+"""What each turn begins with; how a stretch is summarised; how the note for a reset is written; what the turns of
+a mission's roles begin with; and what the command of a loop is told, in an iteration and in the stages before."""
 
 BYTES_MAX = 65_536
 """A longer prompt would be most of a context."""

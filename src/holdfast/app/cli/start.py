@@ -19,7 +19,7 @@ from holdfast.app.trouble import sentence_of
 from holdfast.brain.alongside import alongside
 from holdfast.errors import HoldfastError
 
-DRIVING = ("run", "wake", "resume", "demo", "worker")
+DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when nobody reads them any more."""
 
 

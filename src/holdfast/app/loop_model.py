@@ -1,0 +1,58 @@
+"""The model of a loop's session: code that does what the loop's latest plan says. A pure function of the request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from holdfast.app.loop_plan import Plan, Step
+from holdfast.app.loop_spec import MODEL, STEP
+from holdfast.errors import ModelError
+from holdfast.facts.base import Usage
+from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
+from holdfast.session.conversation import TextPart, ToolResultPart
+
+
+def plan_of(request: ModelRequest) -> Plan | None:
+    """The plan that the latest result has; None when there is none, or when somebody said something after it."""
+    last = request.messages[-1] if request.messages else None
+    if last is None or last.role != "user" or not last.parts:
+        return None
+    part = last.parts[-1]
+    if isinstance(part, TextPart) or not isinstance(part, ToolResultPart) or part.name != STEP or part.is_error:
+        return None
+    return msgspec.json.decode(part.content, type=Plan)
+
+
+class LoopModel:
+    """Answers with the calls of the plan. Its price is what the command of the loop said that it cost."""
+
+    def __init__(self) -> None:
+        self.name = MODEL
+        self._cost_pico: int | None = 0
+
+    def worst_case_pico(self, request: ModelRequest) -> int | None:
+        """What has to be free before an iteration begins: anything at all, since nobody knows what it will cost."""
+        plan = plan_of(request)
+        return 1 if plan is not None and plan.kind == "work" else 0
+
+    def cost_pico(self, usage: Usage) -> int | None:
+        """What the iteration before cost, as its command said; None when it did not say."""
+        return self._cost_pico
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The calls of the plan; without one, the call that makes it. Raises `ModelError` where the loop has failed."""
+        await checkpoint()
+        plan = plan_of(request)
+        self._cost_pico = plan.cost_pico if plan is not None else 0
+        if plan is not None and plan.kind == "failed":
+            raise ModelError("invalid_request", plan.say)
+        calls: tuple[Step, ...] = (Step(STEP, {}, "step"),) if plan is None else plan.calls
+        if plan is not None and plan.say:
+            yield TextDelta(plan.say)
+        for index, call in enumerate(calls):
+            yield ToolCallStart(index, call.name, f"loop_{request.responses}_{index}")
+            yield ToolCallDelta(index, msgspec.json.encode(call.input).decode())
+        yield Finish("tool_use" if calls else "end_turn", plan.usage if plan is not None else Usage())

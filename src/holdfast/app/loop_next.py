@@ -1,0 +1,207 @@
+"""What a loop does next, from what it has seen and what its checks said. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.app.loop_chain import analysis_problem, branch_of, plan_problem
+from holdfast.app.loop_guard import kept
+from holdfast.app.loop_items import Board, checks_of, read_board
+from holdfast.app.loop_plan import Plan, Stage, Step, asking, work_calls
+from holdfast.app.loop_prompt import ITEM_MAX, LAST_MAX, PART_MAX, cut, filled, shell
+from holdfast.app.loop_spec import ANALYSIS, IDLE_MAX, PROGRESS, STEP, TRIES_MAX, LoopSpec
+from holdfast.errors import ContractInvalid
+from holdfast.facts.contract import Item
+from holdfast.mission.contract import in_words
+from holdfast.session.money import usd
+
+PROMPT_MAX = 100_000
+PROGRESS_MAX = 768 * 1024
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The workspace before an iteration: the loop's own files, AGENTS.md, the digest of the tree."""
+
+    files: Mapping[str, bytes | None]
+    agents: str
+    tree: str
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What may still be used: turns of the session for one more iteration, money, and what was spent so far."""
+
+    another: bool
+    budget_pico: int | None
+    spent_pico: int
+
+
+def next_plan(spec: LoopSpec, carried: Plan, seen: Seen, means: Means, *, over: bool) -> Plan:
+    """The plan after `carried`, which has what is known by now. `over` says that `--until` has just succeeded."""
+    carried = replace(carried, tree=seen.tree, files={})
+    if over:
+        return _ended(carried, f"`{spec.until}` succeeded after {_iterations(carried.iteration)}")
+    if carried.stage != "items":
+        return _stage(spec, carried, seen, means)
+    board: Board | None = None
+    if spec.items:
+        data = seen.files.get(spec.items)
+        try:
+            if data is None:
+                raise ContractInvalid(f"{spec.items} is not there, is no plain file, or is larger than a megabyte")
+            board = read_board(data, spec.items)
+        except ContractInvalid as error:
+            return _ask(carried, f"The items cannot be read. Set {spec.items} right, then approve.", str(error))
+        if board.finished() and not spec.until:
+            return _ended(
+                carried, f"all {len(board.items)} items of {spec.items} pass after {_iterations(carried.iteration)}"
+            )
+    return _bounded(carried, means, board) or _work(spec, carried, seen, board)
+
+
+def _ended(carried: Plan, why: str) -> Plan:
+    return replace(carried, kind="done", say=f"The loop is done: {why}.", calls=(), words=())
+
+
+def _iterations(count: int) -> str:
+    return f"{count} iteration" if count == 1 else f"{count} iterations"
+
+
+def _ask(carried: Plan, question: str, why: str) -> Plan:
+    return replace(carried, kind="ask", say=question, calls=asking(question, why))
+
+
+def _bounded(carried: Plan, means: Means, board: Board | None) -> Plan | None:
+    """A rest or a question where the loop may not simply go on; None where it may."""
+    stands = ""
+    if board is not None:
+        stands = f"; {sum(board.passes.values())} of {len(board.items)} items pass"
+    if not means.another:
+        say = f"All iterations are used ({carried.iteration} so far){stands}."
+        return replace(carried, kind="rest", say=say, calls=(Step(STEP, {}, "step"),))
+    spent = means.spent_pico + (carried.cost_pico or 0)
+    if means.budget_pico is not None and carried.cost_pico and spent >= means.budget_pico:
+        say = f"The command says that it cost {usd(spent)} so far, of {usd(means.budget_pico)}{stands}."
+        return replace(carried, kind="rest", say=say, calls=(Step(STEP, {}, "step"),))
+    if carried.idle >= IDLE_MAX:
+        question = f"The last {carried.idle} iterations changed nothing, and the checks say the same{stands}. Go on?"
+        return _ask(carried, question, carried.last)
+    return None
+
+
+def _work(spec: LoopSpec, carried: Plan, seen: Seen, board: Board | None) -> Plan:
+    if len(seen.files.get(PROGRESS) or b"") > PROGRESS_MAX:
+        return _ask(carried, f"{PROGRESS} is too long to go on with. Move it elsewhere, then approve.", "")
+    item = choose(spec, carried, board)
+    if board is not None and item is None and not board.finished():
+        bare = ", ".join(each.id for each in board.unfinished())
+        question = f"Nothing can tell whether {bare} is done: there is no `check` and no --until. How to go on?"
+        return _ask(
+            carried,
+            question,
+            f"Look at the work. Set `passes` in {spec.items} yourself, or give the items a `check`, then approve; each "
+            "that still has none gets another iteration. Deny ends the loop.",
+        )
+    checks = checks_of(item) if item is not None else ()
+    parts = _parts(spec, carried, seen, board, item)
+    command = shell(spec.command, cut(filled(spec.template, parts), PROMPT_MAX))
+    number = carried.iteration + 1
+    about = f"{item.id}, {item.description.splitlines()[0][:100]}" if item is not None else f"`{spec.until}` fails"
+    tried = carried.tried
+    if item is not None and not checks and not spec.until:
+        tried = tuple(dict.fromkeys((*tried, item.id)))
+    return replace(
+        carried,
+        kind="work",
+        say=f"Iteration {number}: {about}.",
+        calls=work_calls(spec, command, checks),
+        iteration=number,
+        item=item.id if item is not None else "",
+        tried=tried,
+    )
+
+
+def choose(spec: LoopSpec, carried: Plan, board: Board | None) -> Item | None:
+    """The next unfinished item; one that nothing can check has one turn."""
+    if board is None:
+        return None
+    first = board.unfinished()
+    waiting = [*first, *(item for item in board.items if not board.passes[item.id] and item not in first)]
+    return next((each for each in waiting if spec.until or checks_of(each) or each.id not in carried.tried), None)
+
+
+def _parts(spec: LoopSpec, carried: Plan, seen: Seen, board: Board | None, item: Item | None) -> dict[str, str]:
+    """What goes into the prompt."""
+    shown = f"Make `{spec.until}` succeed."
+    wanted = [f"`{spec.until}` passes"] if spec.until else []
+    left = "Nothing else."
+    if item is not None and board is not None:
+        shown = cut(board.entries[item.id], ITEM_MAX)
+        wanted = [in_words(check) for check in checks_of(item)] or wanted
+        others = [each for each in board.unfinished() if each.id != item.id]
+        left = "\n".join(f"- {each.id}: {each.description.splitlines()[0][:100]}" for each in others[:50]) or left
+    return {
+        **_shared(carried, seen),
+        "item": shown,
+        "check": "; ".join(wanted) or "a person who looks at it says so",
+        "left": left,
+        "progress": cut((seen.files.get(PROGRESS) or b"").decode("utf-8", "replace"), PART_MAX).strip() or "(empty)",
+    }
+
+
+def _shared(carried: Plan, seen: Seen) -> dict[str, str]:
+    return {
+        "agents": seen.agents.strip() or "(none)",
+        "last": cut(carried.last, LAST_MAX).strip() or "(this is the first)",
+        "words": "\n\n".join(carried.words)[-PART_MAX:] or "(nothing)",
+    }
+
+
+# --- a chain ---------------------------------------------------------------------------------------
+
+
+def _stage(spec: LoopSpec, carried: Plan, seen: Seen, means: Means) -> Plan:
+    """The next plan of a chain's first two stages. `tries` counts what a stage was asked so far."""
+    file = ANALYSIS if carried.stage == "analysis" else spec.items
+    found = seen.files.get(file)
+    problem = analysis_problem(found) if carried.stage == "analysis" else plan_problem(found, spec)
+    if carried.tries and not problem:
+        fresh = replace(carried, tries=0, last="", idle=0)
+        if carried.stage == "analysis":
+            analysis = (found or b"").decode("utf-8", "replace")
+            return next_plan(spec, replace(fresh, stage="plan", analysis=analysis), seen, means, over=False)
+        return next_plan(spec, replace(fresh, stage="items"), seen, means, over=False)
+    if carried.tries:
+        carried = replace(carried, last=problem)
+    if carried.tries >= TRIES_MAX:
+        return _ask(
+            carried, f"{file} is still not right after {carried.tries} tries. Set it right, then approve.", problem
+        )
+    stopped = _bounded(carried, means, None)
+    if stopped is not None:
+        return stopped
+    parts = {**_shared(carried, seen), "report": spec.report, "analysis": carried.analysis}
+    if carried.stage == "plan":
+        parts["branch"] = branch_of(carried.analysis)
+    template = spec.analysis_template if carried.stage == "analysis" else spec.plan_template
+    number = carried.iteration + 1
+    return replace(
+        carried,
+        kind="work",
+        say=f"Iteration {number}: {_STAGES[carried.stage]}.",
+        calls=work_calls(replace(spec, until=""), shell(spec.command, cut(filled(template, parts), PROMPT_MAX)), ()),
+        iteration=number,
+        item="",
+        tries=carried.tries + 1,
+    )
+
+
+_STAGES: dict[Stage, str] = {"analysis": "read the report, write analysis.json", "plan": "write the plan, prd.json"}
+
+
+def with_files(plan: Plan, before: Mapping[str, object], seen: Seen) -> Plan:
+    """The plan with those of the loop's files that are not as the log has them by now."""
+    now = {name: kept(data) for name, data in seen.files.items() if name != ANALYSIS}
+    return replace(plan, files={name: each for name, each in now.items() if before.get(name) != each})

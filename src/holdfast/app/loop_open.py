@@ -1,0 +1,158 @@
+"""`holdfast loop`, before anything runs: what is asked for is checked, and the loop's session opened."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from holdfast.app import hands_policy, loop_files, policies
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime
+from holdfast.app.config import budget_pico
+from holdfast.app.exits import name_of
+from holdfast.app.loop_items import checks_of, read_board
+from holdfast.app.loop_next import PROGRESS_MAX
+from holdfast.app.loop_prompt import PART_MAX, cut
+from holdfast.app.loop_spec import ANALYSIS, ITEM_FILES, PROGRESS, LoopSpec, loop_agent
+from holdfast.app.opening import check_folder, existing, open_session
+from holdfast.app.prompts import load_prompts
+from holdfast.errors import UsageError
+from holdfast.facts.session import ContextPolicy, Limits
+from holdfast.session.rows import SessionRow
+from holdfast.session.tools import BASH_TIMEOUT_MAX_S
+
+TIMEOUT_MAX_S = BASH_TIMEOUT_MAX_S
+
+BEGIN_AND_END = 2
+"""Turns of a loop's session beside its iterations: one plans the first, one ends it."""
+
+STAGES = 2
+
+_EXAMPLE = "an example is: holdfast loop --until 'make test' -- claude -p"
+
+_NO_LINE = 10**9
+"""A loop's own model has no context to fill."""
+
+
+async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
+    """Check the words and the folder, and open the session. Raises `UsageError`."""
+    args = call.args
+    if not args.command or not args.command[0].strip():
+        raise UsageError(f"the command is missing: write it after --; {_EXAMPLE}")
+    if any("\0" in word for word in args.command) or len(shlex.join(args.command)) > PART_MAX:
+        raise UsageError(f"the command is longer than {PART_MAX} characters, or no text; put it into a script")
+    if args.until and not args.until.strip():
+        raise UsageError(f"--until '' names no command; {_EXAMPLE}")
+    if (row := await existing(runtime, args.session_id)) is not None:
+        raise UsageError(
+            f"there is a session {name_of(row)} already; go on with it: {call.typed('wake', name_of(row))}, or use "
+            "another --session-id"
+        )
+    _local(call)
+    folder = check_folder(args.workspace)
+    spec = _spec(call, folder)
+    args.goal = _goal(spec)
+    args.account, args.unpriced = [], False
+    turns = args.max_iterations + BEGIN_AND_END + (STAGES if spec.report else 0)
+    limits = Limits(
+        budget_pico=budget_pico(call.settings.budget_usd),
+        max_turns=turns,
+        context_tokens=_NO_LINE,
+        context=ContextPolicy(strategy="off", line_tokens=_NO_LINE, signs=False),
+        breakers=policies.breakers(call.settings),
+    )
+    row = await open_session(call, runtime, agent=loop_agent(spec), limits=limits)
+    if limits.budget_pico is not None:
+        call.note(
+            "the budget counts what the command says that it costs (`total_cost_usd` in its result); a command that "
+            "says nothing is bounded by --max-iterations and --timeout alone"
+        )
+    return row
+
+
+def _local(call: Call) -> None:
+    """The loop reads its files on this machine."""
+    provider = hands_policy.hands(call.settings).provider
+    if not call.args.no_sandbox and (provider == "remote" or provider.startswith("ssh:")):
+        raise UsageError(
+            f"a loop runs on this machine, and `provider` in [hands] is {provider!r}; run `holdfast loop` there, or "
+            'set provider = "" for it'
+        )
+
+
+def _spec(call: Call, folder: Path) -> LoopSpec:
+    args = call.args
+    texts = load_prompts(call.settings.prompts, str(folder)).texts
+    report = _report(args.chain)
+    with loop_files.opened(folder) as fd:
+        there = [name for name in (*ITEM_FILES, ANALYSIS) if _exists(folder, name)]
+        if (folder / PROGRESS).is_file() and (folder / PROGRESS).stat().st_size > PROGRESS_MAX:
+            raise UsageError(f"{PROGRESS} is longer than {PROGRESS_MAX} bytes; move it elsewhere, then type this again")
+        items = _items(call, fd, folder, there) if not report else ITEM_FILES[0]
+    taken = [name for name in (ITEM_FILES[0], ANALYSIS) if report and name in there]
+    if taken:
+        raise UsageError(
+            f"--chain writes {' and '.join(taken)} anew, and the folder has that already; move it elsewhere, or leave "
+            "--chain out to go on with it"
+        )
+    return LoopSpec(
+        command=tuple(args.command),
+        items=items,
+        until=args.until.strip(),
+        timeout_s=args.timeout,
+        template=texts["loop"],
+        report=report,
+        analysis_template=texts["loop_analysis"] if report else "",
+        plan_template=texts["loop_plan"] if report else "",
+    )
+
+
+def _exists(folder: Path, name: str) -> bool:
+    return (folder / name).exists() or (folder / name).is_symlink()
+
+
+def _items(call: Call, fd: int, folder: Path, there: list[str]) -> str:
+    """The file with the items; empty when there is none and `--until` stands in for it. It has to be in order."""
+    name = next((each for each in ITEM_FILES if each in there), "")
+    if not name:
+        if call.args.until:
+            return ""
+        raise UsageError(
+            f"there is neither prd.json nor feature_list.json in {folder}, and no --until: nothing says what is to be "
+            f"done; {_EXAMPLE}"
+        )
+    data = loop_files.read(fd, name)
+    if data is None:
+        raise UsageError(f"{folder / name} is no plain file, not readable, or larger than a megabyte; put it right")
+    board = read_board(data, name)
+    bare = [item.id for item in board.unfinished() if not checks_of(item)]
+    if bare and not call.args.until:
+        call.note(
+            f"WARNING: nothing can tell whether {', '.join(bare[:10])}{' …' if len(bare) > 10 else ''} is done: give "
+            'such items a "check", or say --until CMD; the harness sets `passes` by a check alone'
+        )
+    return name
+
+
+def _report(name: str) -> str:
+    """The text of the report that a chain begins with."""
+    if not name:
+        return ""
+    try:
+        with Path(name).open("rb") as stream:
+            data = stream.read(1 << 20)
+    except OSError as error:
+        raise UsageError(
+            f"the report {name} cannot be read ({error.strerror}); an example is --chain report.md"
+        ) from error
+    text = cut(data.decode("utf-8", "replace").replace("\0", ""), PART_MAX)
+    if not text.strip():
+        raise UsageError(f"the report {name} is empty; an example is --chain report.md")
+    return text
+
+
+def _goal(spec: LoopSpec) -> str:
+    what = f"until all items of {spec.items} pass" if spec.items else ""
+    what = f"until `{spec.until}` succeeds" if spec.until else what
+    first = "from a report: choose, plan, then loop " if spec.report else "loop "
+    return f"{first}`{shlex.join(spec.command)[:200]}` {what}"

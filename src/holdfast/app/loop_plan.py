@@ -1,0 +1,267 @@
+"""What an iteration of a loop was and what the next one is: a plan, the outcomes of its calls, a verdict. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.app.loop_items import Board, checks_of
+from holdfast.app.loop_prompt import PART_MAX, cut, promised
+from holdfast.app.loop_spec import LOOK, RESTORE, STEP, LoopSpec
+from holdfast.clock import rfc3339
+from holdfast.facts.base import Usage, text_of
+from holdfast.facts.codec import Event
+from holdfast.facts.contract import Check
+from holdfast.facts.model import AgentToolUse
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserMessage
+from holdfast.mission.contract import command_line, metric_holds, metric_value
+from holdfast.session.money import usd
+
+Stage = Literal["analysis", "plan", "items"]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One call of a plan. `purpose` is what it is for: `work`, `look`, `restore`, `check:0`, `until`, `ask`, `step`."""
+
+    name: str
+    input: dict[str, object]
+    purpose: str
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file as it was before an iteration. What is no UTF-8 is kept as bytes; `there` is False for no file."""
+
+    text: str = ""
+    raw: bytes = b""
+    there: bool = True
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happens next, and everything that the one after it has to know.
+
+    `files` are those that changed since the plan before. `idle` counts iterations without a change, `tried` are items
+    that cannot be checked and had their turn. `cost_pico` is what the iteration before this plan said that it cost,
+    None when it said nothing. `words` are what people said and no command was told yet.
+    """
+
+    kind: Literal["work", "ask", "rest", "done", "failed"]
+    say: str
+    calls: tuple[Step, ...] = ()
+    iteration: int = 0
+    stage: Stage = "items"
+    item: str = ""
+    tries: int = 0
+    files: dict[str, Kept] = {}
+    tree: str = ""
+    idle: int = 0
+    signature: str = ""
+    tried: tuple[str, ...] = ()
+    cost_pico: int | None = 0
+    usage: Usage = Usage()
+    last: str = ""
+    analysis: str = ""
+    words: tuple[str, ...] = ()
+    through_seq: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How a call of a plan ended."""
+
+    end: Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
+    content: str
+    exit_code: int | None
+    timed_out: bool
+    truncated: bool
+    duration_ms: float | None
+    at_us: int
+    signal: int | None = None
+
+    @property
+    def ran(self) -> bool:
+        """Whether it ran to an end that is known."""
+        return self.end in ("ok", "error")
+
+    def words(self) -> str:
+        """How it ended, in a few words."""
+        if self.end == "unknown":
+            return "its outcome is unknown: whatever ran it was gone; it may have run in whole, in part or not at all"
+        if not self.ran:
+            return f"{self.end} before it ended"
+        took = f" after {self.duration_ms / 1000:.1f} s" if self.duration_ms is not None else ""
+        if self.timed_out:
+            return f"ended at its time limit{took}"
+        if self.signal:
+            return f"ended by signal {self.signal}{took}"
+        return f"exit status {self.exit_code or 0}{took}"
+
+
+class Story(msgspec.Struct, frozen=True):
+    """What the log says: the latest plan, the files before it, what became of its calls, what people said since."""
+
+    plan: Plan | None
+    files: dict[str, Kept]
+    outcomes: dict[str, Outcome]
+    words: tuple[str, ...]
+    through_seq: int
+
+
+def read_story(events: list[Event]) -> Story:
+    """The story so far. A plan counts once its result is in the log."""
+    uses: dict[str, AgentToolUse] = {}
+    plan: Plan | None = None
+    files: dict[str, Kept] = {}
+    since: list[str] = []
+    results: dict[str, Outcome] = {}
+    said: list[tuple[int, str]] = []
+    for event in events:
+        match event.fact:
+            case AgentToolUse() as use:
+                uses[use.call_id] = use
+                since.append(use.call_id)
+            case UserMessage(content=content):
+                said.append((event.seq, text_of(content)))
+            case ToolResult() as result:
+                use_of = uses.get(result.call_id)
+                if use_of is not None and use_of.name == STEP and result.outcome == "ok":
+                    plan = msgspec.json.decode(result.content, type=Plan)
+                    files |= plan.files
+                    since, results = [], {}
+                    continue
+                results[result.call_id] = _outcome(result, event.at_us)
+            case ToolOutcomeUnknown() as lost:
+                results[lost.call_id] = Outcome("unknown", lost.content, None, False, False, None, event.at_us)
+            case _:
+                pass
+    outcomes: dict[str, Outcome] = {}
+    if plan is not None:
+        for step, call_id in zip(plan.calls, since, strict=False):
+            if uses[call_id].name != step.name:
+                break
+            if call_id in results:
+                outcomes[step.purpose] = results[call_id]
+    heard = plan.through_seq if plan is not None else 0
+    told = () if plan is None or "work" in outcomes else plan.words
+    words = (*told, *(text for seq, text in said if seq > heard))
+    return Story(plan, files, outcomes, words, events[-1].seq if events else 0)
+
+
+def _outcome(result: ToolResult, at_us: int) -> Outcome:
+    return Outcome(
+        result.outcome,
+        result.content,
+        result.exit_code,
+        result.timed_out,
+        result.truncated,
+        result.duration_ms,
+        at_us,
+        result.signal,
+    )
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What the checks of an iteration said. `passed` is for its item, `over` for the whole loop by `--until`.
+
+    `lines` are for people, `signature` is equal for equal results, `failed` is the output of what failed.
+    """
+
+    passed: bool
+    over: bool
+    lines: tuple[str, ...]
+    signature: str
+    failed: str
+
+
+def judge(spec: LoopSpec, board: Board | None, item_id: str, outcomes: dict[str, Outcome]) -> Verdict:
+    """The verdict of the harness's own checks; what the command said about itself is not looked at."""
+    item = board.find(item_id) if board is not None else None
+    checks = checks_of(item) if item is not None else ()
+    results = [
+        (command_line(check), _holds(check, f"check:{n}", outcomes), f"check:{n}") for n, check in enumerate(checks)
+    ]
+    over = False
+    if spec.until:
+        over = _holds(Check(spec.until), "until", outcomes)
+        results.append((spec.until, over, "until"))
+    own = [holds for _, holds, purpose in results if purpose != "until"]
+    passed = item is not None and (all(own) if own else over)
+    lines = tuple(
+        f"`{command}` {'passed' if holds else _why(outcomes.get(purpose))}" for command, holds, purpose in results
+    )
+    failed = "\n\n".join(
+        f"`{command}` failed:\n{outcomes[purpose].content}"
+        for command, holds, purpose in results
+        if not holds and purpose in outcomes and outcomes[purpose].ran
+    )
+    signature = " ".join(f"{purpose}={_mark(outcomes.get(purpose))}" for _, _, purpose in results)
+    return Verdict(passed, over, lines, signature, failed)
+
+
+def _holds(check: Check, purpose: str, outcomes: dict[str, Outcome]) -> bool:
+    found = outcomes.get(purpose)
+    if found is None or found.end != "ok" or found.timed_out or found.exit_code:
+        return False
+    if check.metric is None:
+        return True
+    value = metric_value(found.content)
+    return value is not None and metric_holds(check.metric, value)
+
+
+def _why(found: Outcome | None) -> str:
+    if found is None or not found.ran:
+        return "was not run"
+    return f"failed ({found.words()})" if found.exit_code or found.timed_out or found.signal else "failed"
+
+
+def _mark(found: Outcome | None) -> str:
+    return "-" if found is None else f"{found.end}:{found.exit_code}"
+
+
+def entry(
+    session_id: str, plan: Plan, outcomes: dict[str, Outcome], verdict: Verdict, notes: list[str], cost_pico: int | None
+) -> str:
+    """What is added to progress.txt about an iteration. Its first line is found again, so it is added once."""
+    work = outcomes["work"]
+    cost = "it does not say what it cost" if cost_pico is None else f"it says that it cost {usd(cost_pico)}"
+    lines = [
+        "",
+        heading(session_id, plan),
+        f"{rfc3339(work.at_us)[:19]}Z",
+        f"- the command: {work.words()}; {cost}",
+        *(f"- {line}" for line in verdict.lines),
+    ]
+    if plan.stage == "items" and plan.item:
+        lines.append(
+            f"- {plan.item}: {'passes' if verdict.passed else 'does not pass yet'}, by the harness's own checks"
+        )
+    lines += [f"- {note}" for note in notes]
+    if promised(work.content):
+        lines.append("- the stop token was in its output: a hint, which decides nothing")
+    return "\n".join(lines) + "\n"
+
+
+def heading(session_id: str, plan: Plan) -> str:
+    """The line that an entry of progress.txt is known by."""
+    about = plan.item if plan.stage == "items" else plan.stage
+    return f"## Iteration {plan.iteration} of {session_id} - {about or 'until'}"
+
+
+def work_calls(spec: LoopSpec, command: str, checks: tuple[Check, ...]) -> tuple[Step, ...]:
+    """The calls of an iteration: the command, a look at what it left, putting back, the checks, the next plan."""
+    calls = [Step("bash", {"command": command, "timeout_ms": int(spec.timeout_s * 1000)}, "work")]
+    calls += [Step(LOOK, {}, "look"), Step(RESTORE, {}, "restore")]
+    for number, check in enumerate(checks):
+        calls.append(_check_call(command_line(check), check.timeout_s, f"check:{number}"))
+    if spec.until:
+        calls.append(_check_call(spec.until, 900.0, "until"))
+    return (*calls, Step(STEP, {}, "step"))
+
+
+def _check_call(command: str, timeout_s: float, purpose: str) -> Step:
+    return Step("bash", {"command": command, "timeout_ms": int(min(timeout_s, 3600.0) * 1000)}, purpose)
+
+
+def asking(question: str, why: str) -> tuple[Step, ...]:
+    """The calls of a plan that asks a person."""
+    return (Step("ask_person", {"question": question, "why": cut(why, PART_MAX)}, "ask"), Step(STEP, {}, "step"))
