@@ -227,6 +227,7 @@ class Plumbing:
             user=owner.uid if owner else None,
             group=owner.gid if owner else None,
             extra_groups=[] if owner else None,
+            start_new_session=True,  # who kills all of us at once does not leave a lock of git's behind
         )
 
     def run(
@@ -294,6 +295,7 @@ def _environment(git_dir: str) -> dict[str, str]:
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # older versions know only this one, and it counts before any configuration
         "GIT_GRAFT_FILE": "/dev/null",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 from pathlib import Path
 
 from holdfast.errors import RepositoryUnfit
@@ -15,6 +17,9 @@ from holdfast.repo.repository import Standing
 OURS = ("refs/heads/holdfast/", "refs/holdfast/")
 NAMED_CHANGES = 20
 """So many changes that nobody committed are named."""
+
+LOCK_IS_LEFT_S = 600.0
+"""A lock of one of our refs that is older was left by a git that is dead."""
 
 _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _BAD_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
@@ -82,9 +87,14 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
     if now != old:
         return False
     _check_free(git, ref)
-    zero = "0" * len(new)
+    move = ("update-ref", "--no-deref", "-m", "holdfast", ref, new, old or "0" * len(new))
     try:
-        git.run("update-ref", "--no-deref", "-m", "holdfast", ref, new, old or zero, theirs=True)
+        try:
+            git.run(*move, theirs=True)
+        except Failed:
+            if not _left_lock(git, ref):
+                raise
+            git.run(*move, theirs=True)
     except Failed as error:
         now, _ = read_ref(git, ref)
         if now == new:
@@ -92,6 +102,19 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
         if now != old:
             return False
         raise _unmoved(git, ref, error.said) from None
+    return True
+
+
+def _left_lock(git: Plumbing, ref: str) -> bool:
+    """Remove the lock of a ref of ours that a git left which died with the machine. Git holds one for milliseconds."""
+    lock = git.place.common / f"{ref}.lock"
+    with tempfile.TemporaryFile(dir=git.scratch()) as now:
+        try:
+            if os.fstat(now.fileno()).st_mtime - lock.stat().st_mtime < LOCK_IS_LEFT_S:
+                return False
+            lock.unlink()
+        except OSError:
+            return False
     return True
 
 
@@ -170,8 +193,14 @@ def _dirty(git: Plumbing, place: Place, head: str) -> tuple[str, ...]:
 
     Our own git directory compares, so that no filter is configured, whatever the attributes ask for.
     """
-    index = place.git_dir / "index"
-    extra = {"GIT_WORK_TREE": str(place.top), "GIT_INDEX_FILE": str(index)}
+    with tempfile.TemporaryDirectory(dir=git.scratch()) as scratch:
+        index = Path(scratch) / "index"  # a copy: git writes down in it which files it found to be the same
+        if (place.git_dir / "index").exists():
+            shutil.copyfile(place.git_dir / "index", index)
+        return _changed(git, place, head, {"GIT_WORK_TREE": str(place.top), "GIT_INDEX_FILE": str(index)})
+
+
+def _changed(git: Plumbing, place: Place, head: str, extra: dict[str, str]) -> tuple[str, ...]:
     exclude = [f"--exclude-from={place.common / 'info/exclude'}"] if _readable(place.common / "info/exclude") else []
     asked = (
         (
@@ -188,12 +217,13 @@ def _dirty(git: Plumbing, place: Place, head: str) -> tuple[str, ...]:
         ("ls-files", "-o", "-z", "--directory", "--no-empty-directory", "--exclude-per-directory=.gitignore", *exclude),
     )
     found: set[str] = set()
-    for arguments in asked:
-        try:
+    try:
+        git.run("-c", "core.bare=false", "update-index", "-q", "--refresh", extra=extra, also=(1,))
+        for arguments in asked:
             _, out = git.run("-c", "core.bare=false", *arguments, extra=extra)
-        except Failed as error:
-            return (f"(what is not committed cannot be told: {error.said[:200]})",)
-        found.update(shown(path) for path in out.split(b"\0") if path)
+            found.update(shown(path) for path in out.split(b"\0") if path)
+    except Failed as error:
+        return (f"(what is not committed cannot be told: {error.said[:200]})",)
     return tuple(sorted(found)[:NAMED_CHANGES])
 
 

@@ -76,7 +76,8 @@ class Repository(Protocol):
         `parents` are whole names.
 
         What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already; so is what
-        is no file or link, is called `.git`, or is another user's and `user` could not read. A submodule stays as it was.
+        is no file or link, is called `.git`, or is another user's and `user` could not read. A submodule stays as it
+        was.
         """
         ...
 

@@ -193,7 +193,7 @@ class GitRepository:
             raise self._git.unfit(f"merging {branch[:12]} into {onto[:12]}", error.said) from None
         tree, *names = out.split(b"\0")
         if status:
-            return Conflict(tuple(sorted({_named(name, (onto, branch)) for name in names if name})))
+            return Conflict(tuple(sorted({_named(name, (onto, branch)) for name in names if name})) or (".",))
         name = tree.decode()
         data = commit_bytes(name, (onto, branch), message, at_us, IDENTITY)
         with self._pack({}) as pack:
