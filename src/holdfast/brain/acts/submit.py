@@ -1,13 +1,15 @@
 """What a role hands in: checked by code, then recorded with the end of its call in one transaction.
 
-What cannot count is answered as an error, in words that say what to mend: the role is asked again by that.
+What cannot count is answered as an error, in words that say what to mend: the role is asked again by that. The hooks
+and checks of the project have their say when work is handed in as done; who says that it is blocked need not pass them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
+from holdfast.brain.acts import hooks as hooks_act
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.facts.mission import Role, WorkSubmitted
@@ -31,8 +33,14 @@ async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
     if wrong:
         await _refuse(shift, call, wrong)
         return
+    ran = await hooks_act.at_stop(shift, call) if value.get("status") == "done" else hooks_act.Ran()
+    if ran.cancelled or ran.refusal:
+        outcome: Literal["cancelled", "error"] = "cancelled" if ran.cancelled else "error"
+        result = ToolResult(call_id=call.call_id, outcome=outcome, content=f"Not handed in: {ran.refusal}")
+        await shift.decision(*ran.facts, result)
+        return
     submitted = WorkSubmitted(call_id=call.call_id, kind=role.kind, body=value)
-    await shift.decision(submitted, ToolResult(call_id=call.call_id, outcome="ok", content="Handed in."))
+    await shift.decision(*ran.facts, submitted, ToolResult(call_id=call.call_id, outcome="ok", content="Handed in."))
 
 
 async def _refuse(shift: Shift, call: Call, wrong: list[str]) -> None:
