@@ -8,7 +8,6 @@ for whatever reason, it looks at the file before it acts again.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +19,11 @@ from anyio.lowlevel import checkpoint
 from holdfast.clock import Clock
 from holdfast.facts.base import Usage
 from holdfast.facts.context import Handoff
-from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
+from holdfast.model.base import Finish, ModelRequest, StreamPart
+from holdfast.session.conversation import Message, TextPart
 from holdfast.session.money import price_per_mtok
-from holdfast.sim.library_strip import Block, Manifest, Module
+from holdfast.sim.library_strip import Manifest, Module
+from holdfast.sim.oracle_parts import Outcome, Turn, contains, height, history, parts, shown_lines, usage_of
 
 PRICE = price_per_mtok(3.0, 15.0)
 """A nominal price, so that money moves."""
@@ -42,32 +42,6 @@ READ_BYTES = 24_000
 
 _QUICK_TIMEOUT_MS = 120_000
 _SUITE_TIMEOUT_MS = 900_000
-_PIECE = 20
-_CHARACTERS_PER_TOKEN = 4
-
-# How a line of the `read` tool may begin; whichever fits the text best is taken off.
-_GUTTERS = tuple(re.compile(rf"^\s*\d+{mark}") for mark in ("\t", ": ", ":", r" \| ", r"\| ", r"\|", "→", "  ", " "))
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """A tool call with its result."""
-
-    name: str
-    input: Mapping[str, Any]
-    ok: bool
-    content: str
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """What to say and to ask for."""
-
-    text: str
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-
-    def characters(self) -> int:
-        return len(self.text) + sum(len(name) + len(_arguments(value)) for name, value in self.calls)
 
 
 @dataclass
@@ -101,7 +75,7 @@ class OracleModel:
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
         """What the request costs with the longest response that it allows (S15)."""
-        usage = self._usage(request, self._next(request))
+        usage = usage_of(request, self._next(request))
         longest = max(usage.output_tokens, request.max_output_tokens)
         return self.cost_pico(Usage(input_tokens=usage.input_tokens, output_tokens=longest))
 
@@ -112,19 +86,15 @@ class OracleModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """The next step, in small pieces."""
         turn = self._next(request)
-        for part in _parts(turn, request.responses):
+        for part in parts(turn, request.responses):
             if self._delta_s:
                 await self._clock.sleep(self._delta_s)
             else:
                 await checkpoint()
             yield part
-        yield Finish("tool_use" if turn.calls else "end_turn", self._usage(request, turn))
+        yield Finish("tool_use" if turn.calls else "end_turn", usage_of(request, turn))
 
-    def _usage(self, request: ModelRequest, turn: _Turn) -> Usage:
-        sent = len(request.system) + len(msgspec.json.encode((request.messages, request.tools)))
-        return Usage(input_tokens=_tokens(sent), output_tokens=_tokens(turn.characters()))
-
-    def _next(self, request: ModelRequest) -> _Turn:
+    def _next(self, request: ModelRequest) -> Turn:
         if request.purpose != "turn":
             return self._note(request)
         progress = self._progress(request.messages)
@@ -132,23 +102,23 @@ class OracleModel:
         if not progress.last_said:
             return turn
         first = " ".join(progress.last_said.split())[:120]
-        return _Turn(f'Understood: "{first}". {turn.text}', turn.calls)
+        return Turn(f'Understood: "{first}". {turn.text}', turn.calls)
 
-    def _note(self, request: ModelRequest) -> _Turn:
+    def _note(self, request: ModelRequest) -> Turn:
         """A summary or a handoff: what is done shows in the files, so a successor only has to look at them."""
         files = ", ".join(module.file for module in self._manifest.modules)
         said = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
         if request.purpose == "compaction":
-            return _Turn(said)
+            return Turn(said)
         note: dict[str, list[str]] = {name: [] for name in Handoff.__struct_fields__}
         note |= {"workspace": [said], "next": [f"Read {files} before changing anything, then restore what is missing."]}
-        return _Turn(msgspec.json.encode(note).decode())
+        return Turn(msgspec.json.encode(note).decode())
 
     # --- what has happened ---
 
     def _progress(self, messages: tuple[Message, ...]) -> _Progress:
         progress = _Progress({module.file for module in self._manifest.modules})
-        for happened in _history(messages):
+        for happened in history(messages):
             if isinstance(happened, str):
                 # A person who speaks may have mended what was in the way.
                 progress.failures.clear()
@@ -159,7 +129,7 @@ class OracleModel:
             progress.last_said = ""
         return progress
 
-    def _take(self, progress: _Progress, outcome: _Outcome) -> None:
+    def _take(self, progress: _Progress, outcome: Outcome) -> None:
         match outcome.name:
             case "glob" | "grep":
                 progress.looked = True
@@ -170,7 +140,7 @@ class OracleModel:
             case "bash":
                 self._take_bash(progress, outcome)
 
-    def _take_read(self, progress: _Progress, outcome: _Outcome) -> None:
+    def _take_read(self, progress: _Progress, outcome: Outcome) -> None:
         file = str(outcome.input.get("file_path", ""))
         key = _read_key(file, outcome.input)
         if not outcome.ok:
@@ -179,17 +149,17 @@ class OracleModel:
             return
         progress.failures[key] = 0
         progress.unseen.discard(file)
-        shown = _shown_lines(outcome.content, self._manifest.blocks)
+        shown = shown_lines(outcome.content, self._manifest.blocks)
         for index, block in enumerate(self._manifest.blocks):
             if block.file != file:
                 continue
-            if _contains(shown, block.stub):
+            if contains(shown, block.stub):
                 progress.done.discard(index)
-            elif _contains(shown, block.true):
+            elif contains(shown, block.true):
                 progress.done.add(index)
                 progress.failures[f"edit {index}"] = 0
 
-    def _take_edit(self, progress: _Progress, outcome: _Outcome) -> None:
+    def _take_edit(self, progress: _Progress, outcome: Outcome) -> None:
         index = self._index_of(outcome.input)
         if index is None:
             return
@@ -203,7 +173,7 @@ class OracleModel:
             progress.failures[key] += 1
             progress.unseen.add(self._manifest.blocks[index].file)
 
-    def _take_bash(self, progress: _Progress, outcome: _Outcome) -> None:
+    def _take_bash(self, progress: _Progress, outcome: Outcome) -> None:
         command = outcome.input.get("command")
         if command == self._suite_command:
             progress.passed = outcome.ok
@@ -222,7 +192,7 @@ class OracleModel:
 
     # --- what to do next ---
 
-    def _step(self, progress: _Progress) -> _Turn:
+    def _step(self, progress: _Progress) -> Turn:
         worst, failures = max(progress.failures.items(), key=lambda item: item[1], default=("", 0))
         if progress.passed:
             return self._summary(progress)
@@ -234,37 +204,35 @@ class OracleModel:
             return self._read(progress)
         missing = [index for index in range(len(self._manifest.blocks)) if index not in progress.done]
         if not missing:
-            return _Turn("Everything is back. Now the whole suite.", (self._bash(self._suite_command, suite=True),))
+            return Turn("Everything is back. Now the whole suite.", (self._bash(self._suite_command, suite=True),))
         if self._quick_command and progress.edits_since_tests >= QUICK_TESTS_EVERY:
             text = f"{len(progress.done)} of {len(self._manifest.blocks)} pieces are back. A look at the nearest tests."
-            return _Turn(text, (self._bash(self._quick_command, suite=False),))
+            return Turn(text, (self._bash(self._quick_command, suite=False),))
         return self._edit(progress, missing)
 
-    def _look(self) -> _Turn:
+    def _look(self) -> Turn:
         calls = (("glob", {"pattern": "**/*.py"}), ("grep", {"pattern": "raise NotImplementedError"}))
-        return _Turn("First I look at what is there and what is missing.", calls)
+        return Turn("First I look at what is there and what is missing.", calls)
 
-    def _read(self, progress: _Progress) -> _Turn:
+    def _read(self, progress: _Progress) -> Turn:
         calls = []
         for module in self._manifest.modules:
             if module.file in progress.unseen:
                 calls += [("read", value) for value in self._read_inputs(module, progress)]
         names = ", ".join(sorted(progress.unseen))
         again = "again " if progress.done or progress.failures else ""
-        return _Turn(f"I read {names} {again}before I change it.", tuple(calls))
+        return Turn(f"I read {names} {again}before I change it.", tuple(calls))
 
     def _read_inputs(self, module: Module, progress: _Progress) -> Iterator[dict[str, Any]]:
         blocks = [(index, block) for index, block in enumerate(self._manifest.blocks) if block.file == module.file]
-        missing = sum(
-            _height(block.true) - _height(block.stub) for index, block in blocks if index not in progress.done
-        )
+        missing = sum(height(block.true) - height(block.stub) for index, block in blocks if index not in progress.done)
         lines = module.lines - missing
         # A gutter takes some bytes of each line.
         shown_bytes = module.bytes + 8 * module.lines
         if shown_bytes <= READ_BYTES:
             yield {"file_path": module.file}
             return
-        overlap = max(_height(block.true) for _, block in blocks)
+        overlap = max(height(block.true) for _, block in blocks)
         piece = max(2 * overlap, module.lines * READ_BYTES // shown_bytes)
         for first in range(1, lines + 1, piece - overlap):
             last = first + piece - 1
@@ -272,24 +240,24 @@ class OracleModel:
             if last >= lines:
                 return
 
-    def _edit(self, progress: _Progress, missing: list[int]) -> _Turn:
+    def _edit(self, progress: _Progress, missing: list[int]) -> Turn:
         count = SEVERAL_EDITS.get(len(progress.done) % 10, 1)
         chosen = [self._manifest.blocks[index] for index in missing[:count]]
         names = ", ".join(name for block in chosen for name in block.functions)
         calls = tuple(
             ("edit", {"file_path": block.file, "old_string": block.stub, "new_string": block.true}) for block in chosen
         )
-        return _Turn(f"Restoring {names}.", calls)
+        return Turn(f"Restoring {names}.", calls)
 
     def _bash(self, command: str, *, suite: bool) -> tuple[str, dict[str, Any]]:
         return "bash", {"command": command, "timeout_ms": _SUITE_TIMEOUT_MS if suite else _QUICK_TIMEOUT_MS}
 
-    def _summary(self, progress: _Progress) -> _Turn:
+    def _summary(self, progress: _Progress) -> Turn:
         functions = len(self._manifest.functions())
         files = ", ".join(module.file for module in self._manifest.modules)
-        return _Turn(f"Done: {functions} functions of {files} are restored and the whole suite passes.")
+        return Turn(f"Done: {functions} functions of {files} are restored and the whole suite passes.")
 
-    def _stuck(self, progress: _Progress, worst: str) -> _Turn:
+    def _stuck(self, progress: _Progress, worst: str) -> Turn:
         done, total = len(progress.done), len(self._manifest.blocks)
         if worst == "suite":
             what = "the test suite did not pass"
@@ -297,66 +265,9 @@ class OracleModel:
             what = f"restoring {', '.join(self._manifest.blocks[int(worst[5:])].functions)} failed"
         else:
             what = f"{worst} failed"
-        return _Turn(f"I am stuck: {what} {TRIES_MAX} times. {done} of {total} pieces are restored; I stop here.")
-
-
-def _history(messages: tuple[Message, ...]) -> Iterator[_Outcome | str]:
-    """Calls with their results, and what a person said after the work had begun, in order."""
-    calls: dict[str, ToolCallPart] = {}
-    begun = False
-    for message in messages:
-        for part in message.parts:
-            if message.role == "assistant":
-                begun = True
-                if isinstance(part, ToolCallPart):
-                    calls[part.call_id] = part
-            elif isinstance(part, ToolResultPart) and part.call_id in calls:
-                call = calls.pop(part.call_id)
-                yield _Outcome(call.name, call.input, not part.is_error, part.content)
-            elif isinstance(part, TextPart) and begun:
-                yield part.text
+        return Turn(f"I am stuck: {what} {TRIES_MAX} times. {done} of {total} pieces are restored; I stop here.")
 
 
 def _read_key(file: str, value: Mapping[str, Any]) -> str:
     first, last = value.get("view_range") or (1, -1)
     return f"reading {file} from line {first} to {last}"
-
-
-def _shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:
-    """The lines of a file out of what `read` printed, whatever it puts before each."""
-    known = {line for block in blocks for text in (block.stub, block.true) for line in text.split("\n") if line.strip()}
-    raw = content.split("\n")
-    readings = [raw, *([gutter.sub("", line) for line in raw] for gutter in _GUTTERS)]
-    return max(readings, key=lambda lines: sum(line in known for line in lines))
-
-
-def _contains(lines: list[str], text: str) -> bool:
-    wanted = text.split("\n")
-    first = wanted[0]
-    return any(line == first and lines[start : start + len(wanted)] == wanted for start, line in enumerate(lines))
-
-
-def _height(text: str) -> int:
-    return text.count("\n") + 1
-
-
-def _arguments(value: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _tokens(characters: int) -> int:
-    return -(-characters // _CHARACTERS_PER_TOKEN)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    for start in range(0, len(text), _PIECE):
-        yield text[start : start + _PIECE]
-
-
-def _parts(turn: _Turn, responses: int) -> Iterator[StreamPart]:
-    for piece in _pieces(turn.text):
-        yield TextDelta(piece)
-    for index, (name, value) in enumerate(turn.calls):
-        yield ToolCallStart(index, name, f"oracle_{responses}_{index}")
-        for piece in _pieces(_arguments(value)):
-            yield ToolCallDelta(index, piece)
