@@ -179,8 +179,8 @@ class VerificationStarted(Fact, frozen=True, tag="verification.started"):
     """Checks are about to run on a clean checkout of `tree`, with the protected files as they were (S25).
 
     `effect` names what it is for, as the conductor does; `criteria` are those that have no recorded verdict there.
-    `hands` are those that its first run goes to: whoever takes over after a crash finds that run there. It is appended
-    again, under the same id, when they are gone.
+    `hands` are those that its first run goes to: whoever takes over after a crash finds that run there. `key` is that
+    of its verdicts. It is appended again, under the same id, when they are gone.
     """
 
     verification_id: str
@@ -188,6 +188,7 @@ class VerificationStarted(Fact, frozen=True, tag="verification.started"):
     tree: str
     criteria: tuple[str, ...]
     commit: str = ""
+    key: str = ""
     hands: HandsProvisioned | None = None
 
 

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from holdfast.facts.base import Fact
 from holdfast.facts.contract import Contract, ContractAmended
 from holdfast.mission.contract import contract_digest
 from holdfast.session.state import State
 from holdfast.session.state_mission import MissionState
-
-import msgspec
 
 KIND = "flake"
 

@@ -82,7 +82,7 @@ class OpenMerge(msgspec.Struct):
 
 
 class OpenVerification(msgspec.Struct):
-    """A verification without an end. `hands` are those of its first run, while they may live."""
+    """A verification without an end. `hands` are those of its first run; `key` is that of its verdicts."""
 
     seq: int
     verification_id: str
@@ -90,6 +90,7 @@ class OpenVerification(msgspec.Struct):
     tree: str
     criteria: tuple[str, ...]
     hands: HandsProvisioned | None = None
+    key: str = ""
 
 
 class ChildRole(msgspec.Struct):

@@ -20,7 +20,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.facts.environment import EnvironmentRecorded, Step
-from holdfast.facts.session import Environment, SessionCreated
+from holdfast.facts.session import Environment, Service, SessionCreated
 from holdfast.hands.base import Hands, HandsSpec, Layer
 from holdfast.hands.user import choose_user
 from holdfast.session.fold_environment import required
@@ -65,6 +65,26 @@ async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
         await shift.fact(record)
     shift.standing = wanted.services
     return spec
+
+
+async def dress_aside(shift: Shift, spec: HandsSpec) -> tuple[HandsSpec, tuple[Service, ...]]:
+    """The spec of hands on another workspace than the session's own, standing on what that one wants; its services.
+
+    Nothing is recorded. A `.env` is left out: it needs the session's own way outside. Raises `EnvironmentFailed`, or
+    what keeps hands from being made; `HeadMoved` when a person stopped it.
+    """
+    created = shift.state.created
+    assert created is not None
+    policy = msgspec.structs.replace(created.environment, dotenv={})
+    if policy == Environment():
+        return spec, ()
+    environments = _door(shift, created)
+    user = await anyio.to_thread.run_sync(choose_user, spec.workspace)
+    wanted = await environments.look(spec.workspace, policy, user.uid)
+    made = await environments.find(wanted) if not wanted.empty else None
+    if made is None and not wanted.empty:
+        made = await set_up(shift, SetUp(environments, wanted, policy, spec.workspace, (user.uid, user.gid)))
+    return _dressed(spec, wanted, made, {}), wanted.services
 
 
 def _door(shift: Shift, created: SessionCreated) -> Environments:

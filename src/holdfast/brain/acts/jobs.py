@@ -170,13 +170,18 @@ async def start_service(shift: Shift, hands: Hands, service: Service) -> str:
     run_here = shift.state.services.get(service.name)
     if run_here is not None and run_here.hands_id == hands.identity.hands_id:
         return ""
+    problem = await stand_up(shift, hands, service)
+    if not problem:
+        await shift.fact(_service_started(hands, f"{STANDING}{service.name}", _of_service(service)))
+    return problem
+
+
+async def stand_up(shift: Shift, hands: Hands, service: Service) -> str:
+    """Have a server run on hands, and ready; why it is not, empty when it is. Raises `HandsLost`."""
     call_id, request = f"{STANDING}{service.name}", _of_service(service)
     await hands.start(shift.epoch, call_id, request)
     status = await _until_ready(shift, hands, call_id, request)
-    if not _runs(status):
-        return _why_not(status)
-    await shift.fact(_service_started(hands, call_id, request))
-    return ""
+    return "" if _runs(status) else _why_not(status)
 
 
 async def stop(shift: Shift, use: AgentToolUse) -> None:
