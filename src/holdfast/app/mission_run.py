@@ -27,6 +27,7 @@ from holdfast.mission.formats import read_contract
 from holdfast.repo.repository import Repository, Standing
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
+from holdfast.session.tools import DEFAULT_TOOLS
 
 CONTRACTS = ("feature_list.json", "prd.json")
 """What a repository is looked through for when nothing is named."""
@@ -110,7 +111,7 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
         call.note(f"changes that nobody committed are left as they are, and are not part of it: {_few(standing.dirty)}")
     created = SessionCreated(
         goal=contract.goal,
-        agent=Agent(model=model, name="mission", tools=()),
+        agent=Agent(model=model, name="mission", tools=DEFAULT_TOOLS),
         workspace=runtime.fresh_workspace(session_id, workspace),
         limits=limits,
         key=args.session_id or "",

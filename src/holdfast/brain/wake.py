@@ -12,6 +12,7 @@ from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
 from holdfast.brain.acts import jobs as jobs_act
+from holdfast.brain.acts import mission as mission_act
 from holdfast.brain.acts import people as people_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts import tool as tool_act
@@ -154,10 +155,13 @@ async def _run(shift: Shift) -> None:
         await hands_act.fence(shift)
         await egress_act.resume(shift)
         await news.look(shift)
+        effects = mission_act.Effects()
         while shift.state.in_shift:
             try:
                 shift.decided_at = shift.state.seq
-                await _act(shift, decide(shift.state, shift.doors.clock.now_us()))
+                action = await _next(shift, effects)
+                if action is not None:
+                    await _act(shift, action)
             except HeadMoved:
                 await shift.refresh()
             except WorkspaceGone as error:
@@ -175,6 +179,13 @@ async def _run(shift: Shift) -> None:
         if not isinstance(error, LOG_TROUBLE):
             await _let_go(shift, str(error), SessionError(kind=type(error).__name__, message=str(error)))
         raise
+
+
+async def _next(shift: Shift, effects: mission_act.Effects) -> Action | None:
+    """What to do; None when a mission's conductor has done it already."""
+    if shift.state.mission is not None:
+        return await mission_act.step(shift, effects)
+    return decide(shift.state, shift.doors.clock.now_us())
 
 
 async def _let_go(shift: Shift, detail: str, *before: SessionError) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 
 from holdfast.brain.acts import inspecting, merging, roles, verifying
@@ -87,10 +89,22 @@ class Effects:
             await alongside(self._moved.wait, partial(_news, shift, self._moved))
         await shift.refresh()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Let go of all: what they did is in the log, the rest is done again."""
         for scope in self.running.values():
             scope.cancel()
+        while self.running:
+            await anyio.lowlevel.checkpoint()
+
+
+async def _left(shift: Shift, effects: Effects, end: End) -> bool:
+    """Let go of what runs before a shift ends; whether anything had to be recorded of it."""
+    await effects.stop()
+    open_ = shift.state.mission is not None and bool(shift.state.mission.verifications)
+    if end.fact.status == "parked" or not open_:
+        return False
+    await verifying.give_up(shift)
+    return True
 
 
 async def _news(shift: Shift, moved: anyio.Event) -> None:
@@ -117,8 +131,8 @@ async def step(shift: Shift, effects: Effects) -> Action | None:
         case EscalateMission():
             await _escalate(shift, action)
         case _:
-            if isinstance(action, End):
-                effects.stop()
+            if isinstance(action, End) and await _left(shift, effects, action):
+                return None
             return action
     return None
 
@@ -149,11 +163,11 @@ async def _escalate(shift: Shift, action: EscalateMission) -> None:
     await shift.decision(item, MissionEscalated(why=action.why, tried=action.tried, item_id=item.item_id))
 
 
-_DONE_BY: dict[type[Effect], Callable[[Shift, Effect], Awaitable[None]]] = {
-    Open: merging.open_mission,  # type: ignore[dict-item]  # each takes the effect that it is the entry of
-    Inspect: inspecting.inspect,  # type: ignore[dict-item]
-    Verify: verifying.verify,  # type: ignore[dict-item]
-    Assemble: merging.assemble,  # type: ignore[dict-item]
-    Advance: merging.advance,  # type: ignore[dict-item]
-    Look: merging.look,  # type: ignore[dict-item]
+_DONE_BY: dict[type[Effect], Callable[[Shift, Any], Awaitable[None]]] = {
+    Open: merging.open_mission,
+    Inspect: inspecting.inspect,
+    Verify: verifying.verify,
+    Assemble: merging.assemble,
+    Advance: merging.advance,
+    Look: merging.look,
 }
