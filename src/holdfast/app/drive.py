@@ -192,6 +192,8 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
             raise
         return code  # what went wrong is said already, or about to be
     stands = exits.exit_code(row.status, row.reason)
+    if state.mission is not None:
+        state = await _with_its_sessions(runtime, row, state)
     if code is None and row.reason == "child" and await _a_person_is_needed(runtime, row):
         code = stands = exits.NEEDS_PERSON
     if call.json:
@@ -203,6 +205,17 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
         call.note(_standing(row, state, running))
         call.note(_then(call, row, state, running))
     return stands if code is None else code
+
+
+async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) -> State:
+    """The state of a mission with the tokens and the money of all sessions below it."""
+    for each in await runtime.store.sessions():
+        if each.root == row.session_id and each.parent:
+            below, _ = await recall(each.session_id, runtime.store, runtime.store)
+            state.usage += below.usage
+            state.cost_pico += below.cost_pico
+            state.unpriced = state.unpriced or below.unpriced
+    return state
 
 
 async def _a_person_is_needed(runtime: Runtime, row: SessionRow) -> bool:

@@ -51,6 +51,12 @@ def name_of(row: SessionRow) -> str:
 def next_step(row: SessionRow, state: State, typed: Typed) -> str:
     """What a person can type next, as a sentence. Each command in it works as it stands."""
     name = name_of(row)
+    if state.mission is not None and row.status in ("done", "failed", "cancelled"):
+        branch = state.mission.ref.removeprefix("refs/heads/")
+        if not branch:
+            return "It ended before anything was begun."
+        brief = typed("brief", name)
+        return f"The work is on the branch {branch}: `git merge {branch}`. `{brief}` says what happened."
     wake, say = f"`{typed('wake', name)}`", f"`{typed('send', name, 'your words')}`"
     look = f"`{typed('attach', name)}`"
     match row.status, row.reason:
