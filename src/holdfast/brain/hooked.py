@@ -10,14 +10,17 @@ from holdfast.mission.hooks import Settings
 
 
 class Hooked:
-    """The hooks of a worker. `scripts` are files, by path, that are put back before any of them runs.
+    """The hooks of a worker. `scripts` are files, by path, that are put back before any of them runs; of them,
+    `programs` can be executed.
 
-    `losses` counts by call the hands that went while its hooks ran.
+    `losses` counts by call the hands that went while its hooks ran. Those of calls that run side by side take turns.
     """
 
-    def __init__(self, settings: Settings, scripts: Mapping[str, bytes]) -> None:
+    def __init__(self, settings: Settings, scripts: Mapping[str, bytes], programs: frozenset[str]) -> None:
         self.hooks = settings.hooks
         self.problems = settings.problems
         self.scripts = scripts
+        self.programs = programs
         self.losses: dict[str, int] = {}
         self.starting = anyio.Lock()
+        self.turn = anyio.Lock()

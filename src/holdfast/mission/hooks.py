@@ -20,6 +20,12 @@ SCRIPTS = ".claude/hooks"
 PATHS = (*SETTINGS, f"{SCRIPTS}/**")
 """Globs of what is read of the base."""
 
+EMPTY_TREES = {
+    40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+}
+"""The name that git has for a tree with nothing in it, by the length of a repository's names."""
+
 RUN_HERE = ("PreToolUse", "PostToolUse", "SessionStart", "SessionEnd", "Stop", "SubagentStop")
 """The events that a worker has a moment for."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -215,6 +215,19 @@ def command_of(hook: Hook, root: str) -> str:
         f'tail -c {STDERR_BYTES} "$said"\n'
         'rm -f "$said"\n'
         'exit "$status"\n'
+    )
+
+
+def clearing(paths: Sequence[str]) -> str:
+    """The command that takes away what stands where these files belong and is no such file, nor a folder for one."""
+    folders = sorted({path[:at] for path in paths for at in range(len(path)) if path[at] == "/"})
+    return (
+        f"for each in {shlex.join(folders)}; do\n"
+        '  if [ -L "$each" ] || [ ! -d "$each" ]; then rm -rf "$each"; else chmod u+rwx "$each"; fi\n'
+        "done\n"
+        f"for each in {shlex.join(paths)}; do\n"
+        '  if [ -L "$each" ] || [ ! -f "$each" ]; then rm -rf "$each"; fi\n'
+        "done\n"
     )
 
 

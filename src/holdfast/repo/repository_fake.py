@@ -46,6 +46,7 @@ class FakeRepository:
         self._blobs: dict[str, bytes] = {}
         self._trees: dict[str, _Tree] = {}
         self._commits: dict[str, _Made] = {}
+        self._keep({})  # every repository knows the empty tree
 
     def seed(self, files: Mapping[str, bytes], message: str = "a person's", *, ref: str = "", at_us: int = 0) -> Commit:
         """Commit these files, and no others, on a ref (the checked-out branch), as a person does."""

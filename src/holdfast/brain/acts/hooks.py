@@ -176,12 +176,17 @@ async def _plan(shift: Shift) -> Hooked | None:
 
 async def _read(shift: Shift, role: Role) -> Hooked:
     files: Mapping[str, bytes] = {}
+    programs: frozenset[str] = frozenset()
     if role.hooks and role.repo:
-        files = await shift.doors.repository(role.repo).files(role.base, project.PATHS)
+        repository = shift.doors.repository(role.repo)
+        files = await repository.files(role.base, project.PATHS)
+        nothing = project.EMPTY_TREES[len(role.base)]
+        alone = await repository.graft(nothing, role.base, project.PATHS)
+        programs = frozenset(each.path for each in await repository.changes(nothing, alone) if each.mode == "100755")
     settings = project.read(files)
     own = project.checks(role.checks, role.edit_checks)
     scripts = {path: content for path, content in files.items() if path.startswith(f"{project.SCRIPTS}/")}
-    return Hooked(project.Settings((*settings.hooks, *own), settings.problems), scripts)
+    return Hooked(project.Settings((*settings.hooks, *own), settings.problems), scripts, programs)
 
 
 async def _session_start(shift: Shift, hands: Hands, plan: Hooked) -> Ran:
@@ -216,20 +221,21 @@ async def _run_all(
     facts: list[Fact] = []
     refusals: list[str] = []
     try:
-        if wanted and (problem := await _put_back(shift, hands, plan, wanted)):
-            fact = HookRan(event=asked.event, command="", blocked=True, content=problem, call_id=about_id)
-            return Ran((fact,), "the project's scripts could not be put back")
-        for number, hook in enumerate(wanted):
-            result = None if shift.state.stopping else await _run(shift, hands, hook, asked, number)
-            if result is None or result.cancelled:
-                return Ran(cancelled=True)
-            fact, word = _ran(hook, asked, about_id, result)
-            facts.append(fact)
-            if fact.blocked:
-                refusals.append(f"`{hook.command.strip().partition(chr(10))[0][:120]}` refused it")
-            if word.stops and asked.event not in AT_STOP:
-                facts += _ask(shift, hook, word)
-                break
+        async with plan.turn:
+            if wanted and (problem := await _put_back(shift, hands, plan, wanted, f"{asked.call_id}.{asked.moment}")):
+                fact = HookRan(event=asked.event, command="", blocked=True, content=problem, call_id=about_id)
+                return Ran((fact,), "the project's scripts could not be put back")
+            for number, hook in enumerate(wanted):
+                result = None if shift.state.stopping else await _run(shift, hands, hook, asked, number)
+                if result is None or result.cancelled:
+                    return Ran(cancelled=True)
+                fact, word = _ran(hook, asked, about_id, result)
+                facts.append(fact)
+                if fact.blocked:
+                    refusals.append(f"`{hook.command.strip().partition(chr(10))[0][:120]}` refused it")
+                if word.stops and asked.event not in AT_STOP:
+                    facts += _ask(shift, hook, word)
+                    break
     except HandsLost:
         plan.losses[about_id] = plan.losses.get(about_id, 0) + 1
         raise
@@ -290,25 +296,37 @@ async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
         return
 
 
-async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[project.Hook]) -> str:
+async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[project.Hook], call_id: str) -> str:
     """The project's scripts as the base has them: what a worker made of them is not what judges it.
 
     Returns why they cannot be, empty when they are.
     """
     if not plan.scripts or shift.state.stopping or all(hook.check for hook in wanted):
         return ""
+    try:
+        await _unpack(shift, hands, plan)
+    except HandsLost:
+        raise
+    except HandsError:  # something else stands in their place
+        cleared = {"command": talk.clearing(sorted(plan.scripts))}
+        await hands.start(shift.epoch, call_id, ExecRequest("bash", cleared, project.HOOK_TIMEOUT_S))
+        await wait(shift, hands, call_id)
+        try:
+            await _unpack(shift, hands, plan)
+        except HandsLost:
+            raise
+        except HandsError as error:
+            return f"[The project's own scripts in {project.SCRIPTS} could not be put back as they were: {error}]"
+    return ""
+
+
+async def _unpack(shift: Shift, hands: Hands, plan: Hooked) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for path, content in plan.scripts.items():
             entry = tarfile.TarInfo(path)
             entry.size = len(content)
-            entry.mode = 0o755 if content.startswith(b"#!") else 0o644
+            entry.mode = 0o755 if path in plan.programs else 0o644
             tar.addfile(entry, io.BytesIO(content))
     packed.seek(0)
-    try:
-        await hands.unpack(shift.epoch, hands.identity.root, packed)
-    except HandsLost:
-        raise
-    except HandsError as error:
-        return f"[The project's own scripts in {project.SCRIPTS} could not be put back as they were: {error}]"
-    return ""
+    await hands.unpack(shift.epoch, hands.identity.root, packed)
