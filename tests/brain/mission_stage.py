@@ -108,7 +108,7 @@ class Folders(MutableMapping[Path, Folder]):
     def __len__(self) -> int:
         return len(self._workspaces)
 
-    def setdefault(self, path: Path, default: Folder | None = None) -> Folder:  # type: ignore[override]
+    def setdefault(self, path: Path, default: Folder | None = None) -> Folder:
         """A view of what is there, not what was handed in."""
         self._workspaces.setdefault(str(path), Files())
         return self[path]

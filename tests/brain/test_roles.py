@@ -12,7 +12,7 @@ from holdfast.brain.acts.roles import open_role, raise_children, tell_role
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.budget import BudgetReached
 from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
-from holdfast.facts.mission import HookRan, WorkSubmitted
+from holdfast.facts.mission import HookRan, MissionPolicy, WorkSubmitted
 from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Limits, SessionCreated, SessionError, SessionUpdated
 from holdfast.facts.task import TaskRefused, TaskStarted
@@ -98,9 +98,9 @@ async def test_a_worker_has_its_own_criteria_word_for_word_and_the_nearest_rules
 
 
 async def test_the_policy_gives_a_role_its_model_its_turns_its_context_and_its_money() -> None:
-    stage = MissionStage()
-    policy = {"models": {"worker": "cheap"}, "turns": {"worker": 7}, "context": "reset", "task_budget_pico": 5}
-    stage.policy = type(stage.policy)(hooks=False, **policy)
+    models, turns = {"worker": "cheap"}, {"worker": 7}
+    policy = MissionPolicy(hooks=False, models=models, turns=turns, context="reset", task_budget_pico=5)
+    stage = MissionStage(policy=policy)
     shift = await stage.open()
     await open_role(shift, worker(stage))
     child = await created(stage, "worker core")
