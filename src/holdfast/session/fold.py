@@ -26,10 +26,12 @@ from holdfast.session import (
     fold_fork,
     fold_hands,
     fold_jobs,
+    fold_merges,
     fold_mission,
     fold_people,
     fold_requests,
     fold_roles,
+    fold_tasks,
 )
 from holdfast.session.state import SetBack, State
 from holdfast.session.tokens import estimate_content, estimate_pinned
@@ -187,6 +189,8 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_fork.APPLY,
     **fold_hands.APPLY,
     **fold_mission.APPLY,
+    **fold_tasks.APPLY,
+    **fold_merges.APPLY,
     **fold_roles.APPLY,
 }
 """What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""
