@@ -84,6 +84,11 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
             f"the first event of session {origin.session_id} was erased, and with it what a fork would go on with; "
             "nothing was written"
         )
+    if created.mission is not None:
+        raise UsageError(
+            f"session {origin.session_id} is a mission, and its main line cannot be in two hands; nothing was written. "
+            "Run another mission on the same contract, or fork one of its workers"
+        )
     fork_id = new_session_id(poster.clock.now_us(), poster.entropy)
     near = created.workspace
     path = ground.workspaces / fork_id
