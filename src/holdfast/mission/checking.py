@@ -144,14 +144,11 @@ def read(check: Check, exit_code: int | None, output: str, *, timed_out: bool = 
     return Read("pass" if metric_holds(check.metric, value) else "fail", value)
 
 
-def key(tree: str, contract: str, environment: str, pristine: str) -> str:
-    """What a verdict holds under. The digest of a contract stands for each of its checks (S25)."""
-    return _digest((tree, contract, environment, pristine))
-
-
-def pristine_digest(laid: str, removed: Sequence[str]) -> str:
-    """What the checks find in place of the tree: `laid` has the protected files of people, `removed` are gone."""
-    return _digest((laid, *removed))
+def key(tree: str, contract: str, environment: str, laid: str) -> str:
+    """What a verdict holds under: the digest of a contract stands for each of its checks, `laid`, the tree that is
+    checked out in place of `tree`, for the protected files (S25).
+    """
+    return _digest((tree, contract, environment, laid))
 
 
 def tail(output: str) -> str:

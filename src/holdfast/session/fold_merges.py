@@ -20,6 +20,9 @@ from holdfast.session.state_mission import (
     Verdict,
 )
 
+NOWHERE = "nowhere"
+"""Where the main line is when somebody deleted it."""
+
 TREES_KEPT = 16
 """Verdicts of so many refused merges are kept: what is left of a red batch is often the same tree again."""
 
@@ -106,7 +109,8 @@ def _moved(state: State, fact: RepoMoved, event: Event) -> None:
     if fact.followed:
         mission.moved, mission.moved_seq = fact.found, event.seq
     else:
-        mission.astray = "" if fact.found == mission.main else fact.found
+        mine = (mission.main, mission.merge.commit if mission.merge is not None else mission.main)
+        mission.astray = "" if fact.found in mine else fact.found or NOWHERE
 
 
 def _batch_refused(state: State, fact: BatchRefused, event: Event) -> None:

@@ -18,19 +18,21 @@ import msgspec
 
 from holdfast.brain.acts.environment import dress_aside
 from holdfast.brain.acts.jobs import stand_up
+from holdfast.brain.acts.roles import owner_of
 from holdfast.brain.shift import Shift
 from holdfast.errors import EnvironmentFailed, HandsError, HandsLost
 from holdfast.facts.session import Service, Workspace
 from holdfast.hands.base import Hands, HandsSpec
-from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id
-from holdfast.mission import checking, pristine
+from holdfast.mission import pristine
 from holdfast.mission.globs import matches
-from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
 
 MAKES = 3
 """Tries to make hands that somebody ends while they start."""
+
+STRUCTURE = ("**/__init__.py", "**/test_*.py", "**/*_test.py")
+"""Files that say what is a package, and from where tests import."""
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -39,18 +41,6 @@ class Ground(msgspec.Struct, frozen=True):
     commit: str
     tree: str
     people: str
-
-
-class Laid(msgspec.Struct, frozen=True):
-    """What a checkout of a ground consists of: a tree, less the files that are `removed`."""
-
-    tree: str
-    removed: tuple[str, ...] = ()
-
-    @property
-    def digest(self) -> str:
-        """Stands for the pristine files in the key of a verdict."""
-        return checking.pristine_digest(self.tree, self.removed)
 
 
 class Place(msgspec.Struct):
@@ -69,46 +59,41 @@ class Places:
         self.repository = repository
         self.verification_id = verification_id
         self.count = 0
-        self._laid: dict[str, Laid] = {}
+        self._laid: dict[str, str] = {}
 
-    async def laid(self, ground: Ground, folder: Path, user: Owner | None) -> Laid:
-        """What a checkout of that ground consists of. The first one is written to `folder` to find that out."""
+    async def laid(self, ground: Ground) -> str:
+        """The tree that a checkout of that ground is: protected files as people have them, planted ones gone."""
         known = self._laid.get(ground.tree)
-        if known is not None:
-            return known
+        if known is None:
+            wrong = await self._wrong(ground)
+            paths = [_literal(path) for path in wrong]
+            known = await self.repository.graft(ground.commit, ground.people, paths) if paths else ground.tree
+            self._laid[ground.tree] = known
+        return known
+
+    async def _wrong(self, ground: Ground) -> list[str]:
+        """Paths that are to be as people have them, or not there at all."""
         mission = self.shift.state.mission
         assert mission is not None
-        changes = await self.repository.changes(ground.people, ground.tree)
         globs = (*mission.contract.protected, *pristine.ALWAYS)
-        restored = [
-            _literal(each.path)
-            for each in changes
-            if each.kind != "added" and each.path not in mission.allowed and matches(each.path, globs)
-        ]
-        tree = await self.repository.graft(ground.commit, ground.people, restored) if restored else ground.tree
-        await self.repository.checkout(tree, folder, user=user)
-        paths = await anyio.to_thread.run_sync(_walk, folder)
-        added = {each.path for each in changes if each.kind == "added"}
-        planted = pristine.planted(paths, (path for path in paths if path not in added))
-        laid = Laid(tree, tuple(path for path in planted if path not in mission.allowed))
-        self._laid[ground.tree] = laid
-        return laid
+        changes = await self.repository.changes(ground.people, ground.tree)
+        added = [each.path for each in changes if each.kind == "added"]
+        changed = [each.path for each in changes if each.kind != "added" and matches(each.path, globs)]
+        known: list[str] = []
+        if any(path.endswith(pristine.SUFFIXES) for path in added):
+            known = list(await self.repository.files(ground.tree, STRUCTURE))
+        planted = pristine.planted({*added, *known}, set(known) - set(added))
+        return [path for path in (*changed, *planted) if path not in mission.allowed]
 
     @asynccontextmanager
-    async def place(self, ground: Ground) -> AsyncIterator[tuple[Place, Laid]]:
-        """A clean checkout that goes at the end of the block."""
+    async def place(self, ground: Ground) -> AsyncIterator[tuple[Place, str]]:
+        """A clean checkout that goes at the end of the block, and the tree that it is."""
         self.count += 1
-        near = self._near()
-        name = f"{self.verification_id}-{self.count}"
-        workspace = self.shift.doors.workspace(name, near)
-        folder = Path(workspace.path)
+        workspace = self.shift.doors.workspace(f"{self.verification_id}-{self.count}", self._near())
         try:
-            user = await anyio.to_thread.run_sync(_owner, workspace)
-            fresh = ground.tree not in self._laid
-            laid = await self.laid(ground, folder, user)
-            if not fresh:
-                await self.repository.checkout(laid.tree, folder, user=user)
-            await anyio.to_thread.run_sync(_remove, folder, laid.removed)
+            laid = await self.laid(ground)
+            user = await anyio.to_thread.run_sync(owner_of, self.shift, workspace)
+            await self.repository.checkout(laid, Path(workspace.path), user=user)
             spec, services = await dress_aside(self.shift, self._spec(workspace))
             yield Place(workspace, spec, services), laid
         finally:
@@ -170,24 +155,6 @@ async def give_back(shift: Shift, hands: Hands) -> None:
         await hands.release(shift.epoch)
 
 
-def _owner(workspace: Workspace) -> Owner:
-    user = choose_user(workspace)
-    return Owner(user.uid, user.gid)
-
-
 def _literal(path: str) -> str:
     """A glob that fits a path; signs with a meaning become any one character."""
     return "".join("?" if char in "*?[]" else char for char in path)
-
-
-def _walk(folder: Path) -> list[str]:
-    found = []
-    for top, _, names in os.walk(folder):
-        inside = os.path.relpath(top, folder)
-        found += [name if inside == "." else f"{inside}/{name}" for name in names]
-    return sorted(found)
-
-
-def _remove(folder: Path, paths: tuple[str, ...]) -> None:
-    for path in paths:
-        (folder / path).unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMo
 from holdfast.mission.actions import Advance, Assemble, Look, Open
 from holdfast.mission.contract import contract_digest
 from holdfast.repo.repository import Commit, Conflict, Repository
+from holdfast.session.fold_merges import NOWHERE
 from holdfast.session.state_mission import MissionState
 
 
@@ -76,7 +77,8 @@ async def look(shift: Shift, action: Look) -> None:
     main = await repository.resolve(mission.ref)
     found_at = main.commit if main is not None else ""
     merge = mission.merge
-    if found_at not in (mission.main, merge.commit if merge is not None else mission.main, mission.astray):
+    right = found_at in (mission.main, merge.commit if merge is not None else mission.main)
+    if mission.astray if right else mission.astray != (found_at or NOWHERE):
         facts.append(RepoMoved(ref=mission.ref, expected=mission.main, found=found_at))
     if facts:
         await shift.fact(*facts)
@@ -92,9 +94,13 @@ class _Made(NamedTuple):
 
 
 async def assemble(shift: Shift, action: Assemble) -> None:
-    """Merge branches one on another, and record what the main line is to be moved to. Nothing is moved."""
+    """Merge branches one on another, and record what the main line is to be moved to. Nothing is moved.
+
+    Whether people went on meanwhile is looked at first: what they did is taken in by a merge of its own.
+    """
+    await look(shift, Look())
     mission, given, repository = _at(shift)
-    if mission.merge is not None:
+    if mission.merge is not None or mission.astray:
         return
     made = await _merged(shift, action, repository)
     facts: list[Fact] = list(made.conflicts)
@@ -167,7 +173,7 @@ async def advance(shift: Shift, action: Advance) -> None:
         found = await repository.resolve(merge.ref)
         if found is None or found.commit != merge.commit:
             at = found.commit if found is not None else ""
-            if at != mission.astray or not at:
+            if mission.astray != (at or NOWHERE):
                 await shift.fact(RepoMoved(ref=merge.ref, expected=merge.onto, found=at))
             return
     await shift.fact(

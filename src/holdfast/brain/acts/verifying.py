@@ -140,9 +140,7 @@ class _Verification:
         mine = ground is self.ground
         async with self.places.place(ground) as (place, laid):
             if mine:
-                self.key = self.key or checking.key(
-                    ground.tree, self.mission.digest, place.spec.environment, laid.digest
-                )
+                self.key = self.key or checking.key(ground.tree, self.mission.digest, place.spec.environment, laid)
                 group = group.part([name for name in group.names if not self._recorded(name)])
                 if not group.names:
                     return None
