@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import RepositoryUnfit
@@ -88,13 +89,9 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
         return False
     _check_free(git, ref)
     move = ("update-ref", "--no-deref", "-m", "holdfast", ref, new, old or "0" * len(new))
+    _remove_left_lock(git, ref)
     try:
-        try:
-            git.run(*move, theirs=True)
-        except Failed:
-            if not _left_lock(git, ref):
-                raise
-            git.run(*move, theirs=True)
+        git.run(*move, theirs=True)
     except Failed as error:
         now, _ = read_ref(git, ref)
         if now == new:
@@ -105,17 +102,14 @@ def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
     return True
 
 
-def _left_lock(git: Plumbing, ref: str) -> bool:
+def _remove_left_lock(git: Plumbing, ref: str) -> None:
     """Remove the lock of a ref of ours that a git left which died with the machine. Git holds one for milliseconds."""
     lock = git.place.common / f"{ref}.lock"
-    with tempfile.TemporaryFile(dir=git.scratch()) as now:
-        try:
-            if os.fstat(now.fileno()).st_mtime - lock.stat().st_mtime < LOCK_IS_LEFT_S:
-                return False
+    if not lock.exists():
+        return
+    with tempfile.TemporaryFile(dir=git.scratch()) as now, suppress(OSError):
+        if os.fstat(now.fileno()).st_mtime - lock.stat().st_mtime > LOCK_IS_LEFT_S:
             lock.unlink()
-        except OSError:
-            return False
-    return True
 
 
 def _unmoved(git: Plumbing, ref: str, said: str) -> RepositoryUnfit:

@@ -73,7 +73,7 @@ async def _start(rig: RepositoryRig) -> Commit:
     return found
 
 
-async def _branch(
+async def branch_of(
     rig: RepositoryRig, base: str, name: str, files: Mapping[str, bytes], removed: tuple[str, ...] = ()
 ) -> Commit:
     """A commit on `base` that writes some files and removes others."""
@@ -118,7 +118,9 @@ async def a_checkout_goes_into_an_empty_folder_only(rig: RepositoryRig) -> None:
 
 async def a_commit_is_what_the_folder_holds(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    made = await _branch(rig, start.commit, "work", {"src/new.py": b"NEW = 1\n", "README.md": b"Bye.\n"}, ("src/a.py",))
+    made = await branch_of(
+        rig, start.commit, "work", {"src/new.py": b"NEW = 1\n", "README.md": b"Bye.\n"}, ("src/a.py",)
+    )
     wanted = {**START, "src/new.py": b"NEW = 1\n", "README.md": b"Bye.\n"}
     del wanted["src/a.py"]
     assert await rig.repository.files(made.commit) == wanted
@@ -129,7 +131,7 @@ async def a_commit_is_what_the_folder_holds(rig: RepositoryRig) -> None:
 
 async def the_same_again_is_the_same_commit(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    first = await _branch(rig, start.commit, "one", {"x": b"1"})
+    first = await branch_of(rig, start.commit, "one", {"x": b"1"})
     folder = rig.folder("two")
     await rig.repository.checkout(start.commit, folder)
     rig.write(folder, {"x": b"1"})
@@ -144,7 +146,7 @@ async def nothing_changed_is_the_parent(rig: RepositoryRig) -> None:
     folder = rig.folder("work")
     await rig.repository.checkout(start.commit, folder)
     assert await rig.repository.commit(folder, (start.commit,), "nothing", _AT_US) == start
-    other = await _branch(rig, start.commit, "other", {"x": b"1"})
+    other = await branch_of(rig, start.commit, "other", {"x": b"1"})
     both = await rig.repository.commit(folder, (start.commit, other.commit), "of two", _AT_US)
     assert both.tree == start.tree
     assert both.commit not in (start.commit, other.commit)
@@ -160,7 +162,7 @@ async def what_is_ignored_is_left_out(rig: RepositoryRig) -> None:
         "tracked.log": b"5",
         "d/e.log": b"6",
     }
-    made = await _branch(rig, start.commit, "work", files)
+    made = await branch_of(rig, start.commit, "work", files)
     found = {change.path: change.kind for change in await rig.repository.changes(start.commit, made.commit)}
     assert found == {"keep.log": "added", "tracked.log": "changed"}
 
@@ -168,7 +170,7 @@ async def what_is_ignored_is_left_out(rig: RepositoryRig) -> None:
 async def the_ignore_rules_are_the_parents(rig: RepositoryRig) -> None:
     """A worker that changes `.gitignore` hides nothing with it, and shows nothing."""
     start = await _start(rig)
-    made = await _branch(rig, start.commit, "work", {".gitignore": b"*.py\n", "new.py": b"1", "x.log": b"2"})
+    made = await branch_of(rig, start.commit, "work", {".gitignore": b"*.py\n", "new.py": b"1", "x.log": b"2"})
     found = {change.path for change in await rig.repository.changes(start.commit, made.commit)}
     assert found == {".gitignore", "new.py"}
     folder = rig.folder("more")
@@ -181,14 +183,14 @@ async def the_ignore_rules_are_the_parents(rig: RepositoryRig) -> None:
 async def what_is_named_git_is_left_out(rig: RepositoryRig) -> None:
     start = await _start(rig)
     files = {".git/config": b"[core]\n", "sub/.git/hooks/pre-commit": b"#!/bin/sh\n", "sub/.GIT": b"x", "sub/y": b"1"}
-    made = await _branch(rig, start.commit, "work", files)
+    made = await branch_of(rig, start.commit, "work", files)
     assert [change.path for change in await rig.repository.changes(start.commit, made.commit)] == ["sub/y"]
 
 
 async def changes_are_by_path_and_line(rig: RepositoryRig) -> None:
     start = await _start(rig)
     files = {"src/a.py": LINES.replace(b"line 3\n", b"line three\nand more\n"), "zero": b"a\nb\n", "bytes": b"\0\1\n\0"}
-    made = await _branch(rig, start.commit, "work", files, ("README.md",))
+    made = await branch_of(rig, start.commit, "work", files, ("README.md",))
     assert await rig.repository.changes(start.commit, made.commit) == [
         FileChange("README.md", "removed", "", 0, 1),
         FileChange("bytes", "added", "100644", 0, 0),
@@ -203,7 +205,7 @@ async def changes_are_by_path_and_line(rig: RepositoryRig) -> None:
 
 async def a_diff_is_text_of_bounded_size(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    made = await _branch(rig, start.commit, "work", {"README.md": b"Bye.\n"})
+    made = await branch_of(rig, start.commit, "work", {"README.md": b"Bye.\n"})
     said = await rig.repository.diff(start.commit, made.commit)
     assert "-Hello.\n+Bye.\n" in said
     assert "--- a/README.md\n+++ b/README.md\n" in said
@@ -229,8 +231,8 @@ async def files_are_chosen_by_globs(rig: RepositoryRig) -> None:
 async def a_graft_puts_files_back(rig: RepositoryRig) -> None:
     start = await _start(rig)
     changed = {"tests/test_a.py": b"", "tests/more.py": b"x", "src/a.py": b"changed", "README.md/in the way": b"x"}
-    made = await _branch(rig, start.commit, "work", {"src/a.py": b"changed"}, ("README.md",))
-    made = await _branch(rig, made.commit, "again", changed)
+    made = await branch_of(rig, start.commit, "work", {"src/a.py": b"changed"}, ("README.md",))
+    made = await branch_of(rig, made.commit, "again", changed)
     tree = await rig.repository.graft(made.commit, start.commit, ("tests/**", "README.md"))
     assert await rig.repository.files(tree) == {**START, "src/a.py": b"changed"}
     assert await rig.repository.graft(made.commit, start.commit, ("nothing",)) == made.tree
@@ -239,8 +241,8 @@ async def a_graft_puts_files_back(rig: RepositoryRig) -> None:
 
 async def two_sides_merge(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    ours = await _branch(rig, start.commit, "ours", {"src/a.py": LINES.replace(b"line 2\n", b"two\n"), "o": b"1"})
-    theirs = await _branch(
+    ours = await branch_of(rig, start.commit, "ours", {"src/a.py": LINES.replace(b"line 2\n", b"two\n"), "o": b"1"})
+    theirs = await branch_of(
         rig, start.commit, "theirs", {"src/a.py": LINES.replace(b"line 17\n", b""), "t": b"2"}, ("README.md",)
     )
     made = await rig.repository.merge(ours.commit, theirs.commit, "both", _AT_US)
@@ -255,7 +257,7 @@ async def two_sides_merge(rig: RepositoryRig) -> None:
 
 async def a_merge_is_always_a_commit_unless_it_is_in(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    ahead = await _branch(rig, start.commit, "ahead", {"x": b"1"})
+    ahead = await branch_of(rig, start.commit, "ahead", {"x": b"1"})
     made = await rig.repository.merge(start.commit, ahead.commit, "no shortcut", _AT_US)
     assert isinstance(made, Commit)
     assert made.commit not in (start.commit, ahead.commit)
@@ -266,10 +268,10 @@ async def a_merge_is_always_a_commit_unless_it_is_in(rig: RepositoryRig) -> None
 
 async def conflicts_are_named(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    ours = await _branch(
+    ours = await branch_of(
         rig, start.commit, "ours", {"README.md": b"ours\n", "both": b"ours\n", "same": b"s\n"}, ("src/deep/b.py",)
     )
-    theirs = await _branch(
+    theirs = await branch_of(
         rig,
         start.commit,
         "theirs",
@@ -281,16 +283,16 @@ async def conflicts_are_named(rig: RepositoryRig) -> None:
 
 async def a_file_against_a_folder_is_a_conflict(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    ours = await _branch(rig, start.commit, "ours", {"place": b"a file\n"})
-    theirs = await _branch(rig, start.commit, "theirs", {"place/inside": b"a folder\n"})
+    ours = await branch_of(rig, start.commit, "ours", {"place": b"a file\n"})
+    theirs = await branch_of(rig, start.commit, "theirs", {"place/inside": b"a folder\n"})
     found = await rig.repository.merge(ours.commit, theirs.commit, "both", _AT_US)
     assert found == Conflict(("place",))
 
 
 async def a_ref_moves_from_where_it_is(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    one = await _branch(rig, start.commit, "one", {"x": b"1"})
-    two = await _branch(rig, start.commit, "two", {"x": b"2"})
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
+    two = await branch_of(rig, start.commit, "two", {"x": b"2"})
     point = rig.repository.point
     assert not await point(_MAIN, one.commit, start.commit)
     assert await rig.repository.resolve(_MAIN) is None
@@ -307,7 +309,7 @@ async def a_ref_moves_from_where_it_is(rig: RepositoryRig) -> None:
 async def a_move_that_was_done_is_done(rig: RepositoryRig) -> None:
     """After a crash between the move and its event the same move is made again (S23)."""
     start = await _start(rig)
-    one = await _branch(rig, start.commit, "one", {"x": b"1"})
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
     assert await rig.repository.point(_MAIN, one.commit, None)
     assert await rig.repository.point(_MAIN, one.commit, None)
     assert await rig.repository.point(_MAIN, one.commit, start.commit)
@@ -316,7 +318,7 @@ async def a_move_that_was_done_is_done(rig: RepositoryRig) -> None:
 
 async def other_refs_are_not_moved(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    one = await _branch(rig, start.commit, "one", {"x": b"1"})
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
     for ref in (
         "refs/heads/main",
         "refs/heads/holdfast",
@@ -335,7 +337,7 @@ async def other_refs_are_not_moved(rig: RepositoryRig) -> None:
 
 async def a_branch_that_is_checked_out_is_not_moved(rig: RepositoryRig) -> None:
     start = await _start(rig)
-    one = await _branch(rig, start.commit, "one", {"x": b"1"})
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
     assert await rig.repository.point(_MAIN, start.commit, None)
     rig.occupy(_MAIN)
     assert "checked out" in await _unfit(rig.repository.point(_MAIN, one.commit, start.commit))
