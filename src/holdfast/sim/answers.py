@@ -8,11 +8,14 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import UsageError
+from holdfast.model.base import Model
 from holdfast.sim.library_strip import Manifest
+from holdfast.sim.mission_answers import MissionAnswers
 from holdfast.sim.oracle import OracleModel
+from holdfast.sim.oracle_mission import MissionOracle
 
 
-class Answers(msgspec.Struct, frozen=True):
+class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
     """What an oracle knows: the true bodies, how tests are run, and its pause between pieces."""
 
     manifest: Manifest
@@ -26,14 +29,16 @@ def save_answers(path: Path, answers: Answers) -> None:
     path.write_bytes(msgspec.json.encode(answers))
 
 
-def load_oracle(path: Path, clock: Clock) -> OracleModel:
-    """The oracle of `--model oracle:FILE`. Raises `UsageError` when the file holds no answers."""
+def load_oracle(path: Path, clock: Clock) -> Model:
+    """The oracle of `--model oracle:FILE`, of a library or a whole mission. Raises `UsageError` for a file of neither."""
     try:
-        answers = msgspec.json.decode(path.read_bytes(), type=Answers)
+        answers = msgspec.json.decode(path.read_bytes(), type=Answers | MissionAnswers)
     except OSError as error:
         raise UsageError(f"the oracle's answers {path} cannot be read: {error.strerror}") from error
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} holds no oracle's answers: {error}; `holdfast demo` makes such files") from error
+    if isinstance(answers, MissionAnswers):
+        return MissionOracle(answers, clock, path.with_suffix(".asked"))
     return OracleModel(
         answers.manifest,
         answers.suite_command,

@@ -1,0 +1,117 @@
+"""The oracle as a judge of a mission: it compares what it reads with what is true, or has one of its faults."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from holdfast.errors import ModelError
+from holdfast.model.base import ModelRequest
+from holdfast.sim.library_strip import Block
+from holdfast.sim.mission_answers import Criteria, Fault, MissionAnswers
+from holdfast.sim.oracle_mutants import mutants
+from holdfast.sim.oracle_parts import Outcome, Turn, contains, history, shown_lines
+from holdfast.sim.oracle_worker import fault_mark, reads
+
+TRIES_MAX = 3
+
+
+class OracleJudge:
+    """One judge's next turn, as a function of its conversation and of how many judged the same before it."""
+
+    def __init__(self, answers: MissionAnswers) -> None:
+        self._answers = answers
+
+    def next_turn(self, goal: str, request: ModelRequest, times: int) -> Turn:
+        """What it says and calls now. Raises `ModelError` for one that crashes."""
+        names = re.findall(r"(?m)^\[(\S+)\] ", _section(goal, "Criteria"))
+        what = ",".join(names)
+        outcomes = [each for each in history(request.messages)]
+        told = sum(isinstance(each, str) for each in outcomes)
+        refused = sum(isinstance(each, Outcome) and each.name == "submit_verdict" and not each.ok for each in outcomes)
+        fault = self._answers.fault("judge", what, times + told + refused)
+        mark = fault_mark(fault.kind, what) if fault else ""
+        asked = [each for each in self._answers.criteria if each.id in names]
+        files = self._files(asked)
+        read = {str(each.input.get("file_path")) for each in outcomes if isinstance(each, Outcome) and each.ok}
+        unread = [file for file in files if file not in read]
+        if unread and len(outcomes) < TRIES_MAX + len(files):
+            calls = tuple(call for file in unread for call in reads(self._answers, file))
+            return Turn(f"{mark}I read {', '.join(unread)}.", calls)
+        if fault is not None and fault.kind == "crash":
+            raise ModelError("invalid_request", "the judge's request could not be answered")
+        if fault is not None and fault.kind == "silent":
+            return Turn(f"{mark}It looks reasonable to me.")
+        seen = [each for each in outcomes if isinstance(each, Outcome) and each.name == "read" and each.ok]
+        events = dict(re.findall(r"(?m)^- \[(\S+)\] pass \(event (\d+)\)", goal))
+        verdicts = [self._verdict(each, seen, events, fault) for each in asked]
+        verdicts += [_unknown(name, events) for name in names if name not in {each.id for each in asked}]
+        decision = "pass" if all(each["passes"] for each in verdicts) else "fail"
+        if fault is not None and fault.kind == "contradicts":
+            decision, verdicts = _contradiction(verdicts)
+        return Turn(
+            f"{mark}My verdict: {decision}.", (("submit_verdict", {"decision": decision, "criteria": verdicts}),)
+        )
+
+    def _files(self, asked: list[Criteria]) -> list[str]:
+        items = [self._answers.item(name) for name in dict.fromkeys(each.item for each in asked if each.rubric)]
+        return sorted({file for item in items if item for file in item.files})
+
+    def _verdict(
+        self, criterion: Criteria, seen: list[Outcome], events: dict[str, str], fault: Fault | None
+    ) -> dict[str, Any]:
+        if criterion.id in events:
+            return {"criterion": criterion.id, "passes": True, "evidence": [f"event {events[criterion.id]}"]}
+        item = self._answers.item(criterion.item)
+        blocks = [self._answers.bodies[number] for number in item.bodies] if item else []
+        place = f"{blocks[0].file}:1" if blocks else "README.md:1"
+        wrong = next((block for block in blocks if not _right(block, seen)), None)
+        if wrong is None or (fault is not None and fault.kind == "lenient"):
+            return {"criterion": criterion.id, "passes": True, "evidence": [place]}
+        issue = f"{', '.join(wrong.functions)} in {wrong.file} does not do what it is for"
+        evidence = [f"{wrong.file}:{_line(wrong, seen)}"]
+        return {"criterion": criterion.id, "passes": False, "evidence": evidence, "issue": issue}
+
+
+def _contradiction(verdicts: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
+    """Words that do not go together, with a place that is not there."""
+    if all(each["passes"] for each in verdicts):
+        return "fail", [each | {"evidence": ["no/such/file.py:1"]} for each in verdicts]
+    return "pass", verdicts
+
+
+def _unknown(name: str, events: dict[str, str]) -> dict[str, Any]:
+    if name in events:
+        return {"criterion": name, "passes": True, "evidence": [f"event {events[name]}"]}
+    return {"criterion": name, "passes": False, "evidence": ["README.md:1"], "issue": "nothing is known of this"}
+
+
+def _right(block: Block, seen: list[Outcome]) -> bool:
+    return any(contains(_lines(each, block), block.true) for each in seen if _is_of(each, block))
+
+
+def _line(block: Block, seen: list[Outcome]) -> int:
+    """Where the wrong body stands; the first line when it was not seen."""
+    for each in seen:
+        if _is_of(each, block):
+            lines = _lines(each, block)
+            for text in (block.stub, *mutants(block)):
+                first = text.split("\n")[0]
+                if contains(lines, text) and first in lines:
+                    start = (each.input.get("view_range") or [1])[0]
+                    return int(lines.index(first)) + int(start)
+    return 1
+
+
+def _is_of(outcome: Outcome, block: Block) -> bool:
+    return str(outcome.input.get("file_path")) == block.file
+
+
+def _lines(outcome: Outcome, block: Block) -> list[str]:
+    return shown_lines(outcome.content, (block,))
+
+
+def _section(goal: str, title: str) -> str:
+    """The text below a title, up to the next."""
+    found = re.search(rf"(?ms)^# {re.escape(title)}\n\n(.*?)(?=\n\n# |\Z)", goal)
+    return found.group(1) if found else ""

@@ -1,0 +1,159 @@
+"""A model that knows the answer to a whole mission, in every role: planner, worker, judge.
+
+It tells its role by the tool that it is to hand in with, and its task by what it is told. It stands in for real models
+where there is no key and says so by its name. Every response is a function of the conversation, the answers' file and
+the seed; how often judges were asked about the same thing, which no judge is told, is kept in a file beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from holdfast.clock import Clock
+from holdfast.facts.base import Usage
+from holdfast.facts.context import Handoff
+from holdfast.model.base import Finish, ModelRequest, StreamPart
+from holdfast.session.conversation import TextPart
+from holdfast.session.tools_mission import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
+from holdfast.sim.library_items import WorkItem
+from holdfast.sim.mission_answers import MissionAnswers
+from holdfast.sim.oracle import PRICE
+from holdfast.sim.oracle_judge import OracleJudge
+from holdfast.sim.oracle_parts import Outcome, Turn, history, parts, usage_of
+from holdfast.sim.oracle_worker import OracleWorker
+
+PLANS_MAX = 3
+"""After so many refusals a planner gives up."""
+
+TASK_TOKENS = 20_000
+
+
+class MissionOracle:
+    """All roles of a mission on a stripped library. `asked` is a file that remembers how often judges were asked."""
+
+    def __init__(self, answers: MissionAnswers, clock: Clock, asked: Path) -> None:
+        self.name = f"oracle:{answers.library.partition('==')[0]}"
+        self._answers = answers
+        self._clock = clock
+        self._asked = asked
+        self._worker = OracleWorker(answers)
+        self._judge = OracleJudge(answers)
+
+    def worst_case_pico(self, request: ModelRequest) -> int | None:
+        """What the request costs with the longest response that it allows (S15)."""
+        usage = usage_of(request, Turn(""))
+        return self.cost_pico(Usage(input_tokens=usage.input_tokens, output_tokens=request.max_output_tokens))
+
+    def cost_pico(self, usage: Usage) -> int | None:
+        """What that usage costs at the nominal price, in pico-dollars."""
+        return PRICE.cost(usage)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """The next step of whatever role this is."""
+        turn = self._next(request)
+        for part in parts(turn, request.responses):
+            if self._answers.delta_s:
+                await self._clock.sleep(self._answers.delta_s)
+            else:
+                await checkpoint()
+            yield part
+        yield Finish("tool_use" if turn.calls else "end_turn", usage_of(request, turn))
+
+    def _next(self, request: ModelRequest) -> Turn:
+        if request.purpose != "turn":
+            return _note(request)
+        goal = _goal(request)
+        tools = {tool.name for tool in request.tools}
+        if SUBMIT_PLAN in tools:
+            return self._plan(goal, request)
+        if SUBMIT_VERDICT in tools:
+            return self._judge.next_turn(goal, request, self._times(goal, request))
+        item = self._item(goal)
+        if HAND_IN in tools and item is not None:
+            return self._worker.next_turn(item, goal, request)
+        if HAND_IN in tools:
+            words = {"status": "infeasible", "notes": "This task is none of those that I know."}
+            return Turn("I do not know this task.", ((HAND_IN, words),))
+        return Turn("I know missions on stripped libraries, and this is none.")
+
+    def _item(self, goal: str) -> WorkItem | None:
+        found = re.search(r"Your task: (W\d+)", goal)
+        return self._answers.item(found.group(1)) if found else None
+
+    def _times(self, goal: str, request: ModelRequest) -> int:
+        """How many judges were asked the same before this one."""
+        digest = hashlib.sha256(goal.encode()).hexdigest()[:24]
+        try:
+            known = self._asked.read_text().split()
+        except FileNotFoundError:
+            known = []
+        if not request.responses and request.attempt == 1:
+            with self._asked.open("a") as file:
+                file.write(f"{digest}\n")
+            return known.count(digest)
+        return max(0, known.count(digest) - 1)
+
+    # --- the planner ---
+
+    def _plan(self, goal: str, request: ModelRequest) -> Turn:
+        outcomes = [each for each in history(request.messages) if isinstance(each, Outcome)]
+        if not outcomes:
+            return Turn("First I look at what is there.", (("glob", {"pattern": "**/*.py"}),))
+        refusals = sum(each.name == SUBMIT_PLAN and not each.ok for each in outcomes)
+        if refusals >= PLANS_MAX:
+            return Turn("I cannot make a plan that is taken.")
+        tasks = self._tasks(goal)
+        return Turn(f"{len(tasks)} tasks.", ((SUBMIT_PLAN, {"tasks": tasks, "note": "One task for each item."}),))
+
+    def _tasks(self, goal: str) -> list[dict[str, Any]]:
+        """A task for each item with open criteria, in an order that each can be verified in."""
+        still = {name for name, state in re.findall(r"(?m)^\s*\[(\S+)\] (\w+)", goal) if state == "open"}
+        listed = re.findall(r"(?m)^- (\S+): (\w+), criteria ([^\n(]*)", goal)
+        over = ("planned", "merged", "blocked", "infeasible", "failed", "dropped")
+        for _, status, criteria in listed:
+            if status not in over:
+                still -= set(re.split(r",\s*", criteria.strip()))
+        taken = {name for name, _, _ in listed}
+        names: dict[str, str] = {}
+        tasks: list[dict[str, Any]] = []
+        for item in self._answers.items:
+            own = [each.id for each in self._answers.criteria if each.item == item.name and each.id in still]
+            if not own:
+                continue
+            name = next(each for each in (item.name, *(f"{item.name}-{n}" for n in range(2, 99))) if each not in taken)
+            names[item.name] = name
+            tasks.append(
+                {
+                    "id": name,
+                    "title": f"{item.name}: {item.title}"[:190],
+                    "criteria": own,
+                    "scope": list(item.files),
+                    "depends": [names[other] for other in item.depends if other in names],
+                    "description": f"{item.name}: write the missing bodies of {item.title}.",
+                    "tokens": TASK_TOKENS,
+                }
+            )
+        return tasks
+
+
+def _goal(request: ModelRequest) -> str:
+    """The pinned head: what the session was opened with."""
+    first = request.messages[0].parts if request.messages else ()
+    return "\n\n".join([request.system, *(part.text for part in first if isinstance(part, TextPart))])
+
+
+def _note(request: ModelRequest) -> Turn:
+    """A summary or a handoff: what is done shows in the files."""
+    said = "What is done shows in the files: read them before changing anything."
+    if request.purpose == "compaction":
+        return Turn(said)
+    note: dict[str, list[str]] = {name: [] for name in Handoff.__struct_fields__}
+    note |= {"workspace": [said], "next": [said]}
+    return Turn(msgspec.json.encode(note).decode())

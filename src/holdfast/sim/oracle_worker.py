@@ -1,0 +1,361 @@
+"""The oracle as a worker of a mission: it writes the true bodies of its item, or has one of its faults.
+
+It holds no state. What it has done it reads from the conversation, what stands in a file from the latest look at it.
+Each time that it is told something (work sent back, a nudge) it looks at its files again, and its faults get rarer.
+A turn of a fault says so in the words that go with it, which nobody but the log reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.model.base import ModelRequest
+from holdfast.sim.library_items import WorkItem
+from holdfast.sim.mission_answers import Fault, MissionAnswers
+from holdfast.sim.oracle_mutants import mutants, nothing_done, one_mutant
+from holdfast.sim.oracle_parts import Outcome, Turn, contains, height, history, shown_lines
+from holdfast.sim.tampers import TAMPERS, Edits, NothingToTamper
+
+READ_BYTES = 24_000
+EDITS_IN_A_TURN = 12
+TRIES_MAX = 2
+"""So often the oracle tries what fails before it hands in as blocked."""
+
+REPEATS_MAX = 40
+"""A stuck worker stops repeating itself after so many times, if nobody stops it before."""
+
+CHECK_TIMEOUT_MS = 300_000
+
+_FAULT = ": fault; "
+_UNDO = ": undo; "
+
+_LINE = "# looked at by "
+_PATHS = " # paths: "
+
+
+@dataclass
+class _Seen:
+    """What the conversation says. `text` is what each body was last seen as, `unread` are own files to be read."""
+
+    unread: set[str]
+    text: dict[int, str] = field(default_factory=dict)
+    told: int = 0
+    beside: set[str] = field(default_factory=set)
+    faulted: bool = False
+    undo: bool = False
+    failures: int = 0
+    checked: str = ""
+    repeats: int = 0
+    trouble: int = 0
+
+
+class OracleWorker:
+    """One worker's next turn, as a function of its conversation."""
+
+    def __init__(self, answers: MissionAnswers) -> None:
+        self._answers = answers
+
+    def next_turn(self, item: WorkItem, goal: str, request: ModelRequest) -> Turn:
+        """What it says and calls now."""
+        seen = self._seen(item, request)
+        times = seen.told + len(re.findall(r"(?m)^- sent back \(", goal))
+        fault = self._answers.fault("worker", item.name, times)
+        if seen.trouble > TRIES_MAX:
+            return _hand_in("blocked", "The files could not be read or changed.", "blocked: the tools fail")
+        if seen.undo:
+            return Turn("What I did beside my task goes away again.", (_bash(self._undoing(item, seen)),))
+        if seen.unread:
+            calls = tuple(call for file in sorted(seen.unread) for call in reads(self._answers, file))
+            return Turn(f"{_mark(fault, item)}I read {', '.join(sorted(seen.unread))}.", calls)
+        if fault is not None:
+            turn = self._faulty(fault, item, seen, times)
+            if turn is not None:
+                return turn
+        return self._honest(item, seen)
+
+    # --- what has happened ---
+
+    def _seen(self, item: WorkItem, request: ModelRequest) -> _Seen:
+        seen = _Seen(set(item.files))
+        for happened in history(request.messages):
+            if isinstance(happened, str):
+                seen = _Seen(set(item.files), told=seen.told + 1, beside=seen.beside, undo=bool(seen.beside))
+                continue
+            self._take(item, seen, happened)
+        return seen
+
+    def _take(self, item: WorkItem, seen: _Seen, outcome: Outcome) -> None:
+        file = str(outcome.input.get("file_path", ""))
+        match outcome.name:
+            case "read":
+                self._take_read(seen, file, outcome)
+            case "edit":
+                self._take_edit(seen, file, outcome)
+            case "bash":
+                self._take_bash(item, seen, outcome)
+
+    def _take_read(self, seen: _Seen, file: str, outcome: Outcome) -> None:
+        if not outcome.ok:
+            seen.trouble += 1
+            return
+        seen.unread.discard(file)
+        blocks = {number: block for number, block in enumerate(self._answers.bodies) if block.file == file}
+        shown = shown_lines(outcome.content, tuple(blocks.values()))
+        for number, block in blocks.items():
+            for text in (block.true, block.stub, *mutants(block)):
+                if contains(shown, text):
+                    seen.text[number] = text
+                    break
+
+    def _take_edit(self, seen: _Seen, file: str, outcome: Outcome) -> None:
+        if not outcome.ok:
+            # Refused, skipped, or nobody knows: the file itself has the answer.
+            seen.trouble += 1
+            seen.unread.add(file)
+            return
+        for number, block in enumerate(self._answers.bodies):
+            old, new = outcome.input.get("old_string"), outcome.input.get("new_string")
+            if block.file == file and seen.text.get(number) == old and new in (block.true, *mutants(block)):
+                seen.text[number] = str(new)
+
+    def _take_bash(self, item: WorkItem, seen: _Seen, outcome: Outcome) -> None:
+        command = str(outcome.input.get("command", ""))
+        if command == self._answers.commands.get(item.name):
+            seen.checked = "pass" if outcome.ok else "fail"
+            if not outcome.ok:
+                seen.failures += 1
+                seen.unread.update(item.files)
+        elif command.startswith(_FAULT):
+            seen.faulted = True
+            seen.repeats += 1
+            seen.beside.update(_paths(command))
+        elif command.startswith(_UNDO):
+            seen.undo = False
+            seen.beside.clear()
+
+    # --- what an honest worker does ---
+
+    def _honest(self, item: WorkItem, seen: _Seen) -> Turn:
+        wanted = {number: self._answers.bodies[number].true for number in item.bodies}
+        # What others broke in its files it mends as well: its own tests may need it.
+        for number, text in seen.text.items():
+            if number not in wanted and text in mutants(self._answers.bodies[number]):
+                wanted[number] = self._answers.bodies[number].true
+        edits = self._edits(wanted, seen)
+        if edits:
+            return edits
+        missing = [number for number in item.bodies if number not in seen.text]
+        if missing:
+            return _hand_in("blocked", "Parts of the files are not what they were.", "blocked: I do not know my files")
+        command = self._answers.commands.get(item.name)
+        if command and seen.checked != "pass":
+            if seen.failures >= TRIES_MAX:
+                notes = "All bodies are written, and tests of mine fail: something that they need is missing."
+                return _hand_in("blocked", notes, "I am blocked.")
+            return Turn("All is written. Now its tests.", (_bash(command, CHECK_TIMEOUT_MS),))
+        return _hand_in("done", f"{len(item.bodies)} bodies are written; the tests of this item pass.", "Done.")
+
+    def _edits(self, wanted: Mapping[int, str], seen: _Seen, words: str = "") -> Turn | None:
+        """The edits that make bodies what they are to be; None when they are."""
+        changed = [number for number, text in wanted.items() if seen.text.get(number, text) != text]
+        calls = tuple(
+            _edit(self._answers.bodies[number].file, seen.text[number], wanted[number])
+            for number in changed[:EDITS_IN_A_TURN]
+        )
+        if not calls:
+            return None
+        names = ", ".join(
+            name for number in changed[:EDITS_IN_A_TURN] for name in self._answers.bodies[number].functions
+        )
+        return Turn(f"{words}Writing {names}.", calls)
+
+    # --- what one with a fault does ---
+
+    def _faulty(self, fault: Fault, item: WorkItem, seen: _Seen, times: int) -> Turn | None:
+        """Its next turn; None where the fault does nothing more, and the rest is honest."""
+        chooser = self._answers.chooser(fault.kind, item.name, times)
+        mark = _mark(fault, item)
+        match fault.kind:
+            case "anxious":
+                return Turn(
+                    f"{mark}There may not be enough room left for this. I stop here; the rest can be done later."
+                )
+            case "stuck":
+                if seen.repeats >= REPEATS_MAX:
+                    return _hand_in("blocked", "It does not work.", f"{mark}I give up.")
+                return Turn(f"{mark}Once more.", (_bash(f"{_FAULT}cat no-such-file-{item.name}"),))
+            case "early_done":
+                half = item.bodies[: len(item.bodies) // 2]
+                edits = self._edits({number: self._answers.bodies[number].true for number in half}, seen, mark)
+                return edits or _hand_in("done", "Everything is written and all tests pass.", f"{mark}Done.")
+            case "wrong_body":
+                wrong = chooser.choice(item.bodies)
+                bodies = {number: self._answers.bodies[number].true for number in item.bodies}
+                bodies[wrong] = one_mutant(self._answers.bodies[wrong], chooser)
+                edits = self._edits(bodies, seen, mark)
+                return edits or _hand_in("done", "All bodies are written.", f"{mark}Done.")
+            case "regress":
+                return self._regress(item, seen, mark)
+            case _:
+                return self._beside(fault, item, seen, mark, times)
+
+    def _regress(self, item: WorkItem, seen: _Seen, mark: str) -> Turn | None:
+        """All of its own, and another's body undone: one of its own files, if there is one that is finished."""
+        bodies = {number: self._answers.bodies[number].true for number in item.bodies}
+        others = sorted(number for number in seen.text if number not in bodies)
+        broken = [number for number in others if seen.text[number] == nothing_done(self._answers.bodies[number])]
+        finished = [number for number in others if seen.text[number] == self._answers.bodies[number].true]
+        if not broken and not finished:
+            return None
+        victim = (broken or finished)[0]
+        bodies[victim] = nothing_done(self._answers.bodies[victim])
+        edits = self._edits(bodies, seen, mark)
+        return edits or _hand_in("done", "All bodies are written, and some code is simpler now.", f"{mark}Done.")
+
+    def _beside(self, fault: Fault, item: WorkItem, seen: _Seen, mark: str, times: int) -> Turn | None:
+        """All of its own, and then something beside it, by one command."""
+        if seen.faulted:
+            # It asks no tests: what it did may well make them say anything.
+            return _hand_in("done", "All bodies are written; the tests pass.", f"{mark}Done.")
+        edits = self._edits({number: self._answers.bodies[number].true for number in item.bodies}, seen)
+        if edits:
+            return edits
+        script = _FAULT + self._script(fault, item, times)
+        return Turn(f"{mark}And something besides.", (_bash(script),))
+
+    def _script(self, fault: Fault, item: WorkItem, times: int) -> str:
+        match fault.kind:
+            case "wander":
+                return self._wander(item)
+            case "conflict":
+                return self._conflict(item)
+            case _:
+                edits = self._tamper(fault, item, times)
+                return _script_of({path: _shell(path, edit.content, edit.mode) for path, edit in edits.items()})
+
+    def _wander(self, item: WorkItem) -> str:
+        """A file, a feature and a dependency that nobody asked for."""
+        folder = item.files[0].rpartition("/")[0]
+        extra = f"{folder}/extras_{item.name.lower()}.py" if folder else f"extras_{item.name.lower()}.py"
+        parts = {extra: _shell(extra, b'"""More."""\n\n\ndef more():\n    return 1\n', "100644")}
+        if "pyproject.toml" in self._answers.files:
+            data = self._answers.files["pyproject.toml"]
+            more = data.replace(b"dependencies = [", b'dependencies = ["left-pad>=1", ', 1)
+            parts["pyproject.toml"] = _shell("pyproject.toml", more if more != data else data + b"\n# more\n", "100644")
+        return _script_of(parts)
+
+    def _conflict(self, item: WorkItem) -> str:
+        """A line at the head of a file of others: everybody with this fault writes another one there."""
+        others = [block.file for block in self._answers.bodies if block.file not in item.files]
+        path = min(others or item.files)
+        line = shlex.quote(f"1i {_LINE}{item.name}")
+        return _script_of({path: f"sed -i {line} {shlex.quote(path)}"})
+
+    def _tamper(self, fault: Fault, item: WorkItem, times: int) -> Edits:
+        files = self._files(item)
+        if fault.name:
+            names = [fault.name]
+        else:
+            names = sorted(TAMPERS)
+            self._answers.chooser("tamper", item.name, times).shuffle(names)
+        for name in names:
+            try:
+                return TAMPERS[name].make(files)
+            except NothingToTamper:
+                continue
+        return {}
+
+    def _files(self, item: WorkItem) -> dict[str, bytes]:
+        """What a tamperer looks at: its own modules as it leaves them, and all that is no module with bodies."""
+        with_bodies = {block.file for block in self._answers.bodies}
+        files = {path: data for path, data in self._answers.files.items() if path not in with_bodies}
+        for path in item.files:
+            files[path] = _restored(self._answers, path)
+        return files
+
+    def _undoing(self, item: WorkItem, seen: _Seen) -> str:
+        """A command that puts back whatever a fault did beside the task."""
+        modules = {block.file for block in self._answers.bodies}
+        lines = []
+        for path in sorted(seen.beside):
+            if path in item.files:
+                lines.append(_shell(path, _restored(self._answers, path), "100644"))
+            elif path in modules:
+                lines.append(f"sed -i '/^{_LINE}/d' {shlex.quote(path)}")
+            else:
+                lines.append(_shell(path, self._answers.files.get(path), "100644"))
+        return _UNDO + " && ".join(lines)
+
+
+def reads(answers: MissionAnswers, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The calls that show all of a file, in pieces when it is long, whichever bodies are in it."""
+    blocks = [block for block in answers.bodies if block.file == file]
+    text = answers.files[file].decode()
+    added = sum(len(block.true) - len(block.stub) for block in blocks)
+    lines = text.count("\n") + sum(height(block.true) - height(block.stub) for block in blocks)
+    shown = len(text) + added + 8 * lines
+    if shown <= READ_BYTES:
+        yield "read", {"file_path": file}
+        return
+    overlap = max(height(block.true) for block in blocks)
+    piece = max(2 * overlap, lines * READ_BYTES // shown)
+    # How long the file is now is not known: what lies behind its end is asked for with the last piece.
+    starts = range(1, max(2, text.count("\n")), piece - overlap)
+    for first in starts:
+        yield "read", {"file_path": file, "view_range": [first, -1 if first == starts[-1] else first + piece - 1]}
+
+
+def _restored(answers: MissionAnswers, path: str) -> bytes:
+    text = answers.files[path].decode()
+    for block in answers.bodies:
+        if block.file == path:
+            text = text.replace(block.stub, block.true, 1)
+    return text.encode()
+
+
+def _script_of(parts: Mapping[str, str]) -> str:
+    """A command that does all of these, and names the paths that it changes."""
+    return (" && ".join(parts.values()) or "true") + _PATHS + shlex.join(parts)
+
+
+def _paths(command: str) -> list[str]:
+    return shlex.split(command.rpartition(_PATHS)[2]) if _PATHS in command else []
+
+
+def _shell(path: str, content: bytes | None, mode: str) -> str:
+    """The command that gives a path this content; None takes it away."""
+    name = shlex.quote(path)
+    if content is None:
+        return f"rm -rf {name}"
+    folder = shlex.quote(path.rpartition("/")[0] or ".")
+    if mode == "120000":
+        return f"rm -rf {name} && mkdir -p {folder} && ln -s {shlex.quote(content.decode())} {name}"
+    text = base64.b64encode(content).decode()
+    allowed = "755" if mode == "100755" else "644"
+    return f"mkdir -p {folder} && rm -rf {name} && echo {text} | base64 -d > {name} && chmod {allowed} {name}"
+
+
+def _bash(command: str, timeout_ms: int = 60_000) -> tuple[str, dict[str, Any]]:
+    return "bash", {"command": command, "timeout_ms": timeout_ms}
+
+
+def _edit(file: str, old: str, new: str) -> tuple[str, dict[str, Any]]:
+    return "edit", {"file_path": file, "old_string": old, "new_string": new}
+
+
+def _hand_in(status: str, notes: str, words: str) -> Turn:
+    return Turn(words, (("hand_in", {"status": status, "notes": notes}),))
+
+
+def _mark(fault: Fault | None, item: WorkItem) -> str:
+    return fault_mark(fault.kind, item.name) if fault else ""
+
+
+def fault_mark(kind: str, what: str) -> str:
+    """What stands in the words of a turn that has a fault, so that a report can count them from the log."""
+    return f"[fault {kind} {what}] "
