@@ -1,0 +1,40 @@
+"""Where a contract is: a file that somebody names, or one that a repository has under its usual name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.errors import ContractInvalid, UsageError
+from holdfast.facts.contract import Contract
+from holdfast.mission.formats import read_contract
+
+CONTRACTS = ("feature_list.json", "prd.json")
+"""What a repository is looked through for when nothing is named."""
+
+
+def find_contract(folder: Path, named: str, usual: str = "") -> Path:
+    """The file of a contract. `usual` is what mission.toml names. Raises `UsageError` when it is not there."""
+    if named:
+        places = [Path(named), folder / named]
+    else:
+        places = [folder / name for name in ((usual,) if usual else CONTRACTS)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None:
+        return found
+    if named:
+        raise UsageError(f"there is no contract {named}; an example is feature_list.json")
+    raise UsageError(
+        f"there is no contract in {folder} ({', '.join(place.name for place in places)}); name one, or have one made: "
+        'holdfast mission init "the goal"'
+    )
+
+
+def load_contract(path: Path, folder: Path) -> tuple[Contract, bytes]:
+    """The contract of a file, and its bytes. Its source is the path in the repository, when it is there."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ContractInvalid(f"the contract {path} cannot be read: {error.strerror}; name another file") from error
+    place = path.resolve()
+    inside = place.is_relative_to(folder.resolve())
+    return read_contract(data, str(place.relative_to(folder.resolve())) if inside else path.name), data
