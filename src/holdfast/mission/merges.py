@@ -37,6 +37,8 @@ def at_the_end(mission: MissionState) -> Verify | None:
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
     """What the main line needs next; None when it waits for branches, or for an effect."""
+    if mission.astray:
+        return None
     if mission.merge is not None:
         return _open(mission, mission.merge, running)
     effect = f"merge:{mission.batches + 1}"
@@ -55,7 +57,7 @@ def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> F
     missing = tuple(name for name in wanted if mission.verdict(merge.tree, name) is None)
     red = tuple(name for name in wanted if name not in missing and not _passes(mission, merge.tree, name))
     effect = f"merged:{merge.batch}"
-    if effect in running or mission.astray:
+    if effect in running:
         return None
     if red:
         return _red(mission, merge, red)  # where else it fails, nobody needs to know

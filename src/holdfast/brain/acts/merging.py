@@ -6,6 +6,7 @@ the main line is. At the merge: it was moved. Where it was: it is moved now. Els
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.brain.shift import Shift
@@ -66,6 +67,10 @@ async def open_mission(shift: Shift, action: Open) -> None:
 
 async def look(shift: Shift, action: Look) -> None:
     """See whether the followed branch has new commits, and whether somebody moved the main line."""
+    await _look(shift)
+
+
+async def _look(shift: Shift) -> None:
     mission, given, repository = _at(shift)
     facts: list[Fact] = []
     if given.follow:
@@ -98,7 +103,7 @@ async def assemble(shift: Shift, action: Assemble) -> None:
 
     Whether people went on meanwhile is looked at first: what they did is taken in by a merge of its own.
     """
-    await look(shift, Look())
+    await _look(shift)
     mission, given, repository = _at(shift)
     if mission.merge is not None or mission.astray:
         return
@@ -123,28 +128,41 @@ async def assemble(shift: Shift, action: Assemble) -> None:
 
 
 async def _merged(shift: Shift, action: Assemble, repository: Repository) -> _Made:
+    """Merge one branch on another. What several make together is one step of the main line, so that each commit on
+    its first-parent line is one that was checked (S26).
+    """
     mission, given, _ = _at(shift)
     at_us = await _date_us(shift, action)
-    at = await _commit(repository, action.onto)
+    onto = at = await _commit(repository, action.onto)
+    steps: list[str] = []
     conflicts: list[RepoConflicted] = []
-    base = ""
-    if action.base:
-        words = f"Take in {given.follow.removeprefix('refs/heads/')}\n\nMission: {given.name}\n"
-        found = await repository.merge(at.commit, action.base, words, at_us)
+    for name, commit, words in _branches(mission, given, action):
+        found = await repository.merge(at.commit, commit, words, at_us)
         if isinstance(found, Conflict):
-            conflicts.append(RepoConflicted(task_id="", onto=at.commit, commit=action.base, paths=found.paths))
-        else:
-            at, base = found, action.base
-    tasks: list[str] = []
-    for name in action.tasks:
-        task = mission.tasks[name]
-        found = await repository.merge(at.commit, task.commit, _message(mission, given, name), at_us)
-        if isinstance(found, Conflict):
-            conflicts.append(RepoConflicted(task_id=name, onto=at.commit, commit=task.commit, paths=found.paths))
+            conflicts.append(RepoConflicted(task_id=name, onto=at.commit, commit=commit, paths=found.paths))
         else:
             at = found
-            tasks.append(name)
-    return _Made(at, tuple(tasks), base, tuple(conflicts))
+            steps.append(name)
+    if len(steps) > 1 and at.commit != onto.commit:
+        whole = await repository.merge(onto.commit, at.commit, _together(given, steps), at_us)
+        assert isinstance(whole, Commit), "what has the main line in it merges with it"
+        at = whole
+    tasks = tuple(name for name in steps if name)
+    return _Made(at, tasks, action.base if "" in steps else "", tuple(conflicts))
+
+
+def _branches(mission: MissionState, given: Mission, action: Assemble) -> Iterator[tuple[str, str, str]]:
+    """What is merged: the task, its commit, the message. The followed branch is no task."""
+    if action.base:
+        words = f"Take in {given.follow.removeprefix('refs/heads/')}\n\nMission: {given.name}\n"
+        yield "", action.base, words
+    for name in action.tasks:
+        yield name, mission.tasks[name].commit, _message(mission, given, name)
+
+
+def _together(given: Mission, steps: list[str]) -> str:
+    names = [name or given.follow.removeprefix("refs/heads/") for name in steps]
+    return f"Merge {', '.join(names)}\n\nMission: {given.name}\n"
 
 
 def _message(mission: MissionState, given: Mission, name: str) -> str:
