@@ -48,10 +48,11 @@ def read(folder: int, name: str) -> bytes | None:
         fd = os.open(name, _FILE, dir_fd=folder)
     except OSError:
         return None
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_size > BYTES_MAX:
+        os.close(fd)
+        return None
     with os.fdopen(fd, "rb") as stream:
-        found = os.fstat(stream.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size > BYTES_MAX:
-            return None
         data = stream.read(BYTES_MAX + 1)
     return data if len(data) <= BYTES_MAX else None
 

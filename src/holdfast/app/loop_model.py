@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from holdfast.app.loop_plan import Plan, Step
+from holdfast.app.loop_plan import ASK, Plan, Step, asking
 from holdfast.app.loop_spec import MODEL, STEP
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import TextPart, ToolResultPart
+from holdfast.session.conversation import TextPart, ToolCallPart, ToolResultPart
 
 
 def plan_of(request: ModelRequest) -> Plan | None:
@@ -24,6 +24,21 @@ def plan_of(request: ModelRequest) -> Plan | None:
     if isinstance(part, TextPart) or not isinstance(part, ToolResultPart) or part.name != STEP or part.is_error:
         return None
     return msgspec.json.decode(part.content, type=Plan)
+
+
+def trouble_of(request: ModelRequest) -> str:
+    """Why the call that makes the plan failed, when it was asked for alone; empty when it did not.
+
+    What keeps it from the workspace will not go away by asking again, so a person is asked.
+    """
+    if len(request.messages) < 2 or plan_of(request) is not None:
+        return ""
+    asked, answered = request.messages[-2:]
+    names = [part.name for part in asked.parts if isinstance(part, ToolCallPart)]
+    last = answered.parts[-1]
+    if names not in ([STEP], [ASK, STEP]) or not isinstance(last, ToolResultPart):
+        return ""
+    return "" if last.content.startswith("Not run:") else last.content
 
 
 class LoopModel:
@@ -50,6 +65,8 @@ class LoopModel:
         if plan is not None and plan.kind == "failed":
             raise ModelError("invalid_request", plan.say)
         calls: tuple[Step, ...] = (Step(STEP, {}, "step"),) if plan is None else plan.calls
+        if plan is None and (trouble := trouble_of(request)):
+            calls = asking("The loop cannot go on. Set right what is in the way, then approve.", trouble)
         if plan is not None and plan.say:
             yield TextDelta(plan.say)
         for index, call in enumerate(calls):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -20,6 +21,11 @@ from holdfast.mission.contract import command_line, metric_holds, metric_value
 from holdfast.session.money import usd
 
 Stage = Literal["analysis", "plan", "items"]
+
+ASK = "ask_person"
+
+_NOTES = re.compile(r"(?:\n\[\d+ (?:processes left behind|bytes of output)[^\n]*\])+\Z")
+"""What the harness says below the output of a command that went well: the number in it is nobody's metric."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -204,7 +210,7 @@ def _holds(check: Check, purpose: str, outcomes: dict[str, Outcome]) -> bool:
         return False
     if check.metric is None:
         return True
-    value = metric_value(found.content)
+    value = metric_value(_NOTES.sub("", found.content))
     return value is not None and metric_holds(check.metric, value)
 
 
@@ -221,7 +227,7 @@ def _mark(found: Outcome | None) -> str:
 def entry(
     session_id: str, plan: Plan, outcomes: dict[str, Outcome], verdict: Verdict, notes: list[str], cost_pico: int | None
 ) -> str:
-    """What is added to progress.txt about an iteration. Its first line is found again, so it is added once."""
+    """What is added to progress.txt about an iteration. The same for the same log, so that it is added once."""
     work = outcomes["work"]
     cost = "it does not say what it cost" if cost_pico is None else f"it says that it cost {usd(cost_pico)}"
     lines = [
@@ -242,7 +248,7 @@ def entry(
 
 
 def heading(session_id: str, plan: Plan) -> str:
-    """The line that an entry of progress.txt is known by."""
+    """The first line of an entry of progress.txt."""
     about = plan.item if plan.stage == "items" else plan.stage
     return f"## Iteration {plan.iteration} of {session_id} - {about or 'until'}"
 
@@ -264,4 +270,4 @@ def _check_call(command: str, timeout_s: float, purpose: str) -> Step:
 
 def asking(question: str, why: str) -> tuple[Step, ...]:
     """The calls of a plan that asks a person."""
-    return (Step("ask_person", {"question": question, "why": cut(why, PART_MAX)}, "ask"), Step(STEP, {}, "step"))
+    return (Step(ASK, {"question": question, "why": cut(why, PART_MAX)}, "ask"), Step(STEP, {}, "step"))

@@ -52,7 +52,11 @@ def loop_agent(spec: LoopSpec) -> Agent:
     tools = (
         _tool(LOOK, "See what the command of the loop left behind. Changes nothing.", read_only=True),
         _tool(RESTORE, "Put back what the command of the loop must not change."),
-        _tool(STEP, "Record the iteration that has ended, and plan the next one.", {_KEY: msgspec.json.decode(msgspec.json.encode(spec))}),
+        _tool(
+            STEP,
+            "Record the iteration that has ended, and plan the next one.",
+            {_KEY: msgspec.json.decode(msgspec.json.encode(spec))},
+        ),
     )
     return Agent(model=MODEL, name="loop", tools=("bash", "ask_person"), custom=tools)
 

@@ -16,7 +16,7 @@ from holdfast.app import loop_files
 from holdfast.app.loop_guard import content, differences, restored
 from holdfast.app.loop_items import Board, marked, read_board
 from holdfast.app.loop_next import Means, Seen, next_plan, with_files
-from holdfast.app.loop_plan import Outcome, Plan, Story, Verdict, entry, heading, judge, read_story
+from holdfast.app.loop_plan import Outcome, Plan, Story, Verdict, entry, judge, read_story
 from holdfast.app.loop_prompt import LAST_MAX, PART_MAX, cut, reported
 from holdfast.app.loop_spec import ANALYSIS, LOOK, PROGRESS, RESTORE, STEP, LoopSpec, spec_of
 from holdfast.brain.custom import CustomResult, ToolRunner
@@ -126,9 +126,9 @@ class Loop:
             if verdict.passed and board is not None:
                 self._mark(folder, plan.item)
             text = loop_files.read(folder, PROGRESS) or b""
-            if heading(self.session_id, plan).encode() not in text.splitlines():
-                more = entry(self.session_id, plan, story.outcomes, verdict, look.notes, used.cost_pico)
-                loop_files.write(folder, PROGRESS, text.rstrip(b"\n") + (b"\n" if text else b"") + more.encode())
+            more = entry(self.session_id, plan, story.outcomes, verdict, look.notes, used.cost_pico).encode()
+            if more not in text:
+                loop_files.write(folder, PROGRESS, text.rstrip(b"\n") + (b"\n" if text else b"") + more)
         carried = replace(
             carried,
             idle=_idle(plan, work, look, verdict),
