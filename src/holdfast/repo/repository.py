@@ -7,7 +7,7 @@ tree is honoured. Commits are deterministic: the same parents, tree, message and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -79,6 +79,10 @@ class Repository(Protocol):
         is no file or link, is called `.git`, or is another user's and `user` could not read. A submodule stays as it
         was.
         """
+        ...
+
+    async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
+        """Commit these files, by path, and no others; the same tree as its only parent's gives that parent."""
         ...
 
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:

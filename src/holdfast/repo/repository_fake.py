@@ -112,6 +112,13 @@ class FakeRepository:
             return Commit(parents[0], tree)
         return self._made(tree, tuple(parents), message, at_us)
 
+    async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
+        """See `Repository.write`."""
+        tree = self._keep({path.encode(): self._blob(data) for path, data in files.items()})
+        if len(parents) == 1 and tree == self._tree(parents[0]):
+            return Commit(parents[0], tree)
+        return self._made(tree, tuple(parents), message, at_us)
+
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
         """See `Repository.graft`."""
         return self._keep(grafted(self._entries(commit), self._entries(onto), paths))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from holdfast.repo.base import Owner, shown
 from holdfast.repo.plumbing import IDENTITY, Failed, Plumbing
 from holdfast.repo.plumbing_folder import Reading, order, write_folder
 from holdfast.repo.plumbing_ignore import NAME, Ignoring
-from holdfast.repo.plumbing_objects import Entry, Pack, commit_bytes, trees
+from holdfast.repo.plumbing_objects import FILE, Entry, Pack, commit_bytes, trees
 from holdfast.repo.plumbing_refs import is_hex, object_of, point, stand
 from holdfast.repo.plumbing_trees import (
     MAX_FILES_BYTES,
@@ -67,6 +67,10 @@ class GitRepository:
     ) -> Commit:
         """See `Repository.commit`."""
         return await self._work(partial(self._commit, folder, parents, message, at_us, user))
+
+    async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
+        """See `Repository.write`."""
+        return await self._work(partial(self._write, files, tuple(parents), message, at_us))
 
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
         """See `Repository.graft`."""
@@ -136,6 +140,17 @@ class GitRepository:
         with self._pack(before) as pack:
             after = Reading(pack, before, ignoring, user).run(folder)
             tree = self._put_trees(pack, known[0] if known else "", before, after)
+            if len(parents) == 1 and tree == known[0]:
+                return Commit(parents[0], tree)
+            commit = pack.add("commit", commit_bytes(tree, parents, message, at_us, IDENTITY))
+            self._store(pack)
+        return Commit(commit, tree)
+
+    def _write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
+        known = [self._tree(parent) for parent in parents]
+        with self._pack({}) as pack:
+            after = {path.encode(): Entry(FILE, pack.add("blob", data)) for path, data in files.items()}
+            tree = self._put_trees(pack, "", {}, after)
             if len(parents) == 1 and tree == known[0]:
                 return Commit(parents[0], tree)
             commit = pack.add("commit", commit_bytes(tree, parents, message, at_us, IDENTITY))
