@@ -162,10 +162,10 @@ def _said(report: ChildFinished) -> Said | str:
 
 
 def files_named(said: Said) -> tuple[str, ...]:
-    """The paths of the tree that a verdict names as evidence, as globs that match nothing else."""
+    """The paths of the tree that a verdict names as evidence, as globs that match little else."""
     places = (_FILE.match(text) for each in said.criteria for text in each.evidence if not _EVENT.match(text))
     names = {_path(place) for place in places if place is not None}
-    return tuple(re.sub(r"([*?[])", r"[\1]", name) for name in sorted(names)) or ("-",)
+    return tuple(re.sub(r"[*?[]", "?", name) for name in sorted(names)) or ("-",)
 
 
 def _path(place: re.Match[str]) -> str:
