@@ -302,10 +302,8 @@ def _dead_end(fact: Fact) -> list[str]:
             what = f"task {one_line(fact.task_id)} was sent back ({fact.kind})"
             return [f"{what}: {one_line(issue)}" for issue in fact.issues] or [what]
         case RatchetViolated():
-            return [
-                f"task {one_line(fact.task_id)} was refused for {each.path}: {one_line(f"{each.rule} {each.detail}")}"
-                for each in fact.violations
-            ]
+            head = f"task {one_line(fact.task_id)} was refused for"
+            return [f"{head} {each.path}: {one_line(each.rule + ' ' + each.detail)}" for each in fact.violations]
         case TaskHandedIn(status="blocked" | "infeasible"):
             return [f"task {one_line(fact.task_id)} is {fact.status} by its worker's word: {one_line(fact.notes)}"]
         case TaskEnded(status="failed" | "blocked" | "infeasible"):
