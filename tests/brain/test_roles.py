@@ -92,7 +92,7 @@ async def test_a_worker_has_its_own_criteria_word_for_word_and_the_nearest_rules
         "[add] add gives the sum (checked by the harness: `pytest -q tests/test_core.py` passes)",
     )
     assert child.rules.startswith("Write short functions.")
-    assert child.rules.endswith("No globals here.\n")
+    assert child.rules.endswith("No globals here.")
     assert "hand_in" in child.agent.tools
     assert not {"spawn", "submit_plan", "submit_verdict"} & set(child.agent.tools)
 

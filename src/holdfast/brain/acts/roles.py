@@ -7,9 +7,8 @@ folder whose session was never opened belongs to nobody.
 from __future__ import annotations
 
 import hashlib
-import posixpath
 from collections.abc import Iterable
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 
 import msgspec
@@ -24,7 +23,7 @@ from holdfast.facts.user import UserMessage, UserResume
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.log.base import Post
-from holdfast.mission import briefing
+from holdfast.mission import briefing, documents
 from holdfast.mission.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.mission.briefing import Past
 from holdfast.repo.base import Owner
@@ -38,7 +37,7 @@ from holdfast.session.tools_mission import SUBMITS
 LOOKING = ("bash", "read", "glob", "grep")
 """What planners and judges work with, beside the tool that they hand in with."""
 
-RULES_BYTES = 32_768
+RULES_CHARACTERS = 32_768
 """The rules of a project stand in every context: longer ones are cut, and their reader is told."""
 
 PAGE = 5_000
@@ -149,30 +148,18 @@ def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
 
 async def _rules(repository: Repository, commit: str, scope: Iterable[str]) -> str:
     """The project's rules, the root's first; those of a folder that the task is in come later and go before them."""
-    found = await repository.files(commit, ("AGENTS.md", "CLAUDE.md", "**/AGENTS.md", "**/CLAUDE.md"))
-    by_folder: dict[str, str] = {}
-    for path in sorted(found):  # AGENTS.md comes before CLAUDE.md, and counts alone where both are
-        by_folder.setdefault(posixpath.dirname(path), found[path].decode("utf-8", "replace"))
-    near = {""} | {folder for glob in scope for folder in _above(glob)}
-    parts = [
-        f"## In {folder}/, where these go before the ones above\n\n{text}" if folder else text
-        for folder, text in sorted(by_folder.items())
-        if folder in near
-    ]
-    rules = "\n\n".join(parts)
-    if len(rules) <= RULES_BYTES:
+    found = await repository.files(commit, documents.PATHS)
+    rules = documents.rules_of(found, [f"{_literal(glob)}/." for glob in scope])
+    if len(rules) <= RULES_CHARACTERS:
         return rules
-    return f"{rules[:RULES_BYTES]}\n\n(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
+    return (
+        f"{rules[:RULES_CHARACTERS]}\n\n(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
+    )
 
 
-def _above(glob: str) -> list[str]:
-    """The folders that lead to a glob, itself included when it is one."""
-    folders: list[str] = []
-    for part in glob.removeprefix("./").split("/"):
-        if any(char in part for char in "*?["):
-            break
-        folders.append(posixpath.join(folders[-1], part) if folders else part)
-    return folders
+def _literal(glob: str) -> str:
+    """The path that a glob begins with, up to where it stands for several."""
+    return "/".join(takewhile(lambda part: not set(part) & set("*?["), glob.removeprefix("./").split("/")))
 
 
 # --- the session ---------------------------------------------------------------------------------
