@@ -75,9 +75,10 @@ def _tell(call: Call, finding: Finding) -> None:
 
 def _sum_up(call: Call, contract: Contract, errors: int, warnings: int) -> None:
     items, criteria = len(contract.items), len(contract.criteria())
+    many = "1 criterion" if criteria == 1 else f"{criteria} criteria"
     if not call.json:
         call.say(
-            f"{contract.source}: {counted(items, 'item')}, {'1 criterion' if criteria == 1 else f'{criteria} criteria'}, "
+            f"{contract.source}: {counted(items, 'item')}, {many}, "
             f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
         )
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.facts.contract import Contract
 from holdfast.mission.formats_entry import Reading
 from holdfast.mission.formats_markdown import read_document
-from holdfast.mission.formats_text import Node, Source
+from holdfast.mission.formats_text import Node, Source, decode, parse
 
 _RIGHT_ISSUE = 'a right form is {"title": "Greets nobody", "body": "…"}, as the API of GitHub or GitLab answers'
 
@@ -17,6 +17,12 @@ def is_issue(node: Node) -> bool:
 
 def read_issue(source: Source, node: Node) -> Contract:
     """The contract of an issue. What it ticks or accepts are its items; otherwise it is one item."""
+    title, body = issue_words(source, node)
+    return read_document(Source(source.name, body), title)
+
+
+def issue_words(source: Source, node: Node) -> tuple[str, str]:
+    """The title and the text of an issue. Raises `ContractInvalid`."""
     reading = Reading(source)
     title = reading.words(node.members["title"], "title", _RIGHT_ISSUE)
     if not title:
@@ -26,7 +32,18 @@ def read_issue(source: Source, node: Node) -> Contract:
         found = node.members.get(key)
         if found is not None and found.value is not None:
             body = body or reading.words(found, key, _RIGHT_ISSUE)
-    return read_document(Source(source.name, body), title)
+    return title, body
+
+
+def issue_text(data: bytes, name: str) -> str:
+    """An issue as words: of an answer of the API its title and text, of anything else all of it."""
+    source = decode(data, name)
+    if not source.text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return source.text.strip("\ufeff \t\r\n")
+    node = parse(source)
+    if not is_issue(node):
+        source.refuse(node.start, "this is no issue", _RIGHT_ISSUE)
+    return "\n\n".join(filter(None, issue_words(source, node)))
 
 
 def read_issue_text(source: Source) -> Contract:
