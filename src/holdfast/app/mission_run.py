@@ -13,26 +13,21 @@ from holdfast.app.cli.run import detach, positive
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.config import budget_pico
 from holdfast.app.drive import drive, observer_for
+from holdfast.app.mission_contract import find_contract, load_contract
 from holdfast.app.mission_file import FILE, MissionFile, read_mission_file
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_account, check_machine, check_model, existing
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.errors import ContractInvalid, RepositoryUnfit, UsageError
+from holdfast.errors import RepositoryUnfit, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.mission.contract import slug
-from holdfast.mission.formats import read_contract
 from holdfast.repo.repository import Repository, Standing
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import DEFAULT_TOOLS
-
-CONTRACTS = ("feature_list.json", "prd.json")
-"""What a repository is looked through for when nothing is named."""
-
-EXAMPLE = "holdfast mission run feature_list.json --repo . --model anthropic:NAME"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -157,29 +152,12 @@ def _few(names: tuple[str, ...]) -> str:
 
 async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFile) -> Contract:
     """The contract of the file that is named, of the repository, or one that an initializer makes of the goal."""
-    wanted = call.args.contract or file.contract
-    places = [Path(wanted), folder / wanted] if wanted else [folder / name for name in CONTRACTS]
-    path = next((place for place in places if place.is_file()), None)
-    if path is not None:
-        return _read(path, folder)
-    if not wanted:
-        raise UsageError(
-            f"there is neither a goal nor a contract ({' or '.join(CONTRACTS)} in {folder}); make one with "
-            f"`{call.typed('mission', 'init', 'the goal')}`, or name one: {EXAMPLE}"
-        )
-    if wanted.endswith((".json", ".md")):
-        raise UsageError(f"there is no contract {wanted}; an example is: {EXAMPLE}")
-    return await mission_init.contract_for(call, runtime, wanted, folder)
-
-
-def _read(path: Path, folder: Path) -> Contract:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ContractInvalid(f"the contract {path} cannot be read: {error.strerror}") from error
-    inside = path.resolve().is_relative_to(folder.resolve())
-    name = str(path.resolve().relative_to(folder.resolve())) if inside else path.name
-    return read_contract(data, name)
+    wanted = call.args.contract
+    named = Path(wanted).is_file() or (folder / wanted).is_file() or wanted.endswith((".json", ".md"))
+    if wanted and not named:
+        return await mission_init.contract_for(call, runtime, wanted, folder)
+    contract, _ = load_contract(find_contract(folder, wanted, file.contract), folder)
+    return contract
 
 
 async def _free(repository: Repository, wanted: str) -> str:

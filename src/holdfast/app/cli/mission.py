@@ -1,4 +1,4 @@
-"""`holdfast mission`: plan, work, judge, merge. Each word has a module of its own."""
+"""`holdfast mission`: plan, work, judge, merge. Each word is a module of its own."""
 
 from __future__ import annotations
 
