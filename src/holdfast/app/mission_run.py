@@ -120,7 +120,7 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
         environment=hands_policy.environment(settings),
         searchers=egress_policy.searchers(settings),
         mission=Mission(
-            name=await _free(repository, args.name or file.name or slug(contract.goal)),
+            name=await _free(repository, args.name or file.name or slug(Path(contract.source).stem or contract.goal)),
             repo=str(folder),
             base=standing.head,
             contract=contract,

@@ -66,7 +66,8 @@ async def spent_of(runtime: Runtime, row: SessionRow) -> dict[str, int]:
     spent: dict[str, int] = {}
     for each in await runtime.store.sessions():
         if each.root == row.session_id and each.parent:
-            spent[each.name or "other"] = spent.get(each.name or "other", 0) + each.cost_pico
+            role = each.name.partition(" ")[0] or "other"
+            spent[role] = spent.get(role, 0) + each.cost_pico
     return spent
 
 
