@@ -17,6 +17,7 @@ from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Limits, SessionCreated, SessionError, SessionUpdated
 from holdfast.facts.task import TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
+from holdfast.hands.base import Hands, HandsSpec
 from holdfast.log.verify import verify
 from holdfast.mission.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.repo.base import Owner
@@ -321,3 +322,17 @@ async def _raised(stage: MissionStage, child_id: str) -> None:
     assert child_id not in shift.state.mission.reports
     assert len(await stage.facts(ChildMessaged)) == 1
     await stage.store.release(shift.lease)
+
+
+async def test_the_hands_of_a_worker_guard_the_protected_files_it_began_with() -> None:
+    stage = await opened({"worker core": [turn("", READ), turn("", HAND_IN)]})
+    specs = []
+    provide = stage.stage.hands.provision
+
+    async def watched(spec: HandsSpec, epoch: int) -> Hands:
+        specs.append(spec.guarded)
+        return await provide(spec, epoch)
+
+    stage.stage.hands.provision = watched  # type: ignore[method-assign]
+    await stage.wake("worker core")
+    assert specs == [("tests/test_core.py",)]

@@ -29,6 +29,9 @@ class HandsSpec(msgspec.Struct, frozen=True):
     ran). It is no child of the supervisor, is not ended with the hands, and is repeated until it exits with 0, with
     growing pauses, ten times at most.
 
+    `guarded` are files of the workspace, by their paths from its root, that are shown read-only by providers that can
+    show a single file so (the sandbox, containers); others leave them as they are.
+
     `continues` are lost hands whose workspace, where it is with the hands, is to go on.
     """
 
@@ -45,6 +48,7 @@ class HandsSpec(msgspec.Struct, frozen=True):
     environment: str = ""
     on_news: tuple[str, ...] = ()
     continues: str = ""
+    guarded: tuple[str, ...] = ()
 
 
 class Network(msgspec.Struct, frozen=True):

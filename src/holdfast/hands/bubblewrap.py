@@ -25,7 +25,7 @@ from holdfast.hands.layers import contents, lay_out, layers_finding, try_layers
 from holdfast.hands.limits.orphans import clear_all
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import diagnose, examine, missing_program
-from holdfast.hands.repository import protected
+from holdfast.hands.repository import guarded, protected
 from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
@@ -106,7 +106,7 @@ class BubblewrapProvider:
         laid = lay_out(spec, self._maker.place(spec.hands_id), workspace, ROOT)
         argv = [
             *_profile(self._program, user, laid.usr),
-            *("--bind", laid.workspace, ROOT, *git),
+            *("--bind", laid.workspace, ROOT, *git, *_guarded(workspace, spec.guarded)),
             *("--bind", str(output), OUTPUT),
             *_extras(spec.read_only),
             *laid.mounts,
@@ -217,6 +217,12 @@ def _git(workspace: Path) -> tuple[list[str], tuple[Place, ...]]:
     """The workspace's `.git` over itself, read-only; the folders that must be made for that."""
     names, places = protected(workspace)
     return [part for name in names for part in ("--ro-bind", str(workspace / name), f"{ROOT}/{name}")], places
+
+
+def _guarded(workspace: str, names: tuple[str, ...]) -> list[str]:
+    """Files over themselves, read-only: they can be neither changed nor moved nor removed, but for a folder above."""
+    found = guarded(Path(workspace), names)
+    return [part for name in found for part in ("--ro-bind", os.path.join(workspace, name), f"{ROOT}/{name}")]
 
 
 def _extras(read_only: dict[str, str]) -> list[str]:

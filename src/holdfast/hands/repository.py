@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import CannotRunSafely
@@ -27,6 +28,17 @@ def protected(workspace: Path) -> tuple[tuple[str, ...], tuple[Place, ...]]:
     absent = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     places = (Place(str(workspace), GIT, "folder"),) if absent else ()
     return (GIT, *_pointed(workspace, path)), places
+
+
+def guarded(workspace: Path, names: Iterable[str]) -> list[str]:
+    """Those of the files that are there, and that no link leads to: what is elsewhere is not shown here."""
+    root = os.path.realpath(workspace)
+    return [name for name in names if _is_plain(root, name)]
+
+
+def _is_plain(root: str, name: str) -> bool:
+    path = os.path.join(root, name)
+    return os.path.isfile(path) and os.path.realpath(path) == os.path.normpath(path)
 
 
 def _pointed(workspace: Path, path: Path) -> tuple[str, ...]:

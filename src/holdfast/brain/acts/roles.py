@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.brain.shift import Shift
+from holdfast.errors import RepositoryUnfit
 from holdfast.facts.base import Fact, Text
 from holdfast.facts.child import ChildMessaged, ChildOpened
 from holdfast.facts.mission import CriterionChecked, Mission, PlannerOpened, Role, RoleKind
@@ -29,6 +30,7 @@ from holdfast.mission.briefing import Past
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
 from holdfast.session.money import path_of
+from holdfast.session.roles import role_of
 from holdfast.session.state_mission import MissionState
 from holdfast.session.taint import is_tainted
 from holdfast.session.tools import CHILD_TOOLS
@@ -39,6 +41,9 @@ LOOKING = ("bash", "read", "glob", "grep")
 
 RULES_CHARACTERS = 32_768
 """The rules of a project stand in every context: longer ones are cut, and their reader is told."""
+
+GUARDED_MAX = 300
+"""Each file that is shown read-only is a mount of its own."""
 
 PAGE = 5_000
 
@@ -144,6 +149,21 @@ def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
         return None
     user = choose_user(workspace)
     return Owner(user.uid, user.gid)
+
+
+async def guarded(shift: Shift) -> tuple[str, ...]:
+    """The protected files that a worker began with, which its hands show read-only. New ones are the ratchet's.
+
+    What is too much to show file by file is left to the ratchet as well.
+    """
+    role = role_of(shift.state)
+    if role is None or role.kind != "worker" or not role.protected:
+        return ()
+    try:
+        found = await shift.doors.repository(role.repo).files(role.base, role.protected)
+    except RepositoryUnfit:
+        return ()
+    return tuple(sorted(found)) if len(found) <= GUARDED_MAX else ()
 
 
 async def _rules(repository: Repository, commit: str, scope: Iterable[str]) -> str:

@@ -29,7 +29,7 @@ from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.oci.bundle import Bind, configuration
 from holdfast.hands.oci.engines import Engine, clear_command, complaint, named, run_command
 from holdfast.hands.probe import about_here
-from holdfast.hands.repository import protected
+from holdfast.hands.repository import guarded, protected
 from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
@@ -196,6 +196,7 @@ def _binds(
     out = [] if engine.needs_image else _system()
     out += [Bind(workspace, ROOT, True), Bind(str(folder / "output"), OUTPUT, True)]
     names, places = protected(Path(workspace))
+    names = (*names, *guarded(Path(workspace), spec.guarded))
     out += [Bind(os.path.join(workspace, name), f"{ROOT}/{name}") for name in names]
     parts = folder / "bundle" / "parts"
     out += [Bind(str(parts), PARTS), Bind(str(folder / "door"), DOOR)]
