@@ -30,7 +30,7 @@ def save_answers(path: Path, answers: Answers) -> None:
 
 
 def load_oracle(path: Path, clock: Clock) -> Model:
-    """The oracle of `--model oracle:FILE`, of a library or a whole mission. Raises `UsageError` for a file of neither."""
+    """The oracle of `--model oracle:FILE`, for a library or a mission. Raises `UsageError` for a file of neither."""
     try:
         answers = msgspec.json.decode(path.read_bytes(), type=Answers | MissionAnswers)
     except OSError as error:

@@ -9,7 +9,7 @@ depends on those that write whatever else its tests need: they pass as soon as t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -207,3 +207,24 @@ def _group(whole: Whole, body: int) -> str:
     block = whole.bodies[body]
     first = block.functions[0]
     return f"{block.file}: {first.split('.')[0] if '.' in first else 'functions'}"
+
+
+def there_with(item: WorkItem, items: Sequence[WorkItem]) -> set[int]:
+    """All bodies that are there when an item is done: its own, and those of all that it depends on, near or far."""
+    known = {each.name: each for each in items}
+    names, waiting = {item.name}, [item]
+    while waiting:
+        for name in waiting.pop().depends:
+            if name not in names:
+                names.add(name)
+                waiting.append(known[name])
+    return {body for name in names for body in known[name].bodies}
+
+
+def with_tests(item: WorkItem, tests: Collection[str]) -> WorkItem:
+    """The same item, with none but these tests."""
+    clusters = [
+        msgspec.structs.replace(cluster, tests=tuple(test for test in cluster.tests if test in tests))
+        for cluster in item.clusters
+    ]
+    return msgspec.structs.replace(item, clusters=tuple(cluster for cluster in clusters if cluster.tests))

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import msgspec
 from anyio.abc import ObjectReceiveStream
 
 from holdfast.app.compose import Runtime
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
-from holdfast.hands.base import ExecRequest, Hands, HandsSpec
+from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_hands_id, system_entropy
 from holdfast.sim.library import PYTHON, TESTDEPS_INSIDE, Library, interpreter_of, read_plain
 from holdfast.sim.library_all import Whole
+from holdfast.sim.library_items import WorkItem, there_with, with_tests
 from holdfast.sim.library_probe import (
+    ASK,
     FOLDER,
     OUT,
     PLUGIN,
+    RUN_TIMEOUT_S,
+    Ask,
     Line,
     Needs,
+    command,
+    decode,
     entered,
     entering,
     failing,
@@ -41,25 +49,56 @@ AT_ONCE = 2
 _EPOCH = 1
 
 
+class Runner:
+    """Hands on a folder, for one command after another."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self._runs = 0
+
+    async def run(self, command: str, timeout_s: float) -> ExecResult:
+        """Run a command to its end."""
+        self._runs += 1
+        call_id = f"run.{self._runs}"
+        await self._hands.start(_EPOCH, call_id, ExecRequest("bash", {"command": command}, timeout_s))
+        return await self._hands.wait(_EPOCH, call_id)
+
+
+@asynccontextmanager
+async def hands_on(runtime: Runtime, folder: Path, dependencies: Path, name: str) -> AsyncIterator[Runner]:
+    """Fresh hands on a folder of ours, which is made theirs; they are gone afterwards, and so is the folder."""
+    workspace = Workspace(str(folder), True, read_only={str(dependencies): TESTDEPS_INSIDE})
+    make_ready(workspace, choose_user(workspace))
+    spec = HandsSpec(
+        session_id=name,
+        hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
+        workspace=workspace,
+        read_only=workspace.read_only,
+    )
+    hands = await runtime.provider(workspace).provision(spec, _EPOCH)
+    try:
+        yield Runner(hands)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await hands.release(_EPOCH)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Booth:
     """Hands with the library laid out, where one file after another is changed and put back."""
 
-    def __init__(self, hands: Hands, folder: Path, library: Library) -> None:
-        self._hands = hands
+    def __init__(self, runner: Runner, folder: Path, library: Library) -> None:
+        self._runner = runner
         self._folder = folder
         self._library = library
-        self._runs = 0
 
     async def run(self, files: Mapping[str, bytes], command: str, timeout_s: float) -> bytes:
         """Run a command with these files changed; what stands in the plug-in's answer then, b"" for none."""
-        self._runs += 1
-        call_id = f"probe.{self._runs}"
         (self._folder / OUT).unlink(missing_ok=True)
         for path, data in files.items():
             (self._folder / path).write_bytes(data)
         try:
-            await self._hands.start(_EPOCH, call_id, ExecRequest("bash", {"command": command}, timeout_s))
-            await self._hands.wait(_EPOCH, call_id)
+            await self._runner.run(command, timeout_s)
         finally:
             for path in files:
                 if path in self._library.tree:
@@ -73,21 +112,8 @@ async def booth(runtime: Runtime, library: Library, dependencies: Path, name: st
     folder = runtime.home.workspaces / name
     shutil.rmtree(folder, ignore_errors=True)
     write_tree({**library.tree, PLUGIN: SourceFile(plugin())}, folder)
-    workspace = Workspace(str(folder), True, read_only={str(dependencies): TESTDEPS_INSIDE})
-    make_ready(workspace, choose_user(workspace))
-    spec = HandsSpec(
-        session_id=name,
-        hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
-        workspace=workspace,
-        read_only=workspace.read_only,
-    )
-    hands = await runtime.provider(workspace).provision(spec, _EPOCH)
-    try:
-        yield Booth(hands, folder, library)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await hands.release(_EPOCH)
-            shutil.rmtree(folder, ignore_errors=True)
+    async with hands_on(runtime, folder, dependencies, name) as runner:
+        yield Booth(runner, folder, library)
 
 
 Say = Callable[[str], None]
@@ -142,3 +168,29 @@ async def _work(
     async with jobs, booth(runtime, library, dependencies, name) as one:
         async for job in jobs:
             await job(one)
+
+
+async def proven(
+    runtime: Runtime, library: Library, whole: Whole, items: tuple[WorkItem, ...], dependencies: Path, name: str
+) -> tuple[WorkItem, ...]:
+    """The same items, with those tests alone that pass when an item and what it depends on are all there is."""
+    digest = hashlib.sha256(library.sha256.encode() + msgspec.json.encode(items)).hexdigest()[:32]
+    path = runtime.home.cache / "missions" / f"{library.name}-{digest}.proven.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=tuple[WorkItem, ...])
+    except (OSError, msgspec.MsgspecError):
+        pass
+    kept: list[WorkItem] = []
+    async with booth(runtime, library, dependencies, f"{name}-proof") as one:
+        for item in items:
+            tests = [test for cluster in item.clusters for test in cluster.tests]
+            files = {**whole.tree_with(there_with(item, items)), ASK: msgspec.json.encode(Ask({}))}
+            data = await one.run(files, command(library, tests), RUN_TIMEOUT_S) if tests else b""
+            known = decode(data).tests if data else {}
+            passing = {test for test, (outcome, _) in known.items() if outcome == "passed"}
+            kept.append(with_tests(item, passing))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(f".{name}.new")
+    new.write_bytes(msgspec.json.encode(kept))
+    new.replace(path)
+    return tuple(kept)

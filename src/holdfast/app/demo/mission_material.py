@@ -1,0 +1,84 @@
+"""What a demonstrated mission works on: a repository of a stripped library, its contract, the oracle's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from holdfast.app.compose import Runtime
+from holdfast.app.demo.mission_probe import Say, find_needs, proven
+from holdfast.facts.contract import Contract
+from holdfast.sim.library import Library, install_test_dependencies, open_library
+from holdfast.sim.library_all import Whole, strip_all, stripped_tree
+from holdfast.sim.library_items import WorkItem, make_items
+from holdfast.sim.library_mini import PIN, mini_dependencies, mini_library
+from holdfast.sim.library_probe import Needs
+from holdfast.sim.mission_answers import Fault, MissionAnswers, save_mission_answers
+from holdfast.sim.mission_contract import commands, make_contract, make_criteria
+from holdfast.sim.mission_repo import make_repository
+
+
+@dataclass(frozen=True)
+class MissionMaterial:
+    """Everything that is prepared before the mission opens, and needed to tell what came of it."""
+
+    library: Library
+    whole: Whole
+    needs: Needs
+    items: tuple[WorkItem, ...]
+    contract: Contract
+    answers: MissionAnswers
+    answers_path: Path
+    dependencies: Path
+    repo: Path
+    base: str
+
+
+async def prepare_mission(
+    runtime: Runtime,
+    pin: str,
+    repo: Path,
+    name: str,
+    *,
+    faults: Sequence[Fault],
+    seed: int,
+    rubric_share: float,
+    say: Say,
+) -> MissionMaterial:
+    """Fetch and strip the library, find out which tests need what, and make a repository of it in `repo`.
+
+    `name` is in the names of folders. The first time for a library this takes minutes and, but for the small one of our
+    own, the package index.
+    """
+    library, dependencies = await to_thread.run_sync(_open, runtime, pin)
+    whole = strip_all(library)
+    needs = await find_needs(runtime, library, whole, dependencies, name, say)
+    items = await proven(runtime, library, whole, make_items(whole, needs), dependencies, name)
+    criteria = make_criteria(items, rubric_share, seed)
+    guards = [test for test, bodies in needs.entered.items() if not bodies]
+    tree = stripped_tree(library, whole)
+    answers = MissionAnswers(
+        library=library.pin,
+        items=items,
+        bodies=whole.bodies,
+        criteria=criteria,
+        commands=commands(library, items, needs.entered),
+        files={path: file.data for path, file in tree.items()},
+        faults=tuple(faults),
+        seed=seed,
+    )
+    path = runtime.home.logs / f"{name}.oracle.json"
+    save_mission_answers(path, answers)
+    base = await to_thread.run_sync(make_repository, tree, repo)
+    contract = make_contract(library, items, criteria, needs.entered, guards)
+    return MissionMaterial(library, whole, needs, items, contract, answers, path, dependencies, repo, base)
+
+
+def _open(runtime: Runtime, pin: str) -> tuple[Library, Path]:
+    if pin == PIN:
+        return mini_library(), mini_dependencies(runtime.home.cache)
+    library = open_library(pin, runtime.home.cache)
+    return library, install_test_dependencies(library, runtime.home.cache)
