@@ -29,7 +29,7 @@ KIND = "flake"
 PROPOSE_AFTER = 5
 """A person is asked about a criterion that was flaky so often."""
 
-CHANCE = 0.05
+CHANCE = 0.02
 """A branch made a check unreliable when chance alone would explain the difference less often than this."""
 
 

@@ -13,7 +13,7 @@ import math
 from holdfast.facts.repo import BatchRefused
 from holdfast.session.state_mission import MissionState, OpenMerge
 
-PRIOR_BAD, PRIOR_SEEN = 0.8, 10.0
+PRIOR_BAD, PRIOR_SEEN = 0.8, 20.0
 """What is thought of branches before any was seen: so many bad ones among so many."""
 
 
