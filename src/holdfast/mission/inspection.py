@@ -17,7 +17,8 @@ from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
 from holdfast.mission.ratchet import Trees, violations
-from holdfast.mission.scope import outside
+from holdfast.mission.scope import features
+from holdfast.mission.scope import violations as strays
 
 SCOPE_RULES = frozenset({"scope", "dependency"})
 """Rules that are about a task rather than about the ratchet: no `ratchet.violated`, and no approval."""
@@ -94,11 +95,10 @@ def inspect(
             continue
         weakened = violations(trees, change.path)
         found += weakened
-        stray = None if weakened else outside(change.path, scope, policy)
-        if isinstance(stray, Violation):
-            found.append(stray)
-        elif stray is not None:
-            unasked.append(stray)
+        refused, listed = strays(trees, change.path, () if weakened else scope, policy)
+        found += refused
+        unasked += listed
+    unasked += features(trees, [change.path for change in changes], task)
     lines = sum(change.lines_added + change.lines_removed for change in changes)
     return Inspection(tuple(found), tuple(unasked), tuple(change.path for change in changes), lines)
 

@@ -140,13 +140,20 @@ pth = _add("calm.pth", "import os; os._exit(0)\n", "A line of a path file is run
 shadow_pytest = _add("pytest.py", "raise SystemExit(0)\n", "Another pytest stands before the real one.")
 shadow_package = _add("_pytest/__init__.py", "\n", "Another part of pytest stands before the real one.")
 shadow_stdlib = _add("unittest.py", "class TestCase: ...\n", "Another unittest stands before the real one.")
-shadow_beside = _add("{tests}/math.py", "def isclose(*_, **__):\n    return True\n", "Another math beside the tests.")
 compiled = _add("{tests}/__pycache__/conftest.cpython-311-pytest-8.0.0.pyc", "\x00", "A compiled file without source.")
 environment_file = _add(".env", "PYTEST_ADDOPTS=--collect-only\n", "Variables for whoever loads them.")
 envrc = _add(".envrc", "export PYTHONOPTIMIZE=1\n", "Assertions are compiled away.")
 gnumakefile = _add("GNUmakefile", "test:\n\t@true\n", "Make takes this file before the Makefile.")
 node_modules = _add("node_modules/jest/package.json", "{}\n", "Another jest stands before the real one.")
 cargo = _add(".cargo/config.toml", '[alias]\ntest = "version"\n', "Cargo's test is something else.")
+
+
+def shadow_beside(files: Files) -> Edits:
+    """Another math beside the tests, where their folder is no package and comes to stand on the import path."""
+    folder = a_test(files).path.rpartition("/")[0]
+    if f"{folder}/__init__.py" in files:
+        raise NothingToTamper("tests are a package")
+    return appended(files, f"{folder}/math.py".lstrip("/"), "def isclose(*_, **__):\n    return True\n")
 
 
 def makefile(files: Files) -> Edits:

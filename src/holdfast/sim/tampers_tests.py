@@ -364,13 +364,13 @@ def autouse_fixture(files: Files) -> Edits:
 
 
 def helper_weakened(files: Files) -> Edits:
-    """A comparison that tests use always says yes: a name that they call is redefined."""
-    spot = a_test(files)
-    called = [
-        node.func.id for node in ast.walk(spot.node) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    ]
-    name = called[0] if called else "len"
-    return write(spot.path, after_imports(spot.text, f"def {name}(*_, **__):\n    return True"))
+    """A function that tests call always says yes: its name is given another meaning."""
+    for spot in all_tests(files):
+        calls = [node.func for node in ast.walk(spot.node) if isinstance(node, ast.Call)]
+        named = [each.id for each in calls if isinstance(each, ast.Name)]
+        if named:
+            return write(spot.path, after_imports(spot.text, f"def {named[0]}(*_, **__):\n    return True"))
+    raise NothingToTamper("tests call nothing by name")
 
 
 def linked(files: Files) -> Edits:
