@@ -15,6 +15,7 @@ from holdfast.brain.shift import Shift
 from holdfast.facts.mission import Role, WorkSubmitted
 from holdfast.facts.tool import ToolResult
 from holdfast.mission import plan, verdicts
+from holdfast.mission.contract_submitted import submitted_problems
 from holdfast.session.roles import role_of
 from holdfast.session.state import Call
 from holdfast.session.state_mission import MissionState
@@ -91,7 +92,7 @@ async def _contract(shift: Shift, role: Role, value: dict[str, Any]) -> list[str
         return [] if str(value.get("why", "")).strip() else ["Say in `why` that one session is enough."]
     if not value.get("features"):
         return ["There is no feature in it. When the goal fits one session, say `plain_run_would_do` and why."]
-    return []
+    return submitted_problems(value)
 
 
 _CHECKS: dict[str, Callable[[Shift, Role, dict[str, Any]], Awaitable[list[str]]]] = {
