@@ -241,12 +241,16 @@ class FlakeNoted(Fact, frozen=True, tag="flake.noted"):
 
 
 class LessonProposed(Fact, frozen=True, tag="lesson.proposed"):
-    """A line for AGENTS.md, with the failure that earned it: events of this log, or of the session `child_id`."""
+    """A line for AGENTS.md, with the failure that earned it: events of this log, or of the session `child_id`.
+
+    `key` names what went wrong: it earns one line, whatever its words.
+    """
 
     line: str
     evidence: tuple[int, ...]
     child_id: str = ""
     item_id: str = ""
+    key: str = ""
 
 
 class LessonApplied(Fact, frozen=True, tag="lesson.applied"):

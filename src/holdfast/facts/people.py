@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.facts.base import Fact
 
-ItemKind = Literal["tool", "question", "escalation", "budget", "unknown", "egress", "change", "flake"]
+ItemKind = Literal["tool", "question", "escalation", "budget", "unknown", "egress", "change", "flake", "lesson"]
 """Why a person is asked: a tool call under an `ask` rule, the agent's own question, work that does not get
 on, a money line, an effect whose outcome nobody knows, the use of a secret after untrusted reading, a change of
-protected files, a criterion whose check is flaky."""
+protected files, a criterion whose check is flaky, a line for AGENTS.md."""
 
 Verdict = Literal["approve", "deny"]
 

@@ -17,6 +17,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.mission import (
     FlakeNoted,
     LessonApplied,
+    LessonProposed,
     MissionEscalated,
     MissionPlanned,
     MissionReplanned,
@@ -88,6 +89,13 @@ def rules_of(files: Mapping[str, bytes], paths: Iterable[str]) -> str:
     return "\n\n".join(parts)
 
 
+def learnt(lines: Sequence[str]) -> str:
+    """Lines that were taken in this mission, as they stand below the rules of people; empty without any."""
+    if not lines:
+        return ""
+    return "\n".join(("## Learnt in this mission", "", *(f"- {one_line(line)}" for line in lines)))
+
+
 def zones(text: str) -> Zones:
     """A rules file by its parts. Marks that are not a pair are words like any."""
     before, plan, after = _cut_out(text, PLAN_BEGIN, PLAN_END)
@@ -140,9 +148,12 @@ class Told(msgspec.Struct, frozen=True):
         return [(event.seq, event.fact) for event in self.events if isinstance(event.fact, kinds)]
 
 
-def all_of(told: Told, rules: str) -> dict[str, bytes]:
-    """The documents of a mission by path. `rules` is the AGENTS.md of the main line, with its marks if it has any."""
-    agents = with_lessons(with_plan(rules, plan_zone(told)), applied(told.events))
+def all_of(told: Told, rules: str, lessons: Sequence[str] = ()) -> dict[str, bytes]:
+    """The documents of a mission by path. `rules` is the AGENTS.md of the main line, with its marks if it has any;
+    `lessons` are lines that are taken into it just now.
+    """
+    lines = tuple(dict.fromkeys((*applied(told.events), *lessons)))
+    agents = with_lessons(with_plan(rules, plan_zone(told)), lines)
     texts = {
         "AGENTS.md": agents,
         "progress.txt": progress(told),
@@ -150,6 +161,13 @@ def all_of(told: Told, rules: str) -> dict[str, bytes]:
         "lab-notes.md": lab_notes(told),
     }
     return {path: text.encode() for path, text in texts.items()}
+
+
+def key_of(mission: MissionState) -> str:
+    """Changes whenever the documents may have become others, but for what people answered."""
+    over = sum(task.status in OVER for task in mission.tasks.values())
+    sent_back = sum(sum(task.refusals.values()) for task in mission.tasks.values())
+    return f"{mission.main[:12]}:{mission.round}:{len(mission.tasks)}:{over}:{sent_back}"
 
 
 def applied(events: Iterable[Event]) -> tuple[str, ...]:
@@ -275,6 +293,8 @@ def lab_notes(told: Told) -> str:
     dead: list[str] = []
     findings: list[str] = []
     flakes: list[str] = []
+    lines: list[str] = []
+    taken = applied(told.events)
     for event in told.events:
         fact = event.fact
         if isinstance(fact, FindingNoted):
@@ -282,6 +302,10 @@ def lab_notes(told: Told) -> str:
         elif isinstance(fact, FlakeNoted):
             said = f"{fact.failures} of {fact.runs} runs failed on the same tree {fact.tree[:12]}"
             flakes.append(f"- event {event.seq}, {one_line(fact.criterion)}: {said}")
+        elif isinstance(fact, LessonProposed):
+            earned = ", ".join(map(str, fact.evidence))
+            state = "taken" if fact.line in taken else "proposed"
+            lines.append(f"- event {event.seq} ({state}; earned by events {earned}): {one_line(fact.line)}")
         else:
             dead += [f"- event {event.seq}: {line}" for line in _dead_end(fact)]
     return _text(
@@ -291,6 +315,7 @@ def lab_notes(told: Told) -> str:
             *_section("Dead ends", dead),
             *_section("Found out", findings),
             *_section("Checks that cannot make up their mind", flakes),
+            *_section("Lines for AGENTS.md", lines),
         ]
     )
 

@@ -106,15 +106,15 @@ class ChildRole(msgspec.Struct):
 class MissionState(msgspec.Struct):
     """Everything that the conductor looks at, beside the session's own state.
 
-    `main` is the commit of the main line, `main_tree` its tree; all of `passed` pass there (S26). `green` says that
-    its verdicts are complete. `verdicts` are by tree and criterion, for trees that may still matter. `tasks` are in
-    the order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
+    `main` is the commit of the main line, `main_tree` its tree; all of `passed` pass there (S26). `green` says that its
+    verdicts are complete. `verdicts` are by tree and criterion, for trees that may still matter. `tasks` are in the
+    order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
     `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
     is in the main line, `moved` where that branch is now when it has new ones, since `moved_seq`. `astray` is where the
     main line was found, when somebody moved it. `red_trees` are merges that were refused. `raised_seq` is where money
     was last raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next
-    plan and for a person. `allowed` are protected paths that a person allowed to be changed, with digests of their
-    content.
+    plan and for a person. `lessons` are lines that workers are given beside the rules. `allowed` are protected paths
+    that a person allowed to be changed, with digests of their content.
     """
 
     contract: Contract
@@ -155,6 +155,7 @@ class MissionState(msgspec.Struct):
     rubric: dict[str, int] = {}
     escalated_seq: int = 0
     failures: list[str] = []
+    lessons: list[str] = []
     flakes: dict[str, int] = {}
     allowed: dict[str, str] = {}
     finished: Literal["", "done", "failed", "cancelled"] = ""
