@@ -215,7 +215,7 @@ class Plumbing:
             if place.shallow.exists():
                 environment["GIT_SHALLOW_FILE"] = str(place.shallow)
         environment.update(extra or {})
-        if "GIT_WORK_TREE" in environment:  # it only reads, and has to go to both folders
+        if extra:  # it only reads, from more places than the owner may be let into
             environment["GIT_DIR"], owner = cwd, None
         return subprocess.Popen(
             self._command(arguments),
@@ -263,7 +263,8 @@ class Plumbing:
                 f"the disk took no more bytes of {self.place.objects}; no ref was changed: free some space, then try "
                 "again"
             )
-        raise Failed(process.returncode, said[-_SAID:] or f"status {process.returncode}")
+        line = "; ".join([each for each in said.splitlines() if each and not each.startswith("hint:")])
+        raise Failed(process.returncode, line[-_SAID:] or f"status {process.returncode}")
 
     def need(self, what: str, *arguments: str, stdin: bytes | IO[bytes] | None = None) -> bytes:
         """What git wrote. Raises `RepositoryUnfit`, saying that `what` was not possible, when it failed."""

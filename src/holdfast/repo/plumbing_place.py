@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -37,12 +38,16 @@ class Place(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What counts of the repository's configuration. `owner` is set when we are root and it is somebody else's."""
+    """What counts of the repository's configuration. `owner` is set when we are root and it is somebody else's.
+
+    `remotes` are the addresses that are pushed to, by name.
+    """
 
     object_format: ObjectFormat = "sha1"
     bare: bool = False
     shared: str = ""
     owner: Owner | None = None
+    remotes: Mapping[str, str] = {}
 
 
 def locate(path: Path) -> Place:
@@ -128,6 +133,12 @@ def read_settings(place: Place, listed: bytes) -> Settings:
         bare=place.top is None,
         shared=shared if _SHARED.fullmatch(shared) else "",
         owner=_owner(place.objects),
+        remotes={
+            key.removeprefix("remote.").removesuffix(end): value
+            for end in (".url", ".pushurl")  # the latter counts
+            for key, value in values.items()
+            if key.startswith("remote.") and key.endswith(end)
+        },
     )
 
 
