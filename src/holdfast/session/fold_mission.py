@@ -8,6 +8,7 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.contract import ContractAmended, ContractSealed
 from holdfast.facts.mission import (
+    LessonApplied,
     MissionEscalated,
     MissionFinished,
     MissionOpened,
@@ -138,6 +139,12 @@ def _finished(state: State, fact: MissionFinished, event: Event) -> None:
     of_mission(state).finished = fact.status
 
 
+def _lesson(state: State, fact: LessonApplied, event: Event) -> None:
+    lessons = of_mission(state).lessons
+    if fact.line not in lessons:
+        lessons.append(fact.line)
+
+
 APPLY = for_missions(
     {
         ContractSealed: _sealed,
@@ -150,5 +157,6 @@ APPLY = for_missions(
         ReplanAsked: _replan_asked,
         MissionEscalated: _escalated,
         MissionFinished: _finished,
+        LessonApplied: _lesson,
     }
 )
