@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast.egress.proxy import ProxyEgress
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.session import SecretUse
 from holdfast.repo.plumbing_push import forge_of
+from holdfast.repo.repository_git import GitRepository
 from holdfast.testing.egress.network import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.test_clients import heads, repository
@@ -64,6 +66,11 @@ async def ready(path: Path, state: Path, remote: str = "origin") -> Prepared:
 async def test_a_branch_is_pushed_through_the_broker(tmp_path: Path) -> None:
     marker, state = tmp_path / "marker", tmp_path / "state"
     path = mission(tmp_path, marker, "https://forge.test/git/project.git")
+    door, start = GitRepository(path, state), git(path, "rev-parse", "HEAD")
+    await door.checkout(start, tmp_path / "w")
+    (tmp_path / "w/large").write_bytes(random.Random(1).randbytes(3 << 20))  # more than git sends in one piece
+    large = await door.commit(tmp_path / "w", (start,), "large", 0)
+    assert await door.point(REF, large.commit, start)
     async with forge(tmp_path) as (world, egress):
         prepared = await ready(path, state)
         assert REF.removeprefix("refs/heads/") not in heads(tmp_path)
@@ -72,6 +79,7 @@ async def test_a_branch_is_pushed_through_the_broker(tmp_path: Path) -> None:
         assert heads(tmp_path)["holdfast/tidy/main"] == prepared.commit == git(path, "rev-parse", REF)
         basic = base64.b64encode(f"x-access-token:{VALUE}".encode()).decode()
         assert {seen.headers.get("authorization") for seen in world.of("forge.test")} == {f"Basic {basic}"}
+        git(tmp_path / "repositories/project.git", "fsck", "--strict")
         await push(prepared, state, egress, (USE,), uid=os.getuid())  # told twice
     assert not marker.exists(), marker.read_text()
     assert not list((tmp_path / "home/egress").glob("push_*"))
