@@ -59,7 +59,7 @@ def test_batches_are_smaller_where_branches_are_worse() -> None:
     for n in range(20):
         state.tasks[f"t{n}"].status = "merged"
         state.tasks[f"t{n}"].refusals["regression"] = 1
-    assert batch_size(state) == 1
+    assert batch_size(state) == 2
     for n in range(20):
         state.tasks[f"t{n}"].refusals.clear()
     assert batch_size(state) == 8

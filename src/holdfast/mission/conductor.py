@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from holdfast.facts.mission import MissionFinished
 from holdfast.facts.shift import ParkReason, ShiftEnded
-from holdfast.mission import approval, ending, merges, money, plans, tasks
+from holdfast.mission import approval, ending, flakes, merges, money, plans, tasks
 from holdfast.mission.actions import AwaitEffects, Look, MissionAction, Open
 from holdfast.session import children, people
 from holdfast.session.actions import Action, CancelChildren, End, Record
 from holdfast.session.decide import end
 from holdfast.session.state import State
 from holdfast.session.state_mission import OVER, MissionState
-
 
 LOOK_AGAIN = "look:astray"
 """The effect that sees whether a main line that somebody moved is back."""
@@ -44,6 +43,7 @@ def decide(
     found = (
         _orphans(state, mission)
         or _unwanted(state, mission)
+        or _quarantine(state)
         or merges.before(mission, running)
         or plans.step(state, mission)
         or tasks.step(state, mission, running)
@@ -99,6 +99,12 @@ def _unwanted(state: State, mission: MissionState) -> Action | None:
     return Record(facts) if facts else None
 
 
+def _quarantine(state: State) -> Action | None:
+    """A criterion whose check a person took out for being flaky counts no longer."""
+    facts = flakes.quarantined(state)
+    return Record(facts) if facts else None
+
+
 def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
     """Nothing can be done now: wait for those who work, for money, for a person; or it is over."""
     more = money.more(state, mission)
@@ -117,7 +123,7 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
             return Look(LOOK_AGAIN)
         where = f"{mission.ref} was moved by somebody from {mission.main} to {mission.astray}"
         return _park(state, "person", f"{where}; put it back: git update-ref {mission.ref} {mission.main}")
-    asked = [ask for ask in people.unanswered(state) if ask.kind != "escalation"]
+    asked = [ask for ask in people.unanswered(state) if ask.kind not in ("escalation", flakes.KIND)]
     if asked:
         return people.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")
     return ending.step(state, mission, now_us, ran)
