@@ -192,7 +192,7 @@ def test_cost_is_what_the_command_says_and_the_budget_stops_it(type: Type, tmp_p
     folder = project(tmp_path / "p", *(story(number) for number in range(1, 6)))
     result = {"type": "result", "result": "ok", "total_cost_usd": 0.4, "usage": {"input_tokens": 7, "output_tokens": 2}}
     pays = f"{DOES}; echo '{json.dumps(result)}'"
-    said = loop(type, folder, "--budget", "1", "--session-id", "k", "--json", command=pays).went(4)
+    said = loop(type, folder, "--budget", "1.2", "--session-id", "k", "--json", command=pays).went(4)
     last = said.lines[-1]
     assert (last["stop_reason"], last["cost_usd"], last["usage"]["input_tokens"]) == ("budget", 1.2, 21)
     assert list(passes(folder).values()) == [True, True, True, False, False]

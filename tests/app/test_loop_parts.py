@@ -163,6 +163,7 @@ def test_the_budget_counts_what_was_just_said(spent: int, kind: str) -> None:
         ({"acceptance_criteria": ["x", 1]}, "`acceptance_criteria`"),
         ({"branch_name": "-x"}, "`branch_name`"),
         ({"branch_name": "a/../b"}, "`branch_name`"),
+        ({"branch_name": "a..b"}, "`branch_name`"),
         ({"branch_name": "a//b"}, "`branch_name`"),
         ({"branch_name": "a.lock"}, "`branch_name`"),
         ({"branch_name": "a\nb"}, "`branch_name`"),

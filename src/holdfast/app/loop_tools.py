@@ -67,7 +67,7 @@ class Loop:
         state, _ = await recall(self.session_id, self.log, self.snapshots)
         limits = state.limits
         means = Means(state.responses + 2 <= limits.max_turns, limits.budget_pico, state.cost_pico)
-        plan = await _in_thread(partial(self._step, story, means))
+        plan = await _in_thread(partial(self.recorded, story, means))
         return msgspec.json.encode(plan).decode()
 
     # --- on the folder, in a thread ----------------------------------------------------------------
@@ -92,7 +92,8 @@ class Loop:
                 loop_files.write(folder, name, data)
         return f"put back: {', '.join(wrong)}" if wrong else "nothing had to be put back"
 
-    def _step(self, story: Story, means: Means) -> Plan:
+    def recorded(self, story: Story, means: Means) -> Plan:
+        """Record what that story tells and the folder does not say yet, and plan what is next. Safe to repeat."""
         over = False
         carried = story.plan or Plan("rest", "", stage="analysis" if self.spec.report else "items")
         carried = replace(carried, cost_pico=0, words=story.words, through_seq=story.through_seq)
