@@ -14,6 +14,7 @@ from holdfast.app.config import budget_pico
 from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
 from holdfast.app.demo.judge import judge
 from holdfast.app.demo.material import Material, prepare
+from holdfast.app.demo.mission import run_mission
 from holdfast.app.demo.report import Story, count
 from holdfast.app.drive import observer_for
 from holdfast.app.models import settled_model
@@ -25,6 +26,9 @@ from holdfast.facts.session import Agent, Limits, SessionCreated
 from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.user import choose_user
 from holdfast.sim.library import DEFAULT_LIBRARY, parse_pin
+from holdfast.sim.mission_answers import JUDGE_FAULTS, WORKER_FAULTS
+
+FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +40,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="when to kill the brain")
     parser.add_argument("--keep", metavar="DIR", help="a new or empty folder to work in, and keep")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    parser.add_argument("--mission", action="store_true", help="a whole mission: every body of the library, all roles")
+    mission = parser.add_argument_group("with --mission")
+    mission.add_argument("--workers", metavar="N", type=int, help="workers at a time (4)")
+    mission.add_argument("--fault", metavar="CLASS[:RATE]", action="append", help=f"a fault of the oracle: {FAULTS}")
+    mission.add_argument("--rubric-share", metavar="F", type=float, help="so much of the criteria is for a judge alone")
+    mission.add_argument("--seed", metavar="S", type=int, help="the same one has the same faults")
+    mission.add_argument("--kills", metavar="N", type=int, help="kill the whole runtime so often, at random moments")
 
 
 async def run(call: Call) -> int:
     """Tell the story."""
+    if call.args.mission:
+        if call.args.model or call.args.base_url or call.args.kill_at != "auto":
+            raise UsageError(
+                "--model, --base-url and --kill-at go with the demonstration of one session; leave them out with "
+                "--mission, whose model is the oracle: holdfast demo --mission --kills 5"
+            )
+        return await run_mission(call)
+    given = [flag for flag in _MISSION if getattr(call.args, flag) is not None]
+    if given:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"{flag} goes with --mission: holdfast demo --mission {flag} …")
+    return await _run_session(call)
+
+
+_MISSION = ("workers", "fault", "rubric_share", "seed", "kills")
+
+
+async def _run_session(call: Call) -> int:
     clock = SystemClock()
     began_s = clock.monotonic_s()
     _kill_word(call.args.kill_at)
