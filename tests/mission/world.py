@@ -39,6 +39,7 @@ from holdfast.mission.actions import (
     Look,
     Open,
     OpenRole,
+    Project,
     RaiseChildren,
     TellRole,
     Verify,
@@ -129,7 +130,7 @@ class World:
                 self.tell(ShiftStarted(worker_id="w", host_id="h", boot_id="b", pid=1, program="p"))
                 ran = frozenset()
                 continue
-            if isinstance(action, Look):
+            if isinstance(action, Look | Project):
                 ran |= {action.effect}
             self._do(action)
             self.check()
@@ -178,7 +179,7 @@ class World:
                 self._assemble(action)
             case Advance(passed=passed):
                 self._advance(passed)
-            case Look():
+            case Look() | Project():
                 pass
             case EscalateMission(why=why, tried=tried):
                 self.asked += 1

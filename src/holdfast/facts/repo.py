@@ -6,7 +6,10 @@ from holdfast.facts.base import Fact
 
 
 class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
-    """A working tree was committed to `ref`, a branch of the mission. `wip` says that its work was not handed in."""
+    """A working tree was committed to `ref`, a branch of the mission. `wip` says that its work was not handed in.
+
+    Documents of a mission tell of events up to `through_seq`.
+    """
 
     ref: str
     commit: str
@@ -14,6 +17,7 @@ class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
     parent: str = ""
     task_id: str = ""
     wip: bool = False
+    through_seq: int = 0
 
 
 class MergeStarted(Fact, frozen=True, tag="merge.started"):

@@ -17,7 +17,8 @@ class OpenRole(msgspec.Struct, frozen=True):
     """Open a child for a role: its first event, `child.opened` and the fact that says what for commit together.
 
     `commit` is what its workspace begins as; `ref` where the harness commits its work. A `judge` sees the difference
-    from `base`. `attempt` counts children for the same thing, and is in the child's id. `facts` come first in the same transaction.
+    from `base`. `attempt` counts children for the same thing, and is in the child's id. `facts` come first in the same
+    transaction.
     """
 
     kind: RoleKind
@@ -95,6 +96,12 @@ class Look(msgspec.Struct, frozen=True):
     effect: str
 
 
+class Project(msgspec.Struct, frozen=True):
+    """Bring the mission's documents up to date, and propose lines for AGENTS.md that were earned."""
+
+    effect: str
+
+
 class EscalateMission(msgspec.Struct, frozen=True):
     """Ask a person how to go on: replans are used up, or a judge wants one."""
 
@@ -106,6 +113,6 @@ class AwaitEffects(msgspec.Struct, frozen=True):
     """Nothing to decide until an effect that runs has come to its end, or something is posted."""
 
 
-Effect = Open | Inspect | Verify | Assemble | Advance | Look
+Effect = Open | Inspect | Verify | Assemble | Advance | Look | Project
 
 MissionAction = Effect | OpenRole | TellRole | RaiseChildren | EscalateMission | AwaitEffects

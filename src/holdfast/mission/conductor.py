@@ -9,7 +9,8 @@ from __future__ import annotations
 from holdfast.facts.mission import MissionFinished
 from holdfast.facts.shift import ParkReason, ShiftEnded
 from holdfast.mission import approval, ending, flakes, merges, money, plans, tasks
-from holdfast.mission.actions import AwaitEffects, Look, MissionAction, Open
+from holdfast.mission.actions import AwaitEffects, Look, MissionAction, Open, Project
+from holdfast.mission.documents import key_of
 from holdfast.session import children, people
 from holdfast.session.actions import Action, CancelChildren, End, Record
 from holdfast.session.decide import end
@@ -18,6 +19,12 @@ from holdfast.session.state_mission import OVER, MissionState
 
 LOOK_AGAIN = "look:astray"
 """The effect that sees whether a main line that somebody moved is back."""
+
+
+LESSON = "lesson"
+"""The kind of item that asks about a line for AGENTS.md. Nothing waits for its answer."""
+
+DOCUMENTS = "documents"
 
 
 def decide(
@@ -49,6 +56,7 @@ def decide(
         or tasks.step(state, mission, running)
         or merges.step(state, mission, running)
         or (tasks.begin(state, mission) if merges.BASE not in running else None)
+        or _documents(state, mission, running, ran)
     )
     if found is not None:
         return found
@@ -105,6 +113,20 @@ def _quarantine(state: State) -> Action | None:
     return Record(facts) if facts else None
 
 
+def _documents(
+    state: State, mission: MissionState, running: frozenset[str], ran: frozenset[str]
+) -> MissionAction | None:
+    """Bring the documents up to date when they may have become others; one after the other, beside the work."""
+    if not mission.policy.documents and mission.policy.lessons == "off":
+        return None
+    answers = [ask.decided_seq for ask in state.asks.values() if ask.kind == LESSON]
+    fresh = max((*(task.since_seq for task in mission.tasks.values()), *answers), default=0)
+    effect = f"{DOCUMENTS}:{key_of(mission)}:{max(answers, default=0)}"
+    if effect in ran or fresh <= mission.noted_seq or any(each.startswith(DOCUMENTS) for each in running):
+        return None
+    return Project(effect)
+
+
 def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
     """Nothing can be done now: wait for those who work, for money, for a person; or it is over."""
     more = money.more(state, mission)
@@ -123,7 +145,7 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
             return Look(LOOK_AGAIN)
         where = f"{mission.ref} was moved by somebody from {mission.main} to {mission.astray}"
         return _park(state, "person", f"{where}; put it back: git update-ref {mission.ref} {mission.main}")
-    asked = [ask for ask in people.unanswered(state) if ask.kind not in ("escalation", flakes.KIND)]
+    asked = [ask for ask in people.unanswered(state) if ask.kind not in ("escalation", flakes.KIND, LESSON)]
     if asked:
         return people.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")
     return ending.step(state, mission, now_us, ran)

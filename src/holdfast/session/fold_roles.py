@@ -12,17 +12,22 @@ from holdfast.facts.repo import RepoCommitted
 from holdfast.session.state import State
 from holdfast.session.tokens import estimate
 
+NOTES = "/notes"
+"""How the branch of a mission's documents ends."""
+
 HAND_IN_EVENT = "HandIn"
 """How the harness names its own word to a role that stopped and handed nothing in."""
 
 
 def _submitted(state: State, fact: WorkSubmitted, event: Event) -> None:
-    state.submitted_seq, state.silent, state.sent_back = event.seq, 0, {}
+    state.submitted_seq, state.silent, state.refused, state.sent_back = event.seq, 0, 0, {}
 
 
 def _committed(state: State, fact: RepoCommitted, event: Event) -> None:
     if state.mission is None:
         state.committed, state.committed_seq = (fact.commit, fact.tree), event.seq
+    elif fact.ref.endswith(NOTES):
+        state.mission.noted_seq = fact.through_seq
 
 
 def _hook(state: State, fact: HookRan, event: Event) -> None:

@@ -114,7 +114,8 @@ class MissionState(msgspec.Struct):
     main line was found, when somebody moved it. `red_trees` are merges that were refused. `raised_seq` is where money
     was last raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next
     plan and for a person. `lessons` are lines that workers are given beside the rules. `allowed` are protected paths
-    that a person allowed to be changed, with digests of their content.
+    that a person allowed to be changed, with digests of their content. `noted_seq` is where the documents were last
+    written.
     """
 
     contract: Contract
@@ -154,6 +155,7 @@ class MissionState(msgspec.Struct):
     final_passed: dict[str, int] = {}
     rubric: dict[str, int] = {}
     escalated_seq: int = 0
+    noted_seq: int = 0
     failures: list[str] = []
     lessons: list[str] = []
     flakes: dict[str, int] = {}

@@ -100,6 +100,10 @@ async def _write(
         return
     facts: list[Fact] = [LessonApplied(line=each.line, by=each.by, commit=made.commit) for each in taken]
     if not any(isinstance(each.fact, RepoCommitted) and each.fact.commit == made.commit for each in told.events):
-        facts.append(RepoCommitted(ref=ref, commit=made.commit, tree=made.tree, parent=(parents or [""])[0]))
+        facts.append(
+            RepoCommitted(
+                ref=ref, commit=made.commit, tree=made.tree, parent=(parents or [""])[0], through_seq=last.seq
+            )
+        )
     if facts:
         await shift.fact(*facts)

@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from holdfast.brain.acts import inspecting, merging, roles, verifying
+from holdfast.brain.acts import documents, inspecting, merging, roles, verifying
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.alongside import alongside
 from holdfast.brain.shift import Shift
@@ -30,6 +30,7 @@ from holdfast.mission.actions import (
     Look,
     Open,
     OpenRole,
+    Project,
     RaiseChildren,
     TellRole,
     Verify,
@@ -118,7 +119,7 @@ async def step(shift: Shift, effects: Effects) -> Action | None:
     now_us = shift.doors.clock.now_us()
     action = decide(shift.state, now_us, frozenset(effects.running), frozenset(effects.ran))
     match action:
-        case Open() | Inspect() | Verify() | Assemble() | Advance() | Look():
+        case Open() | Inspect() | Verify() | Assemble() | Advance() | Look() | Project():
             effects.start(shift, action)
         case AwaitEffects():
             await effects.wait(shift)
@@ -170,4 +171,5 @@ _DONE_BY: dict[type[Effect], Callable[[Shift, Any], Awaitable[None]]] = {
     Assemble: merging.assemble,
     Advance: merging.advance,
     Look: merging.look,
+    Project: documents.project,
 }
