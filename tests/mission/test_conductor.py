@@ -9,7 +9,7 @@ import pytest
 from holdfast.facts.mission import MissionPolicy
 from tests.mission.world import World
 
-SEEDS = 400
+SEEDS = 200
 
 
 @pytest.mark.parametrize("faults", [0.0, 0.2, 0.45])

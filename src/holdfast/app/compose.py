@@ -83,7 +83,7 @@ class Runtime:
     def repository(self, path: str) -> Repository:
         """A user's repository, for missions. Raises `CannotRunSafely` on a machine without git."""
         if not is_here():
-            raise CannotRunSafely(f"there is no git on this machine to work on {path} with; install it: apt install git")
+            raise CannotRunSafely(f"there is no git on this machine to work on {path} with: apt install git")
         return GitRepository(path, self.home.path / "repositories")
 
     def discard(self, workspace: Workspace) -> None:
