@@ -97,6 +97,25 @@ def test_lines_may_be_added_anywhere_in_progress(type: Type, tmp_path: Path) -> 
     assert "put back" not in progress
 
 
+def test_a_long_progress_that_is_no_text_is_kept_byte_for_byte(type: Type, tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", story(1), story(2))
+    older = b"\xff\xfe older\n" + b"".join(b"line %d\n" % number for number in range(20_000))
+    (folder / "progress.txt").write_bytes(older)
+    loop(type, folder, command=f"{DOES}; rm progress.txt").went()
+    assert (folder / "progress.txt").read_bytes().startswith(older)
+    assert (folder / "progress.txt").read_bytes().count(b"the command removed progress.txt") == 2
+    assert type("verify").went().code == 0
+
+
+def test_a_list_of_features_is_taken_too(type: Type, tmp_path: Path) -> None:
+    text = '[{"id": "US-001", "description": "One", "steps": ["do"], "check": "test -e US-001", "passes": false}]\n'
+    folder = project(tmp_path / "p", feature_list__json=text)
+    loop(type, folder, "--session-id", "k").went()
+    assert (folder / "feature_list.json").read_text() == text.replace("false", "true")
+    loop(type, folder, "--session-id", "k").refused(2, "there is a session k already", "holdfast wake k")
+    assert "after 0 iterations" in loop(type, folder).went().out, "all pass already"
+
+
 def test_until_decides_and_needs_no_items(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p")
     said = loop(type, folder, "--until", "test $(wc -l < count) -ge 3", command="echo x >> count").went()
