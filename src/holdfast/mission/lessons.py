@@ -12,7 +12,7 @@ from typing import NamedTuple
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import LessonApplied, LessonProposed
-from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired
 from holdfast.facts.repo import BatchRefused, RepoConflicted
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskRefused
 from holdfast.mission.documents import Told, one_line
@@ -61,7 +61,7 @@ def standing(events: Sequence[Event]) -> int:
     denied = {
         event.fact.item_id
         for event in events
-        if isinstance(event.fact, ApprovalDecided) and event.fact.verdict == "deny"
+        if isinstance(event.fact, ApprovalDecided | ApprovalExpired) and event.fact.verdict == "deny"
     }
     proposed = [event.fact for event in events if isinstance(event.fact, LessonProposed)]
     return sum(not fact.item_id or fact.item_id not in denied for fact in proposed)
