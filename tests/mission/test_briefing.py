@@ -58,6 +58,15 @@ def test_a_worker_is_told_its_task_its_bounds_and_how_to_hand_in() -> None:
     assert "abc1234 the beginning" in told
 
 
+def test_a_worker_knows_the_whole_contract_by_digest_and_index() -> None:
+    state = mission()
+    state.digest = "abcdef0123456789" * 4
+    told = worker_goal(state, state.tasks["one"], Past(), [], "old")
+    assert "SHA-256 abcdef0123456789…" in told
+    assert "- b: the second" in told
+    assert "it is kind" not in told
+
+
 def test_only_what_was_verified_on_this_very_tree_is_said_to_pass() -> None:
     assert "[a1] it adds (event 7)" in worker(tree="old")
     assert "(event" not in worker(tree="new")  # it failed there

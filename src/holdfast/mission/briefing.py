@@ -16,6 +16,7 @@ from holdfast.facts.task import FindingNoted, TaskHandedIn, TaskJudged, TaskRefu
 from holdfast.mission.contract import in_words
 from holdfast.session.state_mission import MissionState, TaskState
 
+ITEMS_SHOWN = 80
 FINDINGS_SHOWN = 30
 REFUSALS_SHOWN = 6
 FILES_SHOWN = 400
@@ -75,7 +76,7 @@ def worker_goal(mission: MissionState, task: TaskState, past: Past, history: Seq
     planned = task.task
     return _blocks(
         ("", f"You do one task of a larger work. Your task: {planned.title}"),
-        ("The whole work", mission.contract.goal),
+        ("The whole work", _whole(mission)),
         ("Your task", _short(planned.description or planned.title, 8_000)),
         ("Where you may change files", _where(mission, planned.scope)),
         ("What passes already", _passing(mission, tree)),
@@ -94,6 +95,16 @@ say so in `concerns` when you hand in: it was green when the harness ran it.
 4. Run each check of yours and read what it prints. The harness runs them again on a clean checkout, with the \
 protected files as they were.
 5. Call `hand_in`. Your words end nothing: only that call does."""
+
+
+def _whole(mission: MissionState) -> str:
+    """The goal, and the whole contract by digest and index (S17)."""
+    contract = mission.contract
+    items = [f"{item.id}: {_short(' '.join(item.description.split()), 80)}" for item in contract.items]
+    more = [f"({len(items) - ITEMS_SHOWN} more)"] if len(items) > ITEMS_SHOWN else []
+    where = f"`{contract.source}`, " if contract.source else ""
+    head = f"All of it is agreed in a contract ({where}SHA-256 {mission.digest[:16]}…)."
+    return "\n\n".join((contract.goal, f"{head} Its items:", _list([*items[:ITEMS_SHOWN], *more])))
 
 
 def _where(mission: MissionState, scope: Sequence[str]) -> str:

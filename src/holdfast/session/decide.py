@@ -36,7 +36,8 @@ def _decide(state: State, now_us: int) -> Action:
     if action is not None:
         return action
     opened = state.open_calls()
-    action = taint.step(state, now_us) if not any(call.attempt for call in opened) else None
+    out = any(call.attempt for call in opened)
+    action = None if out else taint.step(state, now_us) or roles.after(state, opened)
     if action is not None:
         return action
     if opened:
@@ -45,7 +46,8 @@ def _decide(state: State, now_us: int) -> Action:
         return children.cancel_first(state) or end(state, "cancelled", detail="cancelled by a person")
     if state.interrupted > state.message_seq:
         return end(state, "parked", "person", "interrupted; send a message to go on")
-    action = roles.step(state) or breakers.step(state, now_us) or lifecycle.step(state, now_us)
+    action = breakers.step(state, now_us) or lifecycle.step(state, now_us)
+    action = roles.step(state) or roles.instead(state, action)
     if action is not None:
         return action
     if not state.pending and not state.unseen:

@@ -120,7 +120,7 @@ def _message(state: State, fact: UserMessage, event: Event) -> None:
     state.message_seq = event.seq
     fold_environment.forget_failures(state)
     state.failed_calls = 0
-    state.submitted_seq = state.silent = 0
+    state.submitted_seq = state.silent = state.refused = 0
     state.clear_signs()
     state.posted(event.seq, estimate_content(fact.content))
 

@@ -17,6 +17,7 @@ from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.tokens import estimate, estimate_content, estimate_input
 from holdfast.session.tools import check_input, find_tool, main_argument
 from holdfast.session.tools_jobs import JOB_STOP, JOB_WAIT
+from holdfast.session.tools_mission import HANDING_IN
 
 GRANT = "grant:"
 """How a dispatch names a person's grant as what allowed it: with the position of the answer that gave it."""
@@ -134,6 +135,8 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
         raise ValueError(f"call {fact.call_id} of session {state.session_id} ended twice, at {event.seq}")
     call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
     spend(state, fact.cost_pico or 0, event.at_us)
+    if call.end == "error" and call.name in HANDING_IN and call.call_id not in state.sent_back:
+        state.refused += 1
     if call.where == "harness" and call.end in ("ok", "error") and not call.problem:
         _count_rule(state, call, event)
     if call.end == "ok" and not call.read_only and call.where != "harness":

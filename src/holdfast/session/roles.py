@@ -7,15 +7,22 @@ some times it has failed.
 from __future__ import annotations
 
 from holdfast.facts.mission import HookRan, Role, RoleKind
-from holdfast.facts.shift import ShiftEnded
-from holdfast.session.actions import Action, End, Record
+from holdfast.facts.shift import ShiftEnded, ShiftStatus
+from holdfast.facts.tool import ToolResult
+from holdfast.session.actions import Action, End, EndCalls, Escalate, Record
 from holdfast.session.fold_roles import HAND_IN_EVENT
 from holdfast.session.people import close_all
-from holdfast.session.state import State
+from holdfast.session.state import Call, State
 from holdfast.session.tools_mission import SUBMITS
 
 SILENT_MAX = 2
 """So often a role that stops without handing in is told to; the next time it has failed."""
+
+REFUSED_MAX = 5
+"""So often what a role hands in may be refused since it was last told something; then it has failed."""
+
+HELPLESS = frozenset({"tool_failures", "no_progress"})
+"""Breakers that say that a session gets nowhere."""
 
 PROMPTS: dict[RoleKind, str] = {
     "worker": "mission_worker",
@@ -32,10 +39,36 @@ def role_of(state: State) -> Role | None:
 
 
 def step(state: State) -> End | None:
-    """A role that has handed in is finished: nothing more is asked of its model."""
-    if role_of(state) is None or not state.submitted_seq:
+    """The end of a role: it has handed in, so that nothing more is asked of its model; or it cannot.
+
+    A role that was told often enough why what it hands in does not count has failed: another one is tried.
+    """
+    if role_of(state) is None:
         return None
-    return End(ShiftEnded(status="done"), close_all(state, "the work was handed in"))
+    if state.submitted_seq:
+        return _end(state, "done")
+    if state.refused >= REFUSED_MAX:
+        return _end(state, "failed", f"what it handed in was refused {state.refused} times")
+    return None
+
+
+def after(state: State, opened: list[Call]) -> EndCalls | None:
+    """Calls that stand behind the one that handed in are not run."""
+    if role_of(state) is None or not state.submitted_seq or not opened:
+        return None
+    why = "Not run: the work was handed in before it."
+    return EndCalls(tuple(ToolResult(call_id=call.call_id, outcome="skipped", content=why) for call in opened))
+
+
+def instead(state: State, action: Action | None) -> Action | None:
+    """A role that makes no progress has failed: its mission tries a fresh one, where a session asks a person."""
+    if role_of(state) is None or not isinstance(action, Escalate) or action.breaker not in HELPLESS:
+        return action
+    return _end(state, "failed", f"it made no progress: {action.detail}")
+
+
+def _end(state: State, status: ShiftStatus, detail: str = "") -> End:
+    return End(ShiftEnded(status=status, detail=detail), close_all(state, f"the session is {status}"))
 
 
 def stopped(state: State) -> Action | None:
@@ -50,5 +83,4 @@ def stopped(state: State) -> Action | None:
             f"`{tool}`. When it cannot be done, say so there.]"
         )
         return Record((HookRan(event=HAND_IN_EVENT, command="", blocked=True, content=said),))
-    why = f"it stopped {state.silent + 1} times without calling `{tool}`"
-    return End(ShiftEnded(status="failed", detail=why), close_all(state, "the session failed"))
+    return _end(state, "failed", f"it stopped {state.silent + 1} times without calling `{tool}`")

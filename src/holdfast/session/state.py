@@ -266,7 +266,8 @@ class State(msgspec.Struct):
     lost hands that have the work with them. `outside` is the way outside and what came in by it.
     `mission` is there for a mission alone. Of a mission's role: `submitted_seq` is where it handed in what it was
     opened for, 0 since it was told something new; `committed` the commit and tree that the harness last made of its
-    work, at `committed_seq`; `silent` how often it stopped without handing in. `sent_back` are calls that handed in and
+    work, at `committed_seq`; `silent` how often it stopped without handing in, `refused` how often what it handed in
+    did not count. `sent_back` are calls that handed in and
     that hooks of the project refused, with their positions; `hooked` the hands in which its hooks began.
     """
 
@@ -333,6 +334,7 @@ class State(msgspec.Struct):
     committed: tuple[str, str] = ("", "")
     committed_seq: int = 0
     silent: int = 0
+    refused: int = 0
     sent_back: dict[str, int] = {}
     hooked: str = ""
 

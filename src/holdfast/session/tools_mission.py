@@ -162,6 +162,8 @@ SUBMITS: dict[RoleKind, str] = {
 }
 """Role → the tool that it hands in with."""
 
+HANDING_IN = frozenset(SUBMITS.values())
+
 
 def without_references(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     """A JSON schema with everything that it refers to put in its place: not every provider follows references."""
