@@ -165,6 +165,19 @@ def test_the_cap_on_iterations_is_exact_and_can_be_raised(type: Type, tmp_path: 
     assert (folder / "progress.txt").read_text().count("## Iteration") == 4
 
 
+def test_a_folder_that_is_gone_asks_a_person_and_uses_nothing_up(type: Type, tmp_path: Path) -> None:
+    folder = project(tmp_path / "p", story(1), story(2))
+    loop(type, folder, "--session-id", "k", "--max-iterations", "1").went(4)
+    folder.rename(tmp_path / "elsewhere")
+    type("run", "--session-id", "k", "--max-turns", "20").went(3)
+    (item,) = type("inbox", "--json").lines
+    assert "cannot be opened" in json.dumps(item)
+    (tmp_path / "elsewhere").rename(folder)
+    type("approve", item["item_id"], "--no-wake").went()
+    type("wake", "k").went()
+    assert passes(folder) == {"US-001": True, "US-002": True}
+
+
 def test_the_last_iteration_may_be_the_one_that_ends_it(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", story(1), story(2))
     loop(type, folder, "--max-iterations", "2").went()
