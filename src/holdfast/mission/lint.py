@@ -133,7 +133,7 @@ def base_findings(item: Item, criterion: Criterion, run: Run, *, marked: bool = 
         message = f"`{_short(check.command)}` did not end in {check.timeout_s:g} s; give it more with `timeout_s`"
         return [Finding("hangs", "warning", item.id, message, criterion.id)]
     missing = absent(check, run.exit_code, run.output, item.paths)
-    if missing and not passes(check, run):
+    if missing:
         return [_absent(item, criterion, missing)]
     if passes(check, run) and not criterion.guard:
         level: Literal["error", "warning"] = "warning" if marked else "error"

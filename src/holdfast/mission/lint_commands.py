@@ -98,7 +98,7 @@ _NOT_FOUND = re.compile(
     r"(?:^|\n)[^\n]*?(?:line \d+: )?(\S+): (?:command not found|not found|No such file or directory)"
 )
 _PYTEST_ABSENT = re.compile(r"ERROR: (?:file or directory not found: |not found: )([^\n]+)")
-_SCRIPT_ABSENT = re.compile(r"can't open file '([^']+)'")
+_SCRIPT_ABSENT = re.compile(r"(?:can't open file '([^']+)'|cannot open ([^\s:]+): No such file)")
 _TARGET_ABSENT = re.compile(r"No rule to make target [`'\"]([^'\"]+)['\"]")
 _NPM_ABSENT = re.compile(r"Missing script: \"?([^\"\n]+)\"?")
 _MODULE_ABSENT = re.compile(r"No module named '?(pytest|tox|nox|ruff|mypy|flake8|black|coverage|unittest2|nose2?)'?\b")
@@ -109,6 +109,10 @@ def absent(check: Check, exit_code: int | None, output: str, own: Collection[str
 
     A program or script that the item itself is about (`own`) is to be made.
     """
+    if re.search(r"\bunittest\b", check.command):
+        return _unittest(check, output)
+    if exit_code == 0:
+        return ""
     if exit_code == 127:
         found = _NOT_FOUND.search(output)
         name = found[1].strip("'\"`:") if found else words_of(check)[0]
@@ -122,8 +126,23 @@ def absent(check: Check, exit_code: int | None, output: str, own: Collection[str
         (_NPM_ABSENT, "package.json has no script {}", "package.json"),
     ):
         found = pattern.search(output)
-        if exit_code and found and not _to_be_made(place or found[1].removeprefix("/workspace/"), own):
-            return what.format(f"`{found[1].strip().removeprefix('/workspace/')}`")
+        name = next(filter(None, found.groups()), "").strip().removeprefix("/workspace/") if found else ""
+        if name and not _to_be_made(place or name, own):
+            return what.format(f"`{name}`")
+    return ""
+
+
+_UNIT_ABSENT = re.compile(r"(?:No module named '([\w.]+)'|(?:module|type object) '([\w.]+)' has no attribute '(\w+)')")
+
+
+def _unittest(check: Check, output: str) -> str:
+    """A test that unittest was told to run and does not find; a name that the code lacks is none."""
+    if re.search(r"^Ran 0 tests", output, re.MULTILINE):
+        return "unittest finds no test in it"
+    for found in _UNIT_ABSENT.finditer(output):
+        name = found[1] or f"{found[2].rpartition('.')[2]}.{found[3]}"
+        if re.search(rf"(?<![\w]){re.escape(name)}(?!\w)", command_line(check)):
+            return f"unittest does not find `{name}`"
     return ""
 
 
