@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from holdfast.brain.acts import documents as documents_act
+from holdfast.brain.acts.roles import open_role
 from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced
-from holdfast.facts.mission import LessonApplied, LessonProposed, MissionPolicy
+from holdfast.facts.mission import LessonApplied, LessonProposed, MissionPolicy, RoleKind
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
 from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import TaskRefused
+from holdfast.mission.actions import OpenRole
 from tests.brain.merge_stage import MergeStage, contract_of, criterion, task
+from tests.brain.mission_stage import MissionStage
 from tests.repo.repositories import made
 
 FILES = {"AGENTS.md": b"# Rules\n\nBe kind.\n", "a.txt": b"todo\n", "b.txt": b"todo\n"}
@@ -142,6 +146,8 @@ async def test_a_line_waits_for_a_person(real: Path | None, verdict: Verdict) ->
     assert [(each.line, each.by) for each in applied] == ([(line.line, "user:eva")] if verdict == "approve" else [])
     assert (line.line in (await on_branch(stage))["AGENTS.md"]) is (verdict == "approve")
     assert len(await stage.facts(LessonProposed)) == 1
+    stands = "taken" if verdict == "approve" else "turned down"
+    assert f"({stands}; earned by" in (await on_branch(stage))["lab-notes.md"]
     if applied:
         agents = (await stage.line.files(applied[0].commit, ["AGENTS.md"]))["AGENTS.md"].decode()
         assert line.line in agents, "it names the commit that has it"
@@ -168,3 +174,18 @@ async def test_without_documents_lines_are_still_proposed_and_taken(real: Path |
     await documents_act.project(shift)
     assert await stage.line.resolve(NOTES) is None
     assert len(await stage.facts(LessonApplied)) == 1
+
+
+@pytest.mark.parametrize("kind", ["worker", "judge"])
+async def test_who_works_is_given_what_was_learnt_and_who_judges_is_not(kind: RoleKind) -> None:
+    """A line may quote a worker, and a judge hears nothing of theirs."""
+    stage = MissionStage()
+    shift = await stage.open()
+    await shift.fact(LessonApplied(line='Run it twice. Found out: "it is moody".', by="user:eva"))
+    shift.decided_at = shift.state.seq
+    base = stage.base.commit
+    await open_role(shift, OpenRole(kind, 1, base, task_id="core", base=base, ref="r", tree=stage.base.tree))
+    (child,) = await stage.facts(SessionCreated, await stage.named(f"{kind} core"))
+    assert child.rules.startswith("Write short functions.")
+    assert ("## Learnt in this mission\n\n- Run it twice." in child.rules) is (kind == "worker")
+    assert ("moody" in f"{child.rules}{child.goal}") is (kind == "worker")

@@ -24,6 +24,7 @@ from holdfast.facts.mission import (
     PlanRefused,
     VerificationEnded,
 )
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired
 from holdfast.facts.repo import BatchRefused, RepoConflicted, RepoMerged
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskEnded, TaskHandedIn, TaskJudged, TaskRefused
 from holdfast.session.state_mission import OVER, MissionState, TaskState
@@ -175,6 +176,12 @@ def applied(events: Iterable[Event]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(event.fact.line for event in events if isinstance(event.fact, LessonApplied)))
 
 
+def turned_down(events: Iterable[Event]) -> frozenset[str]:
+    """The items that a person refused, or whose default did."""
+    answers = (event.fact for event in events if isinstance(event.fact, ApprovalDecided | ApprovalExpired))
+    return frozenset(answer.item_id for answer in answers if answer.verdict == "deny")
+
+
 def one_line(text: str) -> str:
     """What somebody wrote, as one line that opens no zone and closes none."""
     flat = " ".join(text.split()).replace("<!--", "<! --").replace("-->", "-- >")
@@ -294,7 +301,7 @@ def lab_notes(told: Told) -> str:
     findings: list[str] = []
     flakes: list[str] = []
     lines: list[str] = []
-    taken = applied(told.events)
+    taken, refused = applied(told.events), turned_down(told.events)
     for event in told.events:
         fact = event.fact
         if isinstance(fact, FindingNoted):
@@ -304,7 +311,7 @@ def lab_notes(told: Told) -> str:
             flakes.append(f"- event {event.seq}, {one_line(fact.criterion)}: {said}")
         elif isinstance(fact, LessonProposed):
             earned = ", ".join(map(str, fact.evidence))
-            state = "taken" if fact.line in taken else "proposed"
+            state = "taken" if fact.line in taken else "turned down" if fact.item_id in refused else "proposed"
             lines.append(f"- event {event.seq} ({state}; earned by events {earned}): {one_line(fact.line)}")
         else:
             dead += [f"- event {event.seq}: {line}" for line in _dead_end(fact)]

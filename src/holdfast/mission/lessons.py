@@ -12,10 +12,10 @@ from typing import NamedTuple
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import LessonApplied, LessonProposed
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired
+from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.repo import BatchRefused, RepoConflicted
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskRefused
-from holdfast.mission.documents import Told, one_line
+from holdfast.mission.documents import Told, one_line, turned_down
 
 TWICE = 2
 """So often the same thing has to go wrong before it earns a line."""
@@ -58,13 +58,9 @@ def due(told: Told) -> LessonProposed | None:
 
 def standing(events: Sequence[Event]) -> int:
     """How many lines were proposed and not turned down."""
-    denied = {
-        event.fact.item_id
-        for event in events
-        if isinstance(event.fact, ApprovalDecided | ApprovalExpired) and event.fact.verdict == "deny"
-    }
+    denied = turned_down(events)
     proposed = [event.fact for event in events if isinstance(event.fact, LessonProposed)]
-    return sum(not fact.item_id or fact.item_id not in denied for fact in proposed)
+    return sum(fact.item_id not in denied for fact in proposed)
 
 
 def taken(told: Told) -> list[LessonApplied]:

@@ -7,7 +7,6 @@ folder whose session was never opened belongs to nobody.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -65,7 +64,7 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
         agent=_agent(created.agent, mission, action),
         workspace=workspace,
         limits=_limits(shift.state.limits, mission, action.kind),
-        rules=await _rules(repository, action.commit, _scope(mission, action)),
+        rules=await _rules(repository, action, mission),
         accounts=(child_id, *path_of(created, shift.state.session_id)),
         program=created.program,
         criteria=briefing.criterion_lines(mission, action.criteria) if action.kind == "worker" else (),
@@ -89,6 +88,7 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
     facts = (*action.facts, opened, _what_for(child_id, action))
     await shift.decision(*facts, posts=[shift.post_to(child_id, "created", child)])
     shift.filled.pop(child_id, None)
+    _clear(shift, created.workspace)
 
 
 def _child_id(shift: Shift, action: OpenRole) -> str:
@@ -143,6 +143,13 @@ async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str
     return workspace
 
 
+def _clear(shift: Shift, near: Workspace) -> None:
+    """Remove the folders that were filled for what was then decided otherwise."""
+    for child_id in list(shift.filled):
+        shift.doors.discard(shift.doors.workspace(child_id, near))
+        del shift.filled[child_id]
+
+
 def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
     """Whose the files of a workspace are; None where nobody asks."""
     if shift.doors.uid(workspace) < 0:
@@ -166,15 +173,18 @@ async def guarded(shift: Shift) -> tuple[str, ...]:
     return tuple(sorted(found)) if len(found) <= GUARDED_MAX else ()
 
 
-async def _rules(repository: Repository, commit: str, scope: Iterable[str]) -> str:
-    """The project's rules, the root's first; those of a folder that the task is in come later and go before them."""
-    found = await repository.files(commit, documents.PATHS)
-    rules = documents.rules_of(found, [f"{_literal(glob)}/." for glob in scope])
-    if len(rules) <= RULES_CHARACTERS:
-        return rules
-    return (
-        f"{rules[:RULES_CHARACTERS]}\n\n(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
-    )
+async def _rules(repository: Repository, action: OpenRole, mission: MissionState) -> str:
+    """The project's rules, the root's first; those of a folder that the task is in come later and go before them.
+
+    A worker has the lines below them that were learnt in this mission; they quote workers, so a judge never does.
+    """
+    found = await repository.files(action.commit, documents.PATHS)
+    rules = documents.rules_of(found, [f"{_literal(glob)}/." for glob in _scope(mission, action)])
+    if len(rules) > RULES_CHARACTERS:
+        longer = "(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
+        rules = f"{rules[:RULES_CHARACTERS]}\n\n{longer}"
+    learnt = documents.learnt(mission.lessons) if action.kind == "worker" else ""
+    return "\n\n".join(part for part in (rules, learnt) if part)
 
 
 def _literal(glob: str) -> str:
