@@ -13,6 +13,7 @@ from holdfast.brain import recall, response, wake
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import model as model_act
 from holdfast.brain.acts import tool as tool_act
+from holdfast.brain.acts.waiting import wait
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
@@ -67,7 +68,7 @@ def a_call_starts_before_its_intent(patch: pytest.MonkeyPatch) -> None:
         use = await tool_act._use(shift, shift.state.call(action.call_ids[0]))
         await hands.start(shift.epoch, use.call_id, tool_act._request(shift, use, hands.identity.root))
         await shift.decision(tool_act._intent(shift, use, 1, hands))
-        result = await tool_act._wait(shift, hands, use.call_id)
+        result = await wait(shift, hands, use.call_id)
         await shift.fact(tool_act._result(shift.state.call(use.call_id), result, reconciled=False))
 
     patch.setattr(tool_act, "dispatch", dispatch)
