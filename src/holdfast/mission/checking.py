@@ -25,6 +25,9 @@ COMMAND_MAX = 60_000
 TOGETHER_S = 1_800.0
 """A run of many checks may take as long as all of them, but no longer than this, or than the longest of them."""
 
+FEW = 3
+"""Groups of so many are not divided further but run one by one; flaky checks are run in groups of so many."""
+
 OUTPUT_MAX = 2_000
 """Characters of the end of a run's output that are kept with its verdict."""
 
@@ -72,14 +75,14 @@ def groups(checks: dict[str, Check], flaky: Collection[str] = ()) -> list[Group]
         alone = name if check.metric is not None else ""
         found.setdefault((name in flaky, check.command, bool(check.tests), alone), []).append(name)
     ordered = sorted(found.items(), key=lambda each: bool(each[0][0]))
-    whole = [Group(tuple(names), tuple(checks[name] for name in names)) for _, names in ordered]
-    return [part for group in whole for part in _bounded(group)]
+    whole = [(bool(key[0]), Group(tuple(names), tuple(checks[name] for name in names))) for key, names in ordered]
+    return [part for moody, group in whole for part in _bounded(group, FEW if moody else len(group.names))]
 
 
-def _bounded(group: Group) -> Iterable[Group]:
-    if not group.divisible or len(group.command.encode()) <= COMMAND_MAX:
+def _bounded(group: Group, most: int) -> Iterable[Group]:
+    if not group.divisible or (len(group.names) <= most and len(group.command.encode()) <= COMMAND_MAX):
         return (group,)
-    return (part for half in halves(group) for part in _bounded(half))
+    return (part for half in halves(group) for part in _bounded(half, most))
 
 
 def halves(group: Group) -> tuple[Group, Group]:
@@ -91,22 +94,31 @@ def halves(group: Group) -> tuple[Group, Group]:
 _BAD = re.compile(r"\b(?:FAIL(?:ED|URE)?|ERROR|not ok|failed)\b")
 
 
-def divided(group: Group, output: str) -> tuple[Group, ...]:
-    """The runs after one that failed: what the output speaks of alone and the rest together, or two halves.
+def named(group: Group, output: str) -> tuple[str, ...]:
+    """Criteria that the output of a run that failed speaks of; none when those are too many to mean anything.
 
-    The output is the word of whatever ran: it decides about the order of work, never about a verdict.
+    The output is the word of whatever ran: it may decide about the order of work, never about a verdict.
     """
     lines = "\n".join(line for line in output.splitlines() if _BAD.search(line))
-    named = {
+    found = tuple(
         name
         for name, check in zip(group.names, group.checks, strict=True)
         if any(re.search(rf"{re.escape(test)}(?![\w\[])", lines) for test in check.tests)
-    }
-    if not named or len(named) > max(1, len(group.names) // 4):
+    )
+    return found if len(found) <= max(1, len(group.names) // 4) else ()
+
+
+def divided(group: Group, output: str) -> tuple[Group, ...]:
+    """The runs after one that failed: few are run one by one, what the output names alone and the rest together, or
+    two halves.
+    """
+    if len(group.names) <= FEW:
+        return tuple(group.part((name,)) for name in group.names)
+    suspects = named(group, output)
+    if not suspects:
         return halves(group)
-    alone = [group.part((name,)) for name in group.names if name in named]
-    rest = group.part([name for name in group.names if name not in named])
-    return (rest, *alone) if rest.names else tuple(alone)
+    rest = group.part([name for name in group.names if name not in suspects])
+    return (rest, *(group.part((name,)) for name in suspects))
 
 
 def script(group: Group) -> str:

@@ -5,6 +5,7 @@ A check that failed is run again, alone, on clean checkouts of the same tree. Th
 - It fails every time: red. One that is known to be flaky, or that failed now and then on the main line too, is given
   more runs, so that chance alone does not make it red.
 - It passes as well, and is known to be flaky, or fails now and then on the main line too: green, by its passing run.
+- It passes as well, and failed once only in all its runs: green; chance explains that.
 - It passes as well, and never failed on the main line in as many runs: red when chance hardly explains the difference,
   since then the branch is what made it unreliable; else green, by its passing run.
 - It passes as well, and there is no main line that it passed on: green when at least half of its runs passed.

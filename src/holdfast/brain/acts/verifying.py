@@ -230,6 +230,16 @@ class _Verification:
         else:
             for part in checking.divided(run.group, run.result.output):
                 await self._group(part)
+            await self._suspected(run)
+
+    async def _suspected(self, run: Run) -> None:
+        """A run that failed, and all its parts passed: one of them is flaky. Which one, its output may have said."""
+        named = checking.named(run.group, run.result.output)
+        verdicts = self.mission.verdicts.get(self.action.tree, {})
+        passed = all(name in verdicts and verdicts[name].outcome == "pass" for name in run.group.names)
+        unknown = tuple(name for name in named if not flakes.known(self.mission, name))
+        if passed and unknown and len(named) == len(unknown):
+            await self.shift.fact(*self._noted(unknown, 2, 1, self.action.tree))
 
     async def _verdict(self, run: Run, runs: int, failures: int) -> None:
         names = run.group.names
@@ -269,15 +279,18 @@ class _Verification:
         await self._end(tally, green=tally.passes > 0)
 
     async def _weighed(self, group: Group, tally: _Tally, reruns: int) -> bool:
-        """Whether a check that passed and failed counts as passed: by what it does on the main line."""
+        """Whether a check that passed and failed counts as passed: by more runs, there and on the main line."""
+        await self._again(group, tally, 1 + reruns)
+        if tally.failures == 1:
+            return True
         most = flakes.most_runs(reruns)
-        if not self._passed_before(group):
-            await self._again(group, tally, most)
-            return tally.failures * 2 <= len(tally.runs)
-        if await self._fails_on_main(group, most):
+        before = self._passed_before(group)
+        if before and await self._fails_on_main(group, most):
             return True
         await self._again(group, tally, most)
-        return not flakes.introduced(tally.failures, len(tally.runs), most)
+        if before:
+            return not flakes.introduced(tally.failures, len(tally.runs), most)
+        return tally.failures * 2 <= len(tally.runs)
 
     async def _again(self, group: Group, tally: _Tally, most: int, *, until_passed: bool = False) -> None:
         while len(tally.runs) < most and not (until_passed and tally.passes):
