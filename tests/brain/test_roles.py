@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.brain.acts.roles import open_role, raise_children, tell_role
-from holdfast.errors import RepositoryUnfit
+from holdfast.errors import HeadMoved, RepositoryUnfit
 from holdfast.facts.budget import BudgetReached
 from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.mission import HookRan, MissionPolicy, WorkSubmitted
@@ -132,6 +132,29 @@ async def _interrupted(stage: MissionStage) -> None:
         await open_role(shift, worker(stage))
     stage.repository = whole
     assert [row.name for row in await stage.store.sessions()] == ["mission"]
+
+
+async def test_a_folder_is_filled_once_while_the_mission_decides_again_and_cleared_when_it_decides_otherwise() -> None:
+    stage = MissionStage()
+    shift = await stage.open()
+    checkout, filled = stage.repository.checkout, []
+
+    async def counted(commit: str, folder: Path, *, user: Owner | None = None) -> None:
+        filled.append(folder)
+        await checkout(commit, folder, user=user)
+
+    stage.repository.checkout = counted  # type: ignore[method-assign]
+    head, shift.decided_at = shift.decided_at, 1
+    for action in (worker(stage), worker(stage), worker(stage, attempt=2)):
+        with pytest.raises(HeadMoved):
+            await open_role(shift, action)
+    shift.decided_at = head
+    await open_role(shift, worker(stage))
+    first, second = filled
+    child = await created(stage, "worker core")
+    assert first == Path(child.workspace.path)
+    assert dict(stage.folders[first]) == FILES
+    assert not stage.folders.get(second)
 
 
 # --- handing in ----------------------------------------------------------------------------------
