@@ -41,7 +41,9 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
     task = mission.tasks[fact.task_id]
     task.commit, task.tree = fact.commit, fact.tree
     task.judge_id, task.judge_tries, task.judged, task.verdict = "", 0, False, None
-    turn(task, "handed_in", event)
+    # The same tree again, in which nothing forbidden was found: that stands.
+    known = fact.tree == task.inspected_tree and not task.violations
+    turn(task, "inspected" if known else "handed_in", event)
     if fact.status != "done":
         note_failure(mission, f"task {fact.task_id} is {fact.status} by its worker's word: {fact.notes}")
 
