@@ -176,6 +176,25 @@ async def test_no_tree_leads_out_of_its_folder(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("pwned"))
 
 
+async def test_a_tree_as_no_git_writes_it_now_is_written_anew(tmp_path: Path) -> None:
+    repository = made(tmp_path / "r")
+    door = GitRepository(repository, tmp_path / "state")
+    blob = plant(repository, "blob", b"old\n")
+    old = plant(repository, "tree", b"100664 file\0" + bytes.fromhex(blob) + b"100775 tool\0" + bytes.fromhex(blob))
+    start = planted(repository, [("40000", b"below", old), ("100664", b"file", blob)])
+    await door.checkout(start, tmp_path / "w")
+    put(tmp_path / "w", {"new": b"1"})
+    commit = await door.commit(tmp_path / "w", (start,), "new", 0)
+    assert git(repository, "rev-list", "--objects", "--missing=print", commit.commit).count("?") == 0
+    modes = {path: entry.split()[0] for entry, path in _listed(repository, commit.commit)}
+    assert modes == {"below/file": "100644", "below/tool": "100755", "file": "100644", "new": "100644"}
+
+
+def _listed(repository: Path, commit: str) -> list[tuple[str, str]]:
+    lines = git(repository, "ls-tree", "-r", commit).splitlines()
+    return [(line.split("\t")[0], line.split("\t")[1]) for line in lines]
+
+
 async def test_a_tree_of_a_billion_files_is_refused(tmp_path: Path) -> None:
     repository = made(tmp_path / "r")
     door = GitRepository(repository, tmp_path / "state")
