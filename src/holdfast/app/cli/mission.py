@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from types import ModuleType
 
-from holdfast.app import mission_init, mission_lint, mission_run, mission_show, mission_steer
+from holdfast.app import mission_amend, mission_init, mission_lint, mission_run, mission_show, mission_steer
 from holdfast.app.call import Call
 
 WORDS: dict[str, tuple[ModuleType, str]] = {
     "init": (mission_init, "turn a goal into a contract: feature_list.json, init.sh, mission.toml"),
     "lint": (mission_lint, "look for what is wrong with a contract before it is sealed"),
     "run": (mission_run, "seal the contract and work until it is met"),
+    "amend": (mission_amend, "put another contract in force"),
     "show": (mission_show, "the board: criteria, tasks, queue, money"),
     "replan": (mission_steer, "have a new plan made for what is not met"),
     "pause": (mission_steer, "have a mission and all its sessions rest"),
