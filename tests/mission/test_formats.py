@@ -322,7 +322,8 @@ def test_another_file_is_not_written_to() -> None:
 def test_tests_and_what_configures_them_are_protected() -> None:
     globs = read(RALPH, "plans/prd.json").protected
     inside = ("tests/test_a.py", "pkg/tests/data/x.json", "conftest.py", "src/a_test.go", "web/a.test.ts",
-              ".gitlab-ci.yml", "test_top.py", ".github/workflows/ci.yml", "plans/prd.json", "mission.toml", "tox.ini")  # fmt: skip
+              ".gitlab-ci.yml", "test_top.py", ".github/workflows/ci.yml", "plans/prd.json", "mission.toml",
+              "tox.ini")  # fmt: skip
     outside = ("src/a.py", "contest.py", "docs/tests.md", "pyproject.toml", "testing/kit.py")
     assert [path for path in inside if not matches(path, globs)] == []
     assert [path for path in outside if matches(path, globs)] == []
@@ -342,7 +343,8 @@ NAMES = st.sampled_from(["feature_list.json", "prd.json", "PLAN.md", "issue.txt"
 
 KEYS = st.sampled_from(
     ["id", "description", "title", "category", "steps", "priority", "acceptance", "check", "command", "metric",
-     "target", "tests", "passes", "guard", "depends", "paths", "userStories", "tasks", "features", "body", "number", "goal", "zz"]
+     "target", "tests", "passes", "guard", "depends", "paths", "userStories", "tasks", "features", "body", "number",
+     "goal", "zz"]
 )  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
 VALUES = st.recursive(
@@ -370,9 +372,9 @@ ENTRIES = st.lists(
     max_size=5,
 )
 LINES = st.sampled_from(
-    ["# Title", "## Part", "### Acceptance criteria", "**Acceptance:**", "- [ ] do it", "  - [x] part of it", 
-     "- bullet", "  - check: `pytest`", "  - metric: `x` at least 1", "  - metric: `x` at least e", "  - id: one", "words", "",
-     "```", "<!-- a", "-->", "  - depends: do-it", "- [x] I have searched", "1. first", "Done when:", "\ufeff"]
+    ["# Title", "## Part", "### Acceptance criteria", "**Acceptance:**", "- [ ] do it", "  - [x] part of it",
+     "- bullet", "  - check: `pytest`", "  - metric: `x` at least 1", "  - metric: `x` at least e", "  - id: one",
+     "words", "", "```", "<!-- a", "-->", "  - depends: do-it", "- [x] I have searched", "1. first", "Done when:", "\ufeff"]
 )  # fmt: skip
 
 
