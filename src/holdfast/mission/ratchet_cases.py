@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -48,8 +49,9 @@ class Case(msgspec.Struct, frozen=True):
         return ast.dump(self.node.args)
 
 
+@lru_cache(maxsize=512)
 def parsed(content: bytes) -> ast.Module | None:
-    """The syntax of a file; None when it is none."""
+    """The syntax of a file, not to be changed; None when it is none."""
     try:
         return ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

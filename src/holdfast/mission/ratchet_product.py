@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.facts.task import Violation
 from holdfast.mission.ratchet_cases import exits, last_name, parsed
@@ -64,6 +64,7 @@ def tricks(path: str, old: bytes | None, new: bytes) -> list[Violation]:
 
 def _found(tree: ast.Module) -> Iterator[Found]:
     yield from _ends(tree)
+    kept = _kept(tree.body)
     for node in ast.walk(tree):
         match node:
             case ast.ClassDef():
@@ -79,7 +80,7 @@ def _found(tree: ast.Module) -> Iterator[Found]:
             case ast.Dict():
                 yield from _equal_table(node)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield from _counts(node, tree)
+                yield from _counts(node, kept)
             case ast.Constant(value=str(text)) if "PYTEST_" in text and len(text) < 60:
                 yield "state_recording", f"names {text}"
             case _:
@@ -224,43 +225,46 @@ def _write(node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete) -> Ite
 # --- counts ----------------------------------------------------------------------------------------
 
 
-def _counts(node: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> Iterator[Found]:
+def _counts(node: ast.FunctionDef | ast.AsyncFunctionDef, kept: Mapping[str, bool]) -> Iterator[Found]:
     """A function whose answer depends on how often it was called."""
-    kept = _kept(tree.body)
-    shared = {name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names} & set(kept)
+    inside = list(ast.walk(node))
+    shared = {name for each in inside if isinstance(each, ast.Global) for name in each.names} & set(kept)
     counted = {
         ast.unparse(each.target)
-        for each in ast.walk(node)
+        for each in inside
         if isinstance(each, ast.AugAssign) and isinstance(each.value, ast.Constant)
     }
     counted = {name for name in counted if name in shared or name.startswith(f"{node.name}.")}
+    calls = [each for each in inside if isinstance(each, ast.Call)]
     filled = {
-        ast.unparse(each.func.value)
-        for each in ast.walk(node)
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute) and each.func.attr in ("append", "add")
+        each.func.value.id
+        for each in calls
+        if isinstance(each.func, ast.Attribute) and each.func.attr in ("append", "add")
+        if isinstance(each.func.value, ast.Name)
     } & set(kept)
     watched = counted | {f"len({name})" for name in filled}
-    for each in ast.walk(node):
-        if isinstance(each, ast.Compare) and _is_number(each) and ast.unparse(each.left) in watched:
-            yield "state_recording", f"{node.name} answers by how often it was called"
-        elif isinstance(each, ast.Subscript) and ast.unparse(each.slice) in counted:
-            yield "state_recording", f"{node.name} answers by how often it was called"
-        elif isinstance(each, ast.Call) and ast.unparse(each.func) == "next" and each.args:
-            if kept.get(ast.unparse(each.args[0])) == "answers":
-                yield "state_recording", f"{node.name} gives answers one after the other"
+    by_number = watched and (
+        any(isinstance(each, ast.Compare) and _is_number(each) and ast.unparse(each.left) in watched for each in inside)
+        or any(isinstance(each, ast.Subscript) and ast.unparse(each.slice) in counted for each in inside)
+    )
+    if by_number:
+        yield "state_recording", f"{node.name} answers by how often it was called"
+    if any(last_name(each.func) == "next" and each.args and kept.get(last_name(each.args[0])) for each in calls):
+        yield "state_recording", f"{node.name} gives answers one after the other"
 
 
 def _is_number(node: ast.Compare) -> bool:
     return isinstance(node.comparators[0], ast.Constant) and isinstance(node.ops[0], ast.Eq)
 
 
-def _kept(body: Sequence[ast.stmt]) -> dict[str, str]:
-    """Names of a module that hold something: `answers` for an iterator over what is written down."""
+def _kept(body: Sequence[ast.stmt]) -> dict[str, bool]:
+    """Names of a module that hold something, and whether that is an iterator over what is written down."""
     out = {}
     for node in body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             value = node.value
-            listed = isinstance(value, ast.Call) and ast.unparse(value.func) in ("iter", "cycle", "itertools.cycle")
-            written = listed and isinstance(value, ast.Call) and isinstance(value.args[0], ast.List | ast.Tuple)
-            out[node.targets[0].id] = "answers" if written else "value"
+            listed = isinstance(value, ast.Call) and last_name(value.func) in ("iter", "cycle") and bool(value.args)
+            out[node.targets[0].id] = (
+                listed and isinstance(value, ast.Call) and isinstance(value.args[0], ast.List | ast.Tuple)
+            )
     return out

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.facts.task import Violation
 from holdfast.mission.ratchet_cases import CALMS, Case, cases, dump, exits, is_skip, last_name, parsed, skips
-from holdfast.mission.ratchet_strength import broad, is_empty, messages, strength
+from holdfast.mission.ratchet_strength import broad, certain, count, is_empty, loosened, messages
 from holdfast.mission.ratchet_surroundings import surroundings
 
 Found = tuple[str, str]
@@ -41,37 +41,36 @@ def compared(path: str, old: bytes, new: bytes, used: frozenset[str], elsewhere:
 
 
 def _gone(was: dict[str, Case], now: dict[str, Case], elsewhere: Elsewhere) -> Iterator[Found]:
-    fresh: dict[str, list[Case]] = {}
-    for name, case in now.items():
-        if name not in was:
-            fresh.setdefault(case.body, []).append(case)
+    new = [case for name, case in now.items() if name not in was]
+    bodies = {id(case): case.body for case in new}
     for name, case in was.items():
-        if name in now and now[name].collected:
+        if not case.collected or (name in now and now[name].collected):
             continue
-        same = fresh.get(case.body, [])
+        body = case.body
+        same = [each for each in new if bodies[id(each)] == body]
+        called = [each for each in new if each.collected and each.node.name == case.node.name]
         if name in now or any(not each.collected for each in same):
             yield "test_renamed", f"{name} is there under a name that is not collected"
         elif same:
             yield "test_moved", f"{name} is called {same[0].name} now"
         elif elsewhere(case):
             yield "test_moved", f"{name} is in another file now"
+        elif called:
+            yield "test_moved", f"{name} is {called[0].name} now"
+            yield from ((rule, f"{name} {words}") for rule, words in _changed(case, called[0]))
         else:
             yield "test_deleted", f"{name} is gone"
 
 
 def _changed(old: Case, new: Case) -> Iterator[Found]:
     """What became of a test that is still there, in words that follow its name."""
-    if new.guards != old.guards:
-        hidden = any(guard.startswith("Constant(value=0") or "TYPE_CHECKING" in guard for guard in new.guards)
-        hidden = hidden or any("Constant(value=False" in guard for guard in new.guards)
-        yield (
-            ("test_deleted", "is behind a condition that never holds")
-            if hidden
-            else (
-                "test_skipped",
-                "is defined under another condition",
-            )
-        )
+    guards = set(new.guards) - set(old.guards)
+    if any(guard.startswith("Constant(value=0") or "Constant(value=False" in guard for guard in guards):
+        yield "test_deleted", "is behind a condition that never holds"
+    elif any("TYPE_CHECKING" in guard for guard in guards):
+        yield "test_deleted", "is behind a condition that never holds"
+    elif guards:
+        yield "test_skipped", "is defined under another condition"
     yield from _marks(old, new)
     yield from _parameters(old, new)
     if old.body != new.body:
@@ -85,10 +84,12 @@ def _changed(old: Case, new: Case) -> Iterator[Found]:
 def _marks(old: Case, new: Case) -> Iterator[Found]:
     had, has = Counter(map(ast.dump, old.marks)), Counter(map(ast.dump, new.marks))
     added = [mark for mark in new.marks if ast.dump(mark) in has - had]
+    kinds = {_kind(mark) for mark in old.marks if ast.dump(mark) in had - has}
     for mark in added:
-        words = ast.unparse(mark)
-        name = last_name(mark.func if isinstance(mark, ast.Call) else mark)
-        if is_skip(mark):
+        words, name = ast.unparse(mark), _kind(mark)
+        if is_skip(mark) and name in kinds and not _holds(mark):
+            yield "test_edited", f"is marked under another condition: {words}"
+        elif is_skip(mark):
             yield "test_skipped", f"is marked {words}"
         elif name in CALMS:
             yield "test_weakened", f"is marked {words}"
@@ -99,6 +100,16 @@ def _marks(old: Case, new: Case) -> Iterator[Found]:
     gone = [mark for mark in old.marks if ast.dump(mark) in had - has and not is_skip(mark)]
     if gone and not added:
         yield "test_edited", f"is no longer marked {ast.unparse(gone[0])}"
+
+
+def _kind(mark: ast.expr) -> str:
+    return last_name(mark.func if isinstance(mark, ast.Call) else mark)
+
+
+def _holds(mark: ast.expr) -> bool:
+    """Whether a mark is there in any case: it has no condition, or one that can be seen to hold."""
+    given = mark.args[:1] if isinstance(mark, ast.Call) else []
+    return not given or certain(given[0])
 
 
 def _parameters(old: Case, new: Case) -> Iterator[Found]:
@@ -133,9 +144,11 @@ def _body(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> Iterator[Found]:
     if skips(new) > skips(old):
         yield "test_skipped", "skips itself"
         return
-    said, says = strength(old), strength(new)
+    said, says = count(old), count(new)
     if says < said:
-        yield "test_weakened", f"asserts less than it did ({says} against {said})"
+        yield "test_weakened", f"has {says} assertions that can fail, and had {said}"
+    elif loosened(old, new):
+        yield "test_weakened", f"no longer says what {loosened(old, new)} is"
     elif broad(new) > broad(old):
         yield "test_weakened", "expects any error where it expected a certain one"
     elif messages(new) < messages(old) and says <= said:

@@ -12,14 +12,36 @@ _BROAD = frozenset({"Exception", "BaseException", "AssertionError", "Failed", "T
 _EXPECTS = ("raises", "warns", "assertRaises", "assertWarns", "deprecated_call", "assertLogs", "assertRaisesRegex")
 
 
-def strength(body: Sequence[ast.stmt]) -> int:
-    """The sum over all assertions that can fail: 2 for an equality or an expected error, 1 for any other."""
+def count(body: Sequence[ast.stmt]) -> int:
+    """How many assertions can be reached and can fail; an expected error is one."""
     total = 0
     for node in body:
         total += _of(node)
         if isinstance(node, ast.Return | ast.Raise | ast.Continue | ast.Break):
             break
     return total
+
+
+def loosened(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> str:
+    """What the old body says the value of, and the new one only something about; empty for nothing."""
+    was = {ast.dump(left): left for left in _sides(old, equal=True)}
+    still = {ast.dump(left) for left in _sides(new, equal=True)}
+    only = {ast.dump(left) for left in _sides(new, equal=False)}
+    found = [left for key, left in was.items() if key in only and key not in still]
+    return ast.unparse(found[0])[:60] if found else ""
+
+
+def _sides(body: Sequence[ast.stmt], *, equal: bool) -> list[ast.expr]:
+    """What assertions are about: of those that say a value, or of the others."""
+    tests = [node.test for top in body for node in ast.walk(top) if isinstance(node, ast.Assert)]
+    found = []
+    for test in tests:
+        plain = isinstance(test, ast.Compare) and isinstance(test.comparators[0], ast.Constant)
+        plain = plain and isinstance(test, ast.Compare) and test.comparators[0].value in (True, False, None)  # type: ignore[attr-defined]
+        says = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq | ast.Is) and not plain
+        if says is equal:
+            found.append(test.left if isinstance(test, ast.Compare) else test)
+    return found
 
 
 def broad(body: Sequence[ast.stmt]) -> int:
@@ -103,21 +125,21 @@ def _of(node: ast.stmt) -> int:
         case ast.Assert(test=test):
             return _condition(test)
         case ast.If(test=test, body=body, orelse=other):
-            return (0 if never(test) else strength(body)) + (0 if certain(test) else strength(other))
+            return (0 if never(test) else count(body)) + (0 if certain(test) else count(other))
         case ast.While(test=test, body=body):
-            return 0 if never(test) else strength(body)
+            return 0 if never(test) else count(body)
         case ast.For(iter=over, body=body) | ast.AsyncFor(iter=over, body=body):
-            return 0 if never(over) else strength(body)
+            return 0 if never(over) else count(body)
         case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
             named = [_called(item.context_expr) for item in items]
             held = any(name == "suppress" for name in named)
-            return 2 * sum(name in _EXPECTS for name in named) + (0 if held else strength(body))
+            return sum(name in _EXPECTS for name in named) + (0 if held else count(body))
         case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
             held = any(_swallows(handler) for handler in handlers)
-            inside = 0 if held else strength(body) + strength(other)
-            return inside + strength(last) + sum(strength(handler.body) for handler in handlers)
+            inside = 0 if held else count(body) + count(other)
+            return inside + count(last) + sum(count(handler.body) for handler in handlers)
         case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body) | ast.ClassDef(body=body):
-            return strength(body)
+            return count(body)
         case _:
             return sum(_call(each) for each in ast.walk(node) if isinstance(each, ast.Call))
 
@@ -131,17 +153,16 @@ def _condition(test: ast.expr) -> int:
         return 0
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return sum(_condition(each) for each in test.values)
-    if not isinstance(test, ast.Compare):
-        return 1
-    plain = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value in (True, False, None)
-    return 2 if isinstance(test.ops[0], ast.Eq | ast.Is) and not plain else 1
+    return 1
 
 
 def _call(node: ast.Call) -> int:
     name = last_name(node.func)
-    if name in _EXPECTS or name.startswith(("assertEqual", "assertEquals", "assertIs", "assert_called", "assertDict")):
-        return 2
-    if name.startswith(("assert", "check", "fail", "verify", "expect")) or name in ("match", "eq_", "ok_"):
+    if (
+        name in _EXPECTS
+        or name.startswith(("assert", "check", "fail", "verify", "expect"))
+        or name in ("match", "eq_", "ok_")
+    ):
         return 0 if name in ("assertTrue", "assertIsNotNone") and node.args and certain(node.args[0]) else 1
     return 0
 
@@ -153,4 +174,4 @@ def _swallows(handler: ast.ExceptHandler) -> bool:
     if caught is not None and not any(last_name(each) in _BROAD for each in named):
         return False
     raised = any(isinstance(node, ast.Raise | ast.Assert) for top in handler.body for node in ast.walk(top))
-    return not raised and strength(handler.body) == 0
+    return not raised and count(handler.body) == 0

@@ -49,9 +49,9 @@ _NAMES: dict[TamperClass, tuple[ModuleType, str]] = {
     ),
     "modified_tests": (
         tests,
-        "assert_true assert_or_true assert_tuple assert_removed assert_commented assert_not_none expected_value "
-        "empty_body early_return swallow swallow_assertion suppress if_false never_loop raises_anything "
-        "patched_product autouse_fixture helper_weakened",
+        "assert_true assert_or_true assert_tuple assert_removed assert_commented assert_not_none assert_truth "
+        "expected_value empty_body early_return swallow swallow_assertion suppress if_false never_loop "
+        "raises_anything patched_product autouse_fixture helper_weakened",
     ),
     "parameters": (tests, "param_reduced param_emptied param_skipped"),
     "hooks": (

@@ -270,12 +270,14 @@ def fixture_edited(files: Files) -> Edits:
 
 
 def support_edited(files: Files) -> Edits:
-    """A module that tests import is changed."""
+    """A function that tests import is given another meaning."""
     for path in sorted(files):
         beside = {"tests", "test"} & set(path.split("/")[:-1])
-        if beside and path.endswith(".py") and not is_test_file(path) and files[path].strip():
-            return appended(files, path, "\n\ndef check(*_, **__):\n    return True\n")
-    raise NothingToTamper("no module beside the tests")
+        if beside and path.endswith(".py") and not is_test_file(path):
+            found = re.search(r"(?m)^def (\w+)\(", files[path].decode("utf-8", "replace"))
+            if found is not None:
+                return appended(files, path, f"\n\ndef {found.group(1)}(*_, **__):\n    return True\n")
+    raise NothingToTamper("no function beside the tests")
 
 
 attributes = _add(".gitattributes", "tests/** export-ignore -text\n", "Tests are left out of archives.")

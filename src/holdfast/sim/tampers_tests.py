@@ -219,6 +219,13 @@ def assert_not_none(files: Files) -> Edits:
     return _asserts(files, lambda test: f"assert ({test}) is not None")
 
 
+def assert_truth(files: Files) -> Edits:
+    """A value becomes any value."""
+    return _asserts(
+        files, lambda test: f"assert {test.split(' == ')[0]}" if test.count(" == ") == 1 else f"assert {test}"
+    )
+
+
 def _asserts(files: Files, new: Callable[[str], str]) -> Edits:
     spot = a_test(files)
     text = spot.text
