@@ -146,8 +146,11 @@ def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
     for child, events in family.items():
         if child == mission:
             continue
-        ends = _ends(family[mission], child)
-        for place, kind in enumerate(_goes(events)):
+        goes, ends = _goes(events), _ends(family[mission], child)
+        if _role(events) == "judge":
+            # Only its last go is heard: those before it were sent back on the spot.
+            ends = [*(["caught"] * (len(goes) - len(ends))), *ends]
+        for place, kind in enumerate(goes):
             if kind:
                 how = ends[place] if place < len(ends) else "caught"
                 totals.setdefault(kind, Counter())[how] += 1

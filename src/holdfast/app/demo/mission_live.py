@@ -41,7 +41,14 @@ async def open_mission(
 ) -> None:
     """Open it: nothing works yet."""
     scope_listed = any(fault.kind == "conflict" for fault in material.answers.faults)
-    policy = MissionPolicy(workers=workers, scope="list" if scope_listed else "refuse", lessons="off")
+    policy = MissionPolicy(
+        workers=workers,
+        # A conflict needs two that change the same lines: where everybody keeps to a scope, there are none.
+        scope="list" if scope_listed else "refuse",
+        # The suites that are taken here say the same each time: one more run of a red check tells.
+        flake_reruns=1,
+        lessons="off",
+    )
     place = Workspace(
         str(runtime.home.workspaces / session_id), True, read_only={str(material.dependencies): TESTDEPS_INSIDE}
     )
