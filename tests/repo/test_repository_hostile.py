@@ -17,7 +17,7 @@ from holdfast.repo.base import Owner
 from holdfast.repo.plumbing_objects import is_git_name
 from holdfast.repo.repository import Commit, Conflict
 from holdfast.repo.repository_git import GitRepository
-from holdfast.testing.repo.repositories import LINES, START
+from holdfast.testing.repo.repository_rig import LINES, START
 from tests.repo.repositories import everything, git, made, put
 
 MAIN = "refs/heads/holdfast/m/main"
