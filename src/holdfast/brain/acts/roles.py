@@ -18,7 +18,7 @@ from holdfast.facts.base import Fact, Text
 from holdfast.facts.child import ChildMessaged, ChildOpened
 from holdfast.facts.mission import CriterionChecked, Mission, PlannerOpened, Role, RoleKind
 from holdfast.facts.session import Agent, Environment, Limits, Parent, Rule, SessionCreated, SessionUpdated, Workspace
-from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskJudged, TaskRefused, TaskStarted
+from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskRefused, TaskStarted
 from holdfast.facts.user import UserMessage, UserResume
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
@@ -258,10 +258,11 @@ def _environment(created: SessionCreated) -> Environment:
 
 
 async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission: MissionState) -> str:
-    past = await _past(shift, action)
     if action.kind == "judge":
+        past = await _checked(shift, mission, action)
         diff = await repository.diff(action.base, action.commit, max_bytes=4 * briefing.DIFF_CHARACTERS)
         return briefing.judge_goal(mission, action.criteria, action.tree, diff, past)
+    past = await _past(shift, action.task_id)
     if action.kind == "planner":
         files = sorted(await repository.files(action.commit))
         return briefing.planner_goal(mission, past, files, action.task_id, _why_again(mission, action))
@@ -277,22 +278,27 @@ def _why_again(mission: MissionState, action: OpenRole) -> str:
     return mission.replan_why or "all tasks of the last plan are over, and criteria are not met"
 
 
-async def _past(shift: Shift, action: OpenRole) -> Past:
-    """What the mission's log has for a briefing. A judge is told of runs of checks alone."""
-    wanted = (CriterionChecked,) if action.kind == "judge" else (FindingNoted, TaskHandedIn, TaskRefused, TaskJudged)
-    found: list[tuple[int, Fact]] = []
+async def _past(shift: Shift, task_id: str) -> Past:
+    """What workers said, and what of this task was sent back."""
+    wanted = (FindingNoted, TaskHandedIn, TaskRefused)
+    facts: list[Fact] = []
     after = 0
     while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
-        found.extend((event.seq, event.fact) for event in events if isinstance(event.fact, wanted))
+        facts.extend(event.fact for event in events if isinstance(event.fact, wanted))
         after = events[-1].seq
-    facts = [fact for _, fact in found]
     return Past(
         findings=tuple(fact for fact in facts if isinstance(fact, FindingNoted)),
-        handed_in=tuple(f for f in facts if isinstance(f, TaskHandedIn) and f.task_id == action.task_id),
-        refused=tuple(f for f in facts if isinstance(f, TaskRefused) and f.task_id == action.task_id),
-        judged=tuple(f for f in facts if isinstance(f, TaskJudged) and f.task_id == action.task_id),
-        checked=tuple((seq, fact) for seq, fact in found if isinstance(fact, CriterionChecked)),
+        handed_in=tuple(f for f in facts if isinstance(f, TaskHandedIn) and f.task_id == task_id),
+        refused=tuple(f for f in facts if isinstance(f, TaskRefused) and f.task_id == task_id),
     )
+
+
+async def _checked(shift: Shift, mission: MissionState, action: OpenRole) -> Past:
+    """The runs of checks that the verdicts on a tree come from: all of the log that a judge is shown."""
+    found = (mission.verdict(action.tree, name) for name in action.criteria)
+    seqs = sorted({verdict.seq for verdict in found if verdict is not None})
+    facts = [(seq, await shift.body(seq)) for seq in seqs]
+    return Past(checked=tuple((seq, fact) for seq, fact in facts if isinstance(fact, CriterionChecked)))
 
 
 # --- later ---------------------------------------------------------------------------------------
