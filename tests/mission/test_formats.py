@@ -374,7 +374,8 @@ ENTRIES = st.lists(
 LINES = st.sampled_from(
     ["# Title", "## Part", "### Acceptance criteria", "**Acceptance:**", "- [ ] do it", "  - [x] part of it",
      "- bullet", "  - check: `pytest`", "  - metric: `x` at least 1", "  - metric: `x` at least e", "  - id: one",
-     "words", "", "```", "<!-- a", "-->", "  - depends: do-it", "- [x] I have searched", "1. first", "Done when:", "\ufeff"]
+     "words", "", "```", "<!-- a", "-->", "  - depends: do-it", "- [x] I have searched", "1. first",
+     "Done when:", "\ufeff"]
 )  # fmt: skip
 
 
