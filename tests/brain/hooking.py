@@ -143,6 +143,7 @@ class HookStage(Stage):
     edit_checks: tuple[str, ...] = ()
     provider: Provider | None = None
     folder: str = "/w"
+    protected: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,6 +165,7 @@ class HookStage(Stage):
             task_id="t1",
             repo=str(self.repo),
             base=self.commit,
+            protected=self.protected,
             hooks=self.hooks,
             checks=self.checks,
             edit_checks=self.edit_checks,

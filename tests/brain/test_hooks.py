@@ -20,8 +20,9 @@ from holdfast.brain.acts import hooks as hooks_act
 from holdfast.errors import HandsLost, HeadMoved
 from holdfast.facts.mission import HookRan
 from holdfast.facts.people import ApprovalRequested
-from holdfast.facts.session import Rule
+from holdfast.facts.session import Rule, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolResult
+from holdfast.hands.user import choose_user
 from holdfast.session.fold_roles import HAND_IN_EVENT
 from holdfast.session.state import Call
 from tests.brain.hooking import SCRIPTS, HookStage, open_killable, wake_killable
@@ -105,6 +106,31 @@ async def test_scripts_come_back_as_they_were(tmp_path: Path) -> None:
         assert [fact.blocked for fact in await ran_in(made) if fact.event == "PostToolUse"] == [True, True]
         modes = [Path(made.folder, path).stat().st_mode & 0o777 for path in sorted(made.scripts or SCRIPTS)]
         assert modes == [0o644, 0o755]
+
+
+@pytest.mark.parametrize("kind", REAL)
+async def test_scripts_that_are_protected_stay_and_the_others_come_back(kind: str, tmp_path: Path) -> None:
+    """A sandbox shows protected files read-only: they need not be put back, and cannot be."""
+    spoil = "echo > .claude/hooks/guard.py; echo > .claude/hooks/lint.sh; echo did it"
+    turns = [turn("", ("bash", {"command": spoil})), turn("", WRITE), turn("", ("bash", {"command": "rm -rf x"}))]
+    async with stage(kind, tmp_path, [*turns, turn("done")], protected=(".claude/hooks/guard.py",)) as made:
+        work = Path(made.folder)
+        for path, text in SCRIPTS.items():
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_text(text)
+            (work / path).chmod(0o755 if path.endswith(".sh") else 0o644)
+        give(work)
+        await made.run()
+        assert [fact.outcome for fact in await made.facts(ToolResult)] == ["ok", "ok", "denied"]
+        assert [fact.blocked for fact in await ran_in(made)] == [False, True, True]
+        assert {path: (work / path).read_text() for path in SCRIPTS} == SCRIPTS
+
+
+def give(work: Path) -> None:
+    """Make a folder theirs whose hands work in it."""
+    user = choose_user(Workspace(str(work), disposable=True))
+    for path in (work, *work.rglob("*")):
+        os.chown(path, user.uid, user.gid)
 
 
 def single(event: str, command: str, matcher: str = "") -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -218,17 +219,21 @@ def command_of(hook: Hook, root: str) -> str:
     )
 
 
-def clearing(paths: Sequence[str]) -> str:
-    """The command that takes away what stands where these files belong and is no such file, nor a folder for one."""
-    folders = sorted({path[:at] for path in paths for at in range(len(path)) if path[at] == "/"})
-    return (
-        f"for each in {shlex.join(folders)}; do\n"
-        '  if [ -L "$each" ] || [ ! -d "$each" ]; then rm -rf "$each"; else chmod u+rwx "$each"; fi\n'
-        "done\n"
-        f"for each in {shlex.join(paths)}; do\n"
-        '  if [ -L "$each" ] || [ ! -f "$each" ]; then rm -rf "$each"; fi\n'
-        "done\n"
-    )
+def comparing(scripts: Mapping[str, bytes], programs: Collection[str]) -> str:
+    """The command that prints which of these files are not there as they should be, and clears their places."""
+    folders = sorted({path[:at] for path in scripts for at in range(len(path)) if path[at] == "/"})
+    lines = [
+        f"for each in {shlex.join(folders)}; do",
+        '  if [ -L "$each" ] || [ ! -d "$each" ]; then rm -rf "$each"; else chmod u+rwx "$each"; fi',
+        "done 2>/dev/null",
+        'same() { [ ! -L "$1" ] && [ -f "$1" ] && [ "$(sha256sum < "$1")" = "$2  -" ] && "$3" "$1"; }',
+        'program() { [ -x "$1" ]; }; plain() { [ ! -x "$1" ]; }',
+    ]
+    for path, content in sorted(scripts.items()):
+        name, kind = shlex.quote(path), "program" if path in programs else "plain"
+        digest = hashlib.sha256(content).hexdigest()
+        lines.append(f"same {name} {digest} {kind} 2>/dev/null || {{ rm -rf {name} 2>/dev/null; echo {name}; }}")
+    return "\n".join(lines)
 
 
 _MARK = "=====holdfast: standard error====="

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.brain.acts import hands as hands_act
@@ -299,34 +299,42 @@ async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
 async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[project.Hook], call_id: str) -> str:
     """The project's scripts as the base has them: what a worker made of them is not what judges it.
 
-    Returns why they cannot be, empty when they are.
+    Returns why they cannot be, empty when they are. Those that the hands show read-only need nothing.
     """
     if not plan.scripts or shift.state.stopping or all(hook.check for hook in wanted):
         return ""
     try:
-        await _unpack(shift, hands, plan)
+        if not plan.guarded:
+            await _unpack(shift, hands, plan, plan.scripts)
+            return ""
     except HandsLost:
         raise
-    except HandsError:  # something else stands in their place
-        cleared = {"command": talk.clearing(sorted(plan.scripts))}
-        await hands.start(shift.epoch, call_id, ExecRequest("bash", cleared, project.HOOK_TIMEOUT_S))
-        await wait(shift, hands, call_id)
-        try:
-            await _unpack(shift, hands, plan)
-        except HandsLost:
-            raise
-        except HandsError as error:
-            return f"[The project's own scripts in {project.SCRIPTS} could not be put back as they were: {error}]"
+    except HandsError:  # something else stands in their place, or they cannot be written because nobody can
+        plan.guarded = True
+    try:
+        compared = {"command": talk.comparing(plan.scripts, plan.programs)}
+        await hands.start(shift.epoch, call_id, ExecRequest("bash", compared, project.HOOK_TIMEOUT_S))
+        found = await wait(shift, hands, call_id)
+        if not found.ok:
+            return f"[The project's own scripts in {project.SCRIPTS} could not be looked at: {found.output[-500:]}]"
+        printed = found.output.splitlines()
+        await _unpack(shift, hands, plan, [path for path in plan.scripts if path in printed])
+    except HandsLost:
+        raise
+    except HandsError as error:
+        return f"[The project's own scripts in {project.SCRIPTS} could not be put back as they were: {error}]"
     return ""
 
 
-async def _unpack(shift: Shift, hands: Hands, plan: Hooked) -> None:
+async def _unpack(shift: Shift, hands: Hands, plan: Hooked, paths: Collection[str]) -> None:
+    if not paths:
+        return
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
-        for path, content in plan.scripts.items():
+        for path in paths:
             entry = tarfile.TarInfo(path)
-            entry.size = len(content)
+            entry.size = len(plan.scripts[path])
             entry.mode = 0o755 if path in plan.programs else 0o644
-            tar.addfile(entry, io.BytesIO(content))
+            tar.addfile(entry, io.BytesIO(plan.scripts[path]))
     packed.seek(0)
     await hands.unpack(shift.epoch, hands.identity.root, packed)
