@@ -189,7 +189,7 @@ async def suite(seed: int, share: float, rate: float, gate: str, size: int = SUI
     """Merge a hundred branches under a suite of so many tests, of which that share fails at that rate."""
     chance, merges_wanted = random.Random(seed), 100
     tests = [f"n{number}" for number in range(size)]
-    unreliable = chance.sample(tests, round(SUITE * share)) if share else []
+    unreliable = chance.sample(tests, round(size * share)) if share else []
     names = [f"t{number}" for number in range(merges_wanted)]
     worse = set(chance.sample(names, merges_wanted // 10))
     broken = {

@@ -103,8 +103,10 @@ async def assemble(shift: Shift, action: Assemble) -> None:
 
     Whether people went on meanwhile is looked at first: what they did is taken in by a merge of its own.
     """
-    await _look(shift)
     mission, given, repository = _at(shift)
+    if given.follow:
+        await _look(shift)
+        mission, given, repository = _at(shift)
     if mission.merge is not None or mission.astray:
         return
     made = await _merged(shift, action, repository)
@@ -133,7 +135,8 @@ async def _merged(shift: Shift, action: Assemble, repository: Repository) -> _Ma
     """
     mission, given, _ = _at(shift)
     at_us = await _date_us(shift, action)
-    onto = at = await _commit(repository, action.onto)
+    known = Commit(mission.main, mission.main_tree)
+    onto = at = known if action.onto == known.commit else await _commit(repository, action.onto)
     steps: list[str] = []
     conflicts: list[RepoConflicted] = []
     for name, commit, words in _branches(mission, given, action):
@@ -227,6 +230,6 @@ async def _commit(repository: Repository, name: str) -> Commit:
 
 async def _keep(repository: Repository, ref: str, commit: str) -> None:
     """Have a ref of the harness's own at that commit, wherever it was."""
-    found = await repository.resolve(ref)
-    if found is None or found.commit != commit:
+    if not await repository.point(ref, commit, None):
+        found = await repository.resolve(ref)
         await repository.point(ref, commit, found.commit if found is not None else None)
