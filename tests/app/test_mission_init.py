@@ -15,7 +15,7 @@ from holdfast.errors import UsageError
 from tests.app.terminal import Said, Type, bash, script, turn
 from tests.app.test_mission_lint import make
 
-FEATURES = [
+FEATURES: list[dict[str, Any]] = [
     {
         "id": "part",
         "category": "functional",

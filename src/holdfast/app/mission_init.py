@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from holdfast.app import egress_policy, hands_policy, policies
+from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.cli.run import positive
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.config import Settings, budget_pico, pinned_rules
 from holdfast.app.drive import drive, observer_for
@@ -25,6 +25,7 @@ from holdfast.app.mission_file import FILE, MissionFile, parse_mission_file, rea
 from holdfast.app.mission_issue import goal_text
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_machine, check_model
+from holdfast.app.progress import counted
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Role, WorkSubmitted
@@ -209,7 +210,9 @@ def _write(call: Call, folder: Path, goal: str, file: MissionFile, body: dict[st
     if call.json:
         call.emit({"type": "contract", "plain_run_would_do": False, "why": body.get("why", ""), "written": written,
                    "kept": kept, "items": len(contract.items), "criteria": len(contract.criteria())})  # fmt: skip
-    call.say(f"{', '.join(written)} written: {len(contract.items)} items, {len(contract.criteria())} criteria")
+    criteria = len(contract.criteria())
+    many = "1 criterion" if criteria == 1 else f"{criteria} criteria"
+    call.say(f"{', '.join(written)} written: {counted(len(contract.items), 'item')}, {many}")
     if body.get("why"):
         call.say(f"The initializer says: {body['why']}")
     call.note(
