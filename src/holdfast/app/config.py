@@ -16,7 +16,7 @@ from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Agent, Limits
 from holdfast.model.prices import parse_prices
 from holdfast.session.money import Price, pico_from_usd
-from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
+from holdfast.session.tools import CHOOSABLE, DEFAULT_TOOLS
 
 
 @dataclass(frozen=True)
@@ -271,8 +271,8 @@ def load_agent(path: str, model: str) -> Agent:
             raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
     tools = tuple(data.get("tools", DEFAULT_TOOLS))
     for tool in tools:
-        if tool not in TOOLS:
-            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}")
+        if tool not in CHOOSABLE:
+            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), CHOOSABLE)}")
     system = data.get("system", "")
     if "system_file" in data:
         system = _read_text(file.parent / data["system_file"], f"the system prompt of {file},")

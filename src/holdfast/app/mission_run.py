@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 
 from holdfast.app import egress_policy, hands_policy, mission_init, mission_lint, policies
+from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.cli.run import detach, positive
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.config import budget_pico
+from holdfast.app.detach import detach
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.mission_contract import find_contract, load_contract
 from holdfast.app.mission_file import FILE, MissionFile, read_mission_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app.call import Call
-from holdfast.app.cli import cancel as cancel_verb
+from holdfast.app.cancelling import cancel
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.fleet import missions
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 async def run(call: Call) -> int:
     """Post what was said."""
     if call.args.word == "cancel":
-        return await cancel_verb.run(call)
+        return await cancel(call)
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         if call.args.word == "replan":

@@ -16,7 +16,7 @@ from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
 from holdfast.session.state_outside import opens
 from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
 from holdfast.session.tools_mission import DECLARED as MISSION_DECLARED
-from holdfast.session.tools_mission import without_references
+from holdfast.session.tools_mission import HANDING_IN, without_references
 from holdfast.session.tools_web import DECLARED as WEB_DECLARED
 from holdfast.session.tools_web import WEB_FETCH, WEB_TOOLS
 
@@ -285,6 +285,9 @@ TOOLS: dict[str, Tool] = {
         *(msgspec.structs.replace(Tool(*each), untrusted=True) for each in WEB_DECLARED),
     )
 }
+
+CHOOSABLE = tuple(name for name in TOOLS if name not in HANDING_IN)
+"""What somebody can give an agent. The tools that hand work in come with a role of a mission alone."""
 
 DEFAULT_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "search_log", "ask_person")
 """What an agent is offered when nobody says otherwise."""

@@ -30,11 +30,11 @@ class VerbInfo:
 VERBS: dict[str, VerbInfo] = {
     "demo": VerbInfo("demo", "watch an agent survive a kill on a real library", "holdfast demo"),
     "run": VerbInfo("run", "give an agent a goal and run it", 'holdfast run "fix the failing test" --workspace .'),
+    "wake": VerbInfo("wake", "go on with a session from its log", "holdfast wake 7f3k"),
+    "resume": VerbInfo("wake", "the same as wake", "holdfast resume 7f3k"),
     "mission": VerbInfo(
         "mission", "plan, work, judge, merge: from a contract to a branch", "holdfast mission run --repo ."
     ),
-    "wake": VerbInfo("wake", "go on with a session from its log", "holdfast wake 7f3k"),
-    "resume": VerbInfo("wake", "the same as wake", "holdfast resume 7f3k"),
     "loop": VerbInfo(
         "loop", "run a command again and again until its items pass", "holdfast loop --max-iterations 20 -- claude -p"
     ),

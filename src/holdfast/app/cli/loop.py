@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.cli.run import positive
 from holdfast.app.compose import open_runtime
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.loop_open import TIMEOUT_MAX_S, open_loop

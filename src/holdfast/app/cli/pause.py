@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app.call import Call
-from holdfast.app.cli.run import workspace_of
+from holdfast.app.cancelling import workspace_of
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.brain.wake import wake

@@ -5,18 +5,12 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import count, database_path
-from holdfast.app.detached import begin
-from holdfast.app.drive import drive, observer_for, result_line
-from holdfast.app.exits import name_of
+from holdfast.app.compose import open_runtime
+from holdfast.app.detach import detach
+from holdfast.app.drive import drive, observer_for
 from holdfast.app.opening import continue_session, existing, open_session
-from holdfast.app.serving import is_served
-from holdfast.brain.recall import recall
-from holdfast.clock import SystemClock
-from holdfast.facts.session import Workspace
-from holdfast.session.rows import FIRST, SessionRow
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 
@@ -69,14 +63,6 @@ def _flag(decision: str, pattern: str) -> tuple[str, str]:
     return decision, pattern
 
 
-def positive(text: str) -> int:
-    """A whole number of 1 or more."""
-    try:
-        return count(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 async def run(call: Call) -> int:
     """Open the session, or find the one with this key, and drive it."""
     async with open_runtime(call.settings) as runtime:
@@ -93,28 +79,3 @@ async def run(call: Call) -> int:
         doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         doors.observer.on_events(await runtime.store.read(row.session_id, after=before))
         return await drive(call, runtime, row.session_id, doors)
-
-
-async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
-    """The workspace that the session was opened on."""
-    (first,) = await runtime.store.read(row.session_id, after=row.origin_seq, limit=1)
-    assert isinstance(first.fact, FIRST)
-    return first.fact.workspace
-
-
-async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
-    """Leave it to the worker that serves this home; without one, start `wake` in a process of its own."""
-    clock = SystemClock()
-    began_s = clock.monotonic_s()
-    served = is_served(runtime.home, database_path(call.settings))
-    if not served:
-        await begin(call, runtime, row)
-    name = name_of(row)
-    if call.json:
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
-        line = result_line(row, state, clock.monotonic_s() - began_s)
-        call.emit({**line, "status": "running", "stop_reason": "detached", "exit_code": 0})
-    else:
-        where = "with the worker that serves this home" if served else "in the background"
-        call.say(f"{name} goes on {where}; follow it with: {call.typed('logs', name, '-f')}")
-    return 0

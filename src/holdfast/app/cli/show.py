@@ -6,9 +6,9 @@ import argparse
 
 from holdfast.app.at import NOW, changes, files_as_of, restore, show_changes
 from holdfast.app.call import Call
+from holdfast.app.cancelling import workspace_of
 from holdfast.app.cli.logs import position
 from holdfast.app.cli.ps import public, standing
-from holdfast.app.cli.run import workspace_of
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import last_message
 from holdfast.app.exits import name_of, next_step

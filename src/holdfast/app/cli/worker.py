@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 
+from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.cli.run import positive
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import database_path
 from holdfast.app.drive import NO_GIT
