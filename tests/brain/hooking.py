@@ -164,6 +164,7 @@ class HookStage(Stage):
             "worker",
             task_id="t1",
             repo=str(self.repo),
+            ref="refs/heads/holdfast/demo/t1",
             base=self.commit,
             protected=self.protected,
             hooks=self.hooks,
@@ -211,7 +212,11 @@ async def open_killable(home: Path, settings: Any, scripts: dict[str, str]) -> s
         role = Role("worker", task_id="t1", repo=str(home / "repo"), base=commit, hooks=True)
         where = Workspace(str(work), disposable=True, isolation="none")
         created = SessionCreated(
-            goal="g", agent=Agent("scripted"), workspace=where, limits=Limits(max_turns=2), role=role
+            goal="g",
+            agent=Agent("scripted", tools=(*Agent("").tools, "hand_in")),
+            workspace=where,
+            limits=Limits(max_turns=2),
+            role=role,
         )
         await intake.open(session_id, created)
     return session_id

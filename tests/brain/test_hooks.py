@@ -18,8 +18,9 @@ import pytest
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import hooks as hooks_act
 from holdfast.errors import HandsLost, HeadMoved
-from holdfast.facts.mission import HookRan
+from holdfast.facts.mission import HookRan, WorkSubmitted
 from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Rule, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.hands.user import choose_user
@@ -30,7 +31,9 @@ from tests.brain.stage import turn
 from tests.hands.rigs import REAL, real
 
 WRITE = ("write", {"file_path": "a.py", "content": "x = 1  # TODO\n"})
+READ = ("read", {"file_path": "a.py"})
 EDIT = {"file_path": "a.py", "old_string": "1", "new_string": "2"}
+HAND_IN = ("hand_in", {"status": "done", "notes": "it is done"})
 KINDS = ["fake", *REAL]
 
 
@@ -265,6 +268,26 @@ async def test_a_stop_hook_sends_back_and_never_loops(kind: str, tmp_path: Path)
         )
 
 
+@pytest.mark.parametrize("kind", REAL)
+async def test_a_worker_hands_in_only_what_the_checks_let_through(kind: str, tmp_path: Path) -> None:
+    fixed = ("write", {"file_path": "a.py", "content": "x = 1\n"})
+    turns = [turn("", WRITE), turn("", HAND_IN), turn("", READ), turn("", fixed), turn("", HAND_IN)]
+    check = "! grep -n TODO a.py"
+    async with stage(kind, tmp_path, turns, settings={}, scripts={}, checks=(check,)) as made:
+        outcome = await made.run()
+        assert outcome.ended is not None
+        assert outcome.ended.status == "done"
+        refused, handed_in = [fact for fact in await made.facts(ToolResult) if "anded in" in fact.content]
+        assert (refused.outcome, handed_in.outcome) == ("error", "ok")
+        assert f"`{check}` refused it" in refused.content
+        assert "1:x = 1  # TODO" in shown(made, 2)
+        assert [fact.blocked for fact in await ran_in(made)] == [True, False]
+        assert len(await made.facts(WorkSubmitted)) == 1
+        (commit, *_) = [fact.commit for fact in await made.facts(RepoCommitted) if not fact.wip]
+        files = await made.doors.repository(str(made.repo)).files(commit)
+        assert files["a.py"] == b"x = 1\n"
+
+
 async def seen(made: HookStage, workspace: str) -> list[str]:
     """What the script was told, call by call."""
     if made.provider is None:
@@ -311,11 +334,12 @@ exit 2
 """
 
 
-@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse", "Stop"])
 async def test_a_hook_outlives_its_brain_and_its_word_counts(event: str, tmp_path: Path) -> None:
     settings = single(event, f".claude/hooks/slow.sh {event}")
     session_id = await open_killable(tmp_path, settings, {".claude/hooks/slow.sh": SLOW})
-    turns = [turn("", ("bash", {"command": "echo did >> work"})), turn("done")]
+    call = HAND_IN if event == "Stop" else ("bash", {"command": "echo did >> work"})
+    turns = [turn("", call), turn("done")]
     work = tmp_path / "work"
     command = [sys.executable, "-m", "tests.brain.hooking", str(tmp_path), session_id, json.dumps(turns)]
     paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ["PYTHONPATH"]])
@@ -335,7 +359,7 @@ async def test_a_hook_outlives_its_brain_and_its_word_counts(event: str, tmp_pat
     assert ran.blocked
     assert f"{event} has a word" in ran.content
     (result,) = [fact for fact in facts if isinstance(fact, ToolResult)]
-    assert result.outcome == ("denied" if event == "PreToolUse" else "ok")
+    assert result.outcome == {"PreToolUse": "denied", "PostToolUse": "ok", "Stop": "error"}[event]
     assert (work / "work").exists() is (event == "PostToolUse")
 
 
