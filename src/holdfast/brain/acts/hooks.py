@@ -176,16 +176,20 @@ async def _plan(shift: Shift) -> Hooked | None:
 
 async def _read(shift: Shift, role: Role) -> Hooked:
     files: Mapping[str, bytes] = {}
+    scripts: dict[str, bytes] = {}
     programs: frozenset[str] = frozenset()
     if role.hooks and role.repo:
         repository = shift.doors.repository(role.repo)
         files = await repository.files(role.base, project.PATHS)
-        nothing = project.EMPTY_TREES[len(role.base)]
-        alone = await repository.graft(nothing, role.base, project.PATHS)
-        programs = frozenset(each.path for each in await repository.changes(nothing, alone) if each.mode == "100755")
+        scripts = {path: content for path, content in files.items() if path.startswith(f"{project.SCRIPTS}/")}
+        if scripts:
+            nothing = project.EMPTY_TREES[len(role.base)]
+            alone = await repository.graft(nothing, role.base, project.PATHS)
+            programs = frozenset(
+                each.path for each in await repository.changes(nothing, alone) if each.mode == "100755"
+            )
     settings = project.read(files)
     own = project.checks(role.checks, role.edit_checks)
-    scripts = {path: content for path, content in files.items() if path.startswith(f"{project.SCRIPTS}/")}
     return Hooked(project.Settings((*settings.hooks, *own), settings.problems), scripts, programs)
 
 
