@@ -13,7 +13,8 @@ from holdfast.sim.oracle_mutants import mutants
 from holdfast.sim.oracle_parts import Outcome, Turn, contains, history, shown_lines
 from holdfast.sim.oracle_worker import fault_mark, reads
 
-TRIES_MAX = 3
+READS_MAX = 60
+"""So many looks at files, and a judge goes by what it has seen."""
 
 
 class OracleJudge:
@@ -32,41 +33,52 @@ class OracleJudge:
         fault = self._answers.fault("judge", what, times + told + refused)
         mark = fault_mark(fault.kind, what) if fault else ""
         asked = [each for each in self._answers.criteria if each.id in names]
-        files = self._files(asked)
-        read = {str(each.input.get("file_path")) for each in outcomes if isinstance(each, Outcome) and each.ok}
-        unread = [file for file in files if file not in read]
-        if unread and len(outcomes) < TRIES_MAX + len(files):
+        done = [each for each in outcomes if isinstance(each, Outcome)]
+        unread = self._unread(asked, done)
+        if unread and len(done) < READS_MAX:
             calls = tuple(call for file in unread for call in reads(self._answers, file))
-            return Turn(f"{mark}I read {', '.join(unread)}.", calls)
+            return Turn(f"I read {', '.join(unread)}.", calls)
         if fault is not None and fault.kind == "crash":
+            if not any(each.name == "glob" for each in done):
+                return Turn(f"{mark}I look around.", (("glob", {"pattern": "**/*.py"}),))
             raise ModelError("invalid_request", "the judge's request could not be answered")
         if fault is not None and fault.kind == "silent":
             return Turn(f"{mark}It looks reasonable to me.")
-        seen = [each for each in outcomes if isinstance(each, Outcome) and each.name == "read" and each.ok]
+        return self._said(names, asked, done, goal, fault, mark)
+
+    def _said(
+        self, names: list[str], asked: list[Criteria], done: list[Outcome], goal: str, fault: Fault | None, mark: str
+    ) -> Turn:
+        seen = [each for each in done if each.name == "read" and each.ok]
         events = dict(re.findall(r"(?m)^- \[(\S+)\] pass \(event (\d+)\)", goal))
-        verdicts = [self._verdict(each, seen, events, fault) for each in asked]
+        verdicts = [self._verdict(each, seen, events) for each in asked]
         verdicts += [_unknown(name, events) for name in names if name not in {each.id for each in asked}]
-        decision = "pass" if all(each["passes"] for each in verdicts) else "fail"
+        wrong = [each for each in verdicts if not each["passes"]]
+        decision = "fail" if wrong else "pass"
         if fault is not None and fault.kind == "contradicts":
             decision, verdicts = _contradiction(verdicts)
+        elif fault is not None and fault.kind == "lenient" and wrong:
+            decision, verdicts = "pass", [each | {"passes": True, "issue": ""} for each in verdicts]
+        else:
+            mark = ""
         return Turn(
             f"{mark}My verdict: {decision}.", (("submit_verdict", {"decision": decision, "criteria": verdicts}),)
         )
 
-    def _files(self, asked: list[Criteria]) -> list[str]:
+    def _unread(self, asked: list[Criteria], done: list[Outcome]) -> list[str]:
+        """Files of the items whose rubric lines are asked about, as far as they were not read."""
         items = [self._answers.item(name) for name in dict.fromkeys(each.item for each in asked if each.rubric)]
-        return sorted({file for item in items if item for file in item.files})
+        read = {str(each.input.get("file_path")) for each in done if each.ok}
+        return [file for file in sorted({file for item in items if item for file in item.files}) if file not in read]
 
-    def _verdict(
-        self, criterion: Criteria, seen: list[Outcome], events: dict[str, str], fault: Fault | None
-    ) -> dict[str, Any]:
+    def _verdict(self, criterion: Criteria, seen: list[Outcome], events: dict[str, str]) -> dict[str, Any]:
         if criterion.id in events:
             return {"criterion": criterion.id, "passes": True, "evidence": [f"event {events[criterion.id]}"]}
         item = self._answers.item(criterion.item)
         blocks = [self._answers.bodies[number] for number in item.bodies] if item else []
         place = f"{blocks[0].file}:1" if blocks else "README.md:1"
         wrong = next((block for block in blocks if not _right(block, seen)), None)
-        if wrong is None or (fault is not None and fault.kind == "lenient"):
+        if wrong is None:
             return {"criterion": criterion.id, "passes": True, "evidence": [place]}
         issue = f"{', '.join(wrong.functions)} in {wrong.file} does not do what it is for"
         evidence = [f"{wrong.file}:{_line(wrong, seen)}"]

@@ -2,7 +2,7 @@
 
 It tells its role by the tool that it is to hand in with, and its task by what it is told. It stands in for real models
 where there is no key and says so by its name. Every response is a function of the conversation, the answers' file and
-the seed; how often judges were asked about the same thing, which no judge is told, is kept in a file beside it.
+the seed; how often others were asked the same before, which nobody is told, is kept in a file beside it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TASK_TOKENS = 20_000
 
 
 class MissionOracle:
-    """All roles of a mission on a stripped library. `asked` is a file that remembers how often judges were asked."""
+    """All roles of a mission on a stripped library. `asked` is a file that remembers who was asked."""
 
     def __init__(self, answers: MissionAnswers, clock: Clock, asked: Path) -> None:
         self.name = f"oracle:{answers.library.partition('==')[0]}"
@@ -74,10 +74,11 @@ class MissionOracle:
         if SUBMIT_PLAN in tools:
             return self._plan(goal, request)
         if SUBMIT_VERDICT in tools:
-            return self._judge.next_turn(goal, request, self._times(goal, request))
+            digest = hashlib.sha256(goal.encode()).hexdigest()[:24]
+            return self._judge.next_turn(goal, request, self._before(f"judge-{digest}", request))
         item = self._item(goal)
         if HAND_IN in tools and item is not None:
-            return self._worker.next_turn(item, goal, request)
+            return self._worker.next_turn(item, goal, request, self._before(f"worker-{item.name}", request))
         if HAND_IN in tools:
             words = {"status": "infeasible", "notes": "This task is none of those that I know."}
             return Turn("I do not know this task.", ((HAND_IN, words),))
@@ -87,18 +88,17 @@ class MissionOracle:
         found = re.search(r"Your task: (W\d+)", goal)
         return self._answers.item(found.group(1)) if found else None
 
-    def _times(self, goal: str, request: ModelRequest) -> int:
-        """How many judges were asked the same before this one."""
-        digest = hashlib.sha256(goal.encode()).hexdigest()[:24]
+    def _before(self, what: str, request: ModelRequest) -> int:
+        """How many sessions were asked the same before this one."""
         try:
             known = self._asked.read_text().split()
         except FileNotFoundError:
             known = []
         if not request.responses and request.attempt == 1:
             with self._asked.open("a") as file:
-                file.write(f"{digest}\n")
-            return known.count(digest)
-        return max(0, known.count(digest) - 1)
+                file.write(f"{what}\n")
+            return known.count(what)
+        return max(0, known.count(what) - 1)
 
     # --- the planner ---
 

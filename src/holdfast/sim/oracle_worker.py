@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.model.base import ModelRequest
+from holdfast.session.conversation import TextPart
 from holdfast.sim.library_items import WorkItem
 from holdfast.sim.mission_answers import Fault, MissionAnswers
 from holdfast.sim.oracle_mutants import mutants, nothing_done, one_mutant
@@ -40,9 +41,11 @@ _PATHS = " # paths: "
 
 @dataclass
 class _Seen:
-    """What the conversation says. `text` is what each body was last seen as, `unread` are own files to be read."""
+    """What the conversation says. `text` is what each body was last seen as, `unread` are files to be read."""
 
     unread: set[str]
+    read: set[str] = field(default_factory=set)
+    edited: set[str] = field(default_factory=set)
     text: dict[int, str] = field(default_factory=dict)
     told: int = 0
     beside: set[str] = field(default_factory=set)
@@ -60,10 +63,10 @@ class OracleWorker:
     def __init__(self, answers: MissionAnswers) -> None:
         self._answers = answers
 
-    def next_turn(self, item: WorkItem, goal: str, request: ModelRequest) -> Turn:
-        """What it says and calls now."""
+    def next_turn(self, item: WorkItem, goal: str, request: ModelRequest, before: int) -> Turn:
+        """What it says and calls now. `before` counts the workers that were at this item before it."""
         seen = self._seen(item, request)
-        times = seen.told + len(re.findall(r"(?m)^- sent back \(", goal))
+        times = before + seen.told + renewals(request) + len(re.findall(r"(?m)^- sent back \(", goal))
         fault = self._answers.fault("worker", item.name, times)
         if seen.trouble > TRIES_MAX:
             return _hand_in("blocked", "The files could not be read or changed.", "blocked: the tools fail")
@@ -71,7 +74,7 @@ class OracleWorker:
             return Turn("What I did beside my task goes away again.", (_bash(self._undoing(item, seen)),))
         if seen.unread:
             calls = tuple(call for file in sorted(seen.unread) for call in reads(self._answers, file))
-            return Turn(f"{_mark(fault, item)}I read {', '.join(sorted(seen.unread))}.", calls)
+            return Turn(f"I read {', '.join(sorted(seen.unread))}.", calls)
         if fault is not None:
             turn = self._faulty(fault, item, seen, times)
             if turn is not None:
@@ -84,7 +87,13 @@ class OracleWorker:
         seen = _Seen(set(item.files))
         for happened in history(request.messages):
             if isinstance(happened, str):
-                seen = _Seen(set(item.files), told=seen.told + 1, beside=seen.beside, undo=bool(seen.beside))
+                seen = _Seen(
+                    set(item.files) | seen.edited,
+                    told=seen.told + 1,
+                    edited=seen.edited,
+                    beside=seen.beside,
+                    undo=bool(seen.beside),
+                )
                 continue
             self._take(item, seen, happened)
         return seen
@@ -104,6 +113,7 @@ class OracleWorker:
             seen.trouble += 1
             return
         seen.unread.discard(file)
+        seen.read.add(file)
         blocks = {number: block for number, block in enumerate(self._answers.bodies) if block.file == file}
         shown = shown_lines(outcome.content, tuple(blocks.values()))
         for number, block in blocks.items():
@@ -118,6 +128,7 @@ class OracleWorker:
             seen.trouble += 1
             seen.unread.add(file)
             return
+        seen.edited.add(file)
         for number, block in enumerate(self._answers.bodies):
             old, new = outcome.input.get("old_string"), outcome.input.get("new_string")
             if block.file == file and seen.text.get(number) == old and new in (block.true, *mutants(block)):
@@ -205,13 +216,17 @@ class OracleWorker:
                 return self._beside(fault, item, seen, mark, times)
 
     def _regress(self, item: WorkItem, seen: _Seen, mark: str) -> Turn | None:
-        """All of its own, and another's body undone: one of its own files, if there is one that is finished."""
+        """All of its own, and another's finished body undone: in one of its files, else where its own leans on."""
         bodies = {number: self._answers.bodies[number].true for number in item.bodies}
         others = sorted(number for number in seen.text if number not in bodies)
         broken = [number for number in others if seen.text[number] == nothing_done(self._answers.bodies[number])]
         finished = [number for number in others if seen.text[number] == self._answers.bodies[number].true]
         if not broken and not finished:
-            return None
+            near = [self._answers.item(name) for name in item.depends]
+            files = sorted({file for other in near if other for file in other.files} - set(item.files))
+            unread = [file for file in files[:1] if file not in seen.read]
+            calls = tuple(call for file in unread for call in reads(self._answers, file))
+            return Turn(f"I look at {', '.join(unread)} too.", calls) if calls else None
         victim = (broken or finished)[0]
         bodies[victim] = nothing_done(self._answers.bodies[victim])
         edits = self._edits(bodies, seen, mark)
@@ -352,8 +367,18 @@ def _hand_in(status: str, notes: str, words: str) -> Turn:
     return Turn(words, (("hand_in", {"status": status, "notes": notes}),))
 
 
-def _mark(fault: Fault | None, item: WorkItem) -> str:
-    return fault_mark(fault.kind, item.name) if fault else ""
+def _mark(fault: Fault, item: WorkItem) -> str:
+    return fault_mark(fault.kind, item.name)
+
+
+def renewals(request: ModelRequest) -> int:
+    """Whether the context was renewed: something stands before the model's first words beside the goal."""
+    texts = 0
+    for message in request.messages:
+        if message.role == "assistant":
+            break
+        texts += sum(isinstance(part, TextPart) for part in message.parts)
+    return int(texts > 1)
 
 
 def fault_mark(kind: str, what: str) -> str:

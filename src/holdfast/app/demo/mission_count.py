@@ -11,12 +11,14 @@ from holdfast.app.compose import Runtime
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.mission import CriterionChecked, MissionFinished
-from holdfast.facts.model import AgentMessage, ModelRequestEnd
+from holdfast.facts.mission import CriterionChecked, MissionFinished, WorkSubmitted
+from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused, TaskStarted
-from holdfast.facts.tool import ToolOutcomeUnknown
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserMessage
+from holdfast.session.tools_mission import SUBMITS
 
 _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
@@ -144,38 +146,52 @@ def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
     """Each session's goes at its work, and for each that had a fault what the mission made of it."""
     totals: dict[str, Counter[str]] = {}
     for child, events in family.items():
-        if child == mission:
-            continue
-        goes, ends = _goes(events), _ends(family[mission], child)
-        if _role(events) == "judge":
-            # Only its last go is heard: those before it were sent back on the spot.
-            ends = [*(["caught"] * (len(goes) - len(ends))), *ends]
-        for place, kind in enumerate(goes):
-            if kind:
-                how = ends[place] if place < len(ends) else "caught"
-                totals.setdefault(kind, Counter())[how] += 1
+        if child != mission:
+            ends = _ends(family[mission], child)
+            for go in _goes(events):
+                # What was not handed in, or not taken, went no further.
+                how = ends.pop(0) if go.handed_in and ends else "caught"
+                if go.fault:
+                    totals.setdefault(go.fault, Counter())[how] += 1
     return {
         kind: FaultCount(sum(each.values()), each["caught"], each["listed"], each["through"])
         for kind, each in sorted(totals.items())
     }
 
 
-def _goes(events: Sequence[Event]) -> list[str]:
-    """The fault of each go that a session had at its work: from its beginning, or from when it was told something."""
-    goes = [""]
+@dataclass
+class _Go:
+    """One go of a session at its work: which fault it had, whether it ended with something handed in."""
+
+    fault: str = ""
+    handed_in: bool = False
+
+
+def _goes(events: Sequence[Event]) -> list[_Go]:
+    """A go begins with a session, when it is told something, and when what it hands in is not taken."""
+    goes = [_Go()]
+    submits: set[str] = set()
     for event in events:
-        fact = event.fact
-        if isinstance(fact, AgentMessage):
-            found = _MARK.match(text_of(fact.content))
-            if found:
-                goes[-1] = found.group(1)
-        elif fact.__struct_config__.tag == "user.message":
-            goes.append("")
+        match event.fact:
+            case AgentMessage(content=content):
+                found = _MARK.match(text_of(content))
+                if found:
+                    goes[-1].fault = found.group(1)
+            case AgentToolUse(call_id=call_id, name=name) if name in SUBMITS.values():
+                submits.add(call_id)
+            case ToolResult(call_id=call_id, outcome="error") if call_id in submits:
+                goes.append(_Go())
+            case WorkSubmitted():
+                goes[-1].handed_in = True
+            case UserMessage():
+                goes.append(_Go())
+            case _:
+                pass
     return goes
 
 
 def _ends(events: Sequence[Event], child: str) -> list[str]:
-    """How each go of a child ended. One that came to no end that counts was caught."""
+    """What became of each thing that a child handed in."""
     ends: list[str] = []
     task = ""
     for event in events:
@@ -186,11 +202,8 @@ def _ends(events: Sequence[Event], child: str) -> list[str]:
                 ends.append("through")
             case TaskInspected(task_id=task_id, unasked=unasked) if task_id == task and ends and unasked:
                 ends[-1] = "listed"
-            case TaskRefused(child_id=name) if name == child:
-                if ends and ends[-1] != "caught":
-                    ends[-1] = "caught"
-                else:
-                    ends.append("caught")
+            case TaskRefused(child_id=name, kind=kind) if name == child and kind != "silent" and ends:
+                ends[-1] = "caught"
             case TaskJudged(child_id=name, refused=refused) if name == child:
                 ends.append("caught" if refused else "through")
             case _:
