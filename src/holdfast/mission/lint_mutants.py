@@ -8,7 +8,7 @@ is there. A test runner has to fail on the first, anything else on one of the th
 from __future__ import annotations
 
 import ast
-from pathlib import PurePosixPath
+import posixpath
 from typing import Literal
 
 Kind = Literal["hollow", "broken", "empty"]
@@ -29,13 +29,14 @@ def mutant(path: str, data: bytes, kind: Kind) -> bytes | None:
     """What a file that is not protected is in a mutant; None when it is gone there."""
     if kind == "empty":
         return None
-    pure = PurePosixPath(path)
-    if pure.suffix in (".py", ".pyi"):
+    name = posixpath.basename(path)
+    suffix = posixpath.splitext(name)[1]
+    if suffix in (".py", ".pyi"):
         return hollow(data) if kind == "hollow" else GARBAGE
-    if pure.suffix in _CODE or (not pure.suffix and data.startswith(b"#!")):
+    if suffix in _CODE or (not suffix and data.startswith(b"#!")):
         return GARBAGE
-    if pure.suffix in _SETTINGS or pure.name in _NAMED or pure.name.startswith("."):
-        return data if kind == "hollow" or pure.name in _NAMED else GARBAGE
+    if suffix in _SETTINGS or name in _NAMED or name.startswith("."):
+        return data if kind == "hollow" or name in _NAMED else GARBAGE
     return None if kind == "hollow" else data
 
 
