@@ -88,11 +88,9 @@ class MemoryRepositoryRig:
         self.repository.held.add(ref)
 
 
-class GitRepositoryRig:
-    def __init__(self, base: Path, form: str = "sha1") -> None:
+class _DiskRig:
+    def __init__(self, base: Path) -> None:
         self.base = base
-        self.path = made(base / "repository", form=form)
-        self.repository = GitRepository(self.path, base / "state")
 
     def folder(self, name: str) -> Path:
         return self.base / name
@@ -106,12 +104,32 @@ class GitRepositoryRig:
     def read(self, folder: Path) -> dict[str, bytes]:
         return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
+
+class MemoryOnDiskRepositoryRig(_DiskRig):
+    """The repository is in memory, its folders are not."""
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.repository = FakeRepository()
+        self.repository.seed(START)
+
+    def occupy(self, ref: str) -> None:
+        self.repository.held.add(ref)
+
+
+class GitRepositoryRig(_DiskRig):
+    def __init__(self, base: Path, form: str = "sha1") -> None:
+        super().__init__(base)
+        self.path = made(base / "repository", form=form)
+        self.repository = GitRepository(self.path, base / "state")
+
     def occupy(self, ref: str) -> None:
         git(self.path, "worktree", "add", "-q", str(self.base / "tree"), ref.removeprefix("refs/heads/"))
 
 
 RIGS: dict[str, Callable[[Path], RepositoryRig]] = {
     "memory": lambda base: MemoryRepositoryRig(),
+    "memory, folders on disk": MemoryOnDiskRepositoryRig,
     "sha1": GitRepositoryRig,
     "sha256": lambda base: GitRepositoryRig(base, "sha256"),
 }
