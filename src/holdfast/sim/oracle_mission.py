@@ -17,6 +17,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from holdfast.clock import Clock
+from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
 from holdfast.facts.context import Handoff
 from holdfast.model.base import Finish, ModelRequest, StreamPart
@@ -47,9 +48,12 @@ class MissionOracle:
         self._judge = OracleJudge(answers)
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """What the request costs with the longest response that it allows (S15)."""
-        usage = usage_of(request, Turn(""))
-        return self.cost_pico(Usage(input_tokens=usage.input_tokens, output_tokens=request.max_output_tokens))
+        """What the request costs (S15): the response is known beforehand, and no other will come."""
+        try:
+            turn = self._next(request, asking=False)
+        except ModelError:
+            turn = Turn("")
+        return self.cost_pico(usage_of(request, turn))
 
     def cost_pico(self, usage: Usage) -> int | None:
         """What that usage costs at the nominal price, in pico-dollars."""
@@ -57,7 +61,7 @@ class MissionOracle:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """The next step of whatever role this is."""
-        turn = self._next(request)
+        turn = self._next(request, asking=True)
         for part in parts(turn, request.responses):
             if self._answers.delta_s:
                 await self._clock.sleep(self._answers.delta_s)
@@ -66,7 +70,7 @@ class MissionOracle:
             yield part
         yield Finish("tool_use" if turn.calls else "end_turn", usage_of(request, turn))
 
-    def _next(self, request: ModelRequest) -> Turn:
+    def _next(self, request: ModelRequest, *, asking: bool) -> Turn:
         if request.purpose != "turn":
             return _note(request)
         goal = _goal(request)
@@ -75,10 +79,10 @@ class MissionOracle:
             return self._plan(goal, request)
         if SUBMIT_VERDICT in tools:
             digest = hashlib.sha256(goal.encode()).hexdigest()[:24]
-            return self._judge.next_turn(goal, request, self._before(f"judge-{digest}", request))
+            return self._judge.next_turn(goal, request, self._before(f"judge-{digest}", request, asking))
         item = self._item(goal)
         if HAND_IN in tools and item is not None:
-            return self._worker.next_turn(item, goal, request, self._before(f"worker-{item.name}", request))
+            return self._worker.next_turn(item, goal, request, self._before(f"worker-{item.name}", request, asking))
         if HAND_IN in tools:
             words = {"status": "infeasible", "notes": "This task is none of those that I know."}
             return Turn("I do not know this task.", ((HAND_IN, words),))
@@ -88,15 +92,16 @@ class MissionOracle:
         found = re.search(r"Your task: (W\d+)", goal)
         return self._answers.item(found.group(1)) if found else None
 
-    def _before(self, what: str, request: ModelRequest) -> int:
-        """How many sessions were asked the same before this one."""
+    def _before(self, what: str, request: ModelRequest, asking: bool) -> int:
+        """How many sessions were asked the same before this one, which is counted when it is really asked."""
         try:
             known = self._asked.read_text().split()
         except FileNotFoundError:
             known = []
         if not request.responses and request.attempt == 1:
-            with self._asked.open("a") as file:
-                file.write(f"{what}\n")
+            if asking:
+                with self._asked.open("a") as file:
+                    file.write(f"{what}\n")
             return known.count(what)
         return max(0, known.count(what) - 1)
 
