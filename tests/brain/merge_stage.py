@@ -18,7 +18,7 @@ from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import Mission, MissionPlanned, MissionPolicy, Task
-from holdfast.facts.session import Agent, SessionCreated, Workspace
+from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
 from holdfast.hands.fake import FakeProvider, Pace, at_once
@@ -81,7 +81,9 @@ class MergeStage:
         pace: Pace = at_once,
         real: Path | None = None,
         follow: str = "",
+        environment: Environment | None = None,
     ) -> None:
+        self.environment = environment or Environment()
         self.stage = Stage([], effect=checks, pace=pace)
         self.store = self.stage.store
         self.mission_id = self.stage.session_id
@@ -111,10 +113,10 @@ class MergeStage:
     def _folder(self, session_id: str, near: Workspace) -> Workspace:
         if self.real is None:
             self.hands.files(f"/made/{session_id}")
-            return Workspace(f"/made/{session_id}", True, near.user, near.isolation)
+            return Workspace(f"/made/{session_id}", True, near.user, near.isolation, origin=near.origin)
         path = self.real / "made" / session_id
         path.mkdir(parents=True)
-        return Workspace(str(path), True, near.user, near.isolation)
+        return Workspace(str(path), True, near.user, near.isolation, origin=near.origin)
 
     def _gone(self, workspace: Workspace) -> None:
         self.hands.workspaces.pop(workspace.path, None)
@@ -128,7 +130,11 @@ class MergeStage:
         self.base = found
         mission = Mission("demo", "/repo", found.commit, self.contract, self.follow, self.policy)
         created = SessionCreated(
-            goal=self.contract.goal, agent=Agent("scripted"), workspace=Workspace("/repo"), mission=mission
+            goal=self.contract.goal,
+            agent=Agent("scripted"),
+            workspace=Workspace("/repo"),
+            mission=mission,
+            environment=self.environment,
         )
         await self.stage.intake.open(self.mission_id, created)
         shift = await self.hold()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import anyio
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from holdfast.brain.acts.verifying import give_up, verify
 from holdfast.brain.replay import Replayed, replay
 from holdfast.brain.shift import Shift
+from holdfast.environment.fake import FakeEnvironments
 from holdfast.facts.contract import Check, Contract, ContractAmended, Criterion, Item, Metric
 from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy, VerificationEnded, VerificationStarted
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.repo import RepoMerged
+from holdfast.facts.session import Environment
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake_files import ROOT, Files
 from holdfast.mission import flakes
@@ -23,6 +26,7 @@ from holdfast.mission.actions import Verify
 from holdfast.repo.repository import Commit
 from holdfast.session.items import item_key
 from tests.brain.merge_stage import MergeStage, effect, state_of, task
+from tests.repo.repositories import made
 
 pytestmark = pytest.mark.anyio
 
@@ -266,6 +270,34 @@ async def test_a_verification_that_is_given_up_leaves_nothing() -> None:
     (ended,) = await stage.facts(VerificationEnded)
     assert ended.error == "it was given up"
     assert not state_of(shift).verifications
+
+
+async def test_all_checkouts_stand_on_one_environment(tmp_path: Path) -> None:
+    """It is set up once, in hands of its own; its digest is in the key. One that cannot be made is no verdict."""
+    made(tmp_path / "repo", FILES)
+    commands: list[str] = []
+
+    def tells(command: str, files: Files) -> tuple[int, str]:
+        commands.append(command)
+        return (1, "no such package") if command == "cannot" else (0, "")
+
+    given = contract(Criterion("a", "", Check("one")), Criterion("b", "", Check("two")))
+    environments = FakeEnvironments()
+    keys: list[str] = []
+    errors: list[str] = []
+    for setup in ("make deps", "make more", "cannot"):
+        stage = MergeStage(given, real=tmp_path, checks=tells, environment=Environment(setup=(setup,)))
+        stage.doors = replace(stage.doors, environments=environments)
+        shift = await stage.begin(task("t", "a"))
+        for number in range(2):
+            await checked(stage, shift, await stage.branch({"a.txt": f"{setup} {number}".encode()}), effect=str(number))
+        keys += [fact.key for fact in await stage.facts(CriterionChecked)]
+        assert commands.count(setup) == (2 if setup == "cannot" else 1)
+        errors += [fact.error for fact in await stage.facts(VerificationEnded) if fact.error]
+    assert len(keys) == 8
+    assert len(set(keys)) == 4
+    assert len(errors) == 2
+    assert all("no such package" in error for error in errors)
 
 
 # --- flaky checks --------------------------------------------------------------------------------

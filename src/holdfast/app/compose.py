@@ -162,7 +162,7 @@ class Runtime:
         Raises `CannotRunSafely` or `UsageError` when tool calls could not work there.
         """
         path = self.home.workspaces / session_id
-        fresh = Workspace(str(path), True, near.user, near.isolation, near.read_only, near.env)
+        fresh = Workspace(str(path), True, near.user, near.isolation, near.read_only, near.env, near.origin)
         try:
             path.mkdir(mode=0o755, exist_ok=True)
             make_ready(fresh, choose_user(fresh))

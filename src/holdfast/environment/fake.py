@@ -25,7 +25,7 @@ class FakeEnvironments:
 
     async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
         """The policy's own commands, and a digest over them and the workspace."""
-        made_from = msgspec.json.encode((policy, workspace.path, uid))
+        made_from = msgspec.json.encode((policy, workspace.origin or workspace.path, uid))
         return Wanted(
             digest=hashlib.sha256(made_from).hexdigest()[:40],
             commands=policy.setup,

@@ -34,8 +34,10 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _TOOLS = "npm pnpm yarn uv poetry python3 cargo go cmake node".split()
 
 
-def look(workspace: str, policy: Environment, uid: int) -> Wanted:
-    """Read what is wanted. Raises `UsageError` for a policy that cannot be met."""
+def look(workspace: str, policy: Environment, uid: int, origin: str = "") -> Wanted:
+    """Read what is wanted; `origin` is the repository of a checkout. Raises `UsageError` for a policy that cannot be
+    met.
+    """
     real = os.path.realpath(workspace)
     recipes = [recipe(name) for name in policy.recipes]
     toolchains = tuple(_toolchain(path) for path in policy.toolchains)
@@ -59,7 +61,7 @@ def look(workspace: str, policy: Environment, uid: int) -> Wanted:
     files = {name: hashlib.sha256(contents[name]).hexdigest() for name in sorted(counted)}
     made_from = {
         "format": FORMAT,
-        "repository": _repository(real),
+        "repository": _repository(os.path.realpath(origin) if origin else real),
         "uid": uid,
         "commands": commands,
         "base": base,

@@ -69,7 +69,8 @@ class LayerStore:
 
     async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
         """What that workspace wants."""
-        return await anyio.to_thread.run_sync(look, workspace.path, policy, uid)
+        origin = workspace.origin if workspace.disposable else ""
+        return await anyio.to_thread.run_sync(look, workspace.path, policy, uid, origin)
 
     async def tools(self) -> Tools:
         """How the package tools of this machine are set."""

@@ -260,7 +260,8 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `user` is the login name that the hands run as, empty for the default choice.
     `isolation` is "sandbox", or "none" when a person asked for --no-sandbox. `read_only` maps host
     folders to the paths where they appear inside the hands; `env` is added to their environment, and
-    holds no secret.
+    holds no secret. `origin` is the folder of the repository that a disposable one was checked out of: all of its
+    checkouts have one user and share what is made ready for them.
     """
 
     path: str
@@ -269,6 +270,7 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     isolation: Literal["sandbox", "none"] = "sandbox"
     read_only: dict[str, str] = {}
     env: dict[str, str] = {}
+    origin: str = ""
 
 
 class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

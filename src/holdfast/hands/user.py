@@ -58,7 +58,7 @@ def choose_user(workspace: Workspace) -> HandsUser:
     owner = _stat(path)
     if owner.st_uid != 0:
         return HandsUser(owner.st_uid, _group(owner.st_uid, owner.st_gid), _login(owner.st_uid), "owns the workspace")
-    uid = set_apart(str(path))
+    uid = set_apart((workspace.origin if workspace.disposable else "") or str(path))
     user = HandsUser(uid, uid, _login(uid), "set apart for this workspace")
     if workspace.disposable:
         return user._replace(own=True)

@@ -46,7 +46,7 @@ def most_runs(reruns: int) -> int:
 
 def patience(reruns: int) -> int:
     """So often a check that is known to be flaky is run before its failures count."""
-    return 4 * reruns
+    return 3 * reruns
 
 
 def introduced(failures: int, runs: int, main_runs: int) -> bool:

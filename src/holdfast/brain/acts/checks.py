@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.brain.acts.environment import dress_aside
 from holdfast.brain.acts.jobs import stand_up
-from holdfast.brain.acts.roles import owner_of
+from holdfast.brain.acts.roles import of_repository, owner_of
 from holdfast.brain.shift import Shift
 from holdfast.errors import EnvironmentFailed, HandsError, HandsLost
 from holdfast.facts.session import Service, Workspace
@@ -103,7 +103,7 @@ class Places:
     def _near(self) -> Workspace:
         created = self.shift.state.created
         assert created is not None
-        return created.workspace
+        return of_repository(created)
 
     def _spec(self, workspace: Workspace) -> HandsSpec:
         doors, created = self.shift.doors, self.shift.state.created

@@ -75,7 +75,7 @@ async def dress_aside(shift: Shift, spec: HandsSpec) -> tuple[HandsSpec, tuple[S
     """
     created = shift.state.created
     assert created is not None
-    policy = msgspec.structs.replace(created.environment, dotenv={})
+    policy = msgspec.structs.replace(created.environment, dotenv={}, submodules=False, lfs=False)
     if policy == Environment():
         return spec, ()
     environments = _door(shift, created)

@@ -88,7 +88,7 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
     facts = (*action.facts, opened, _what_for(child_id, action))
     await shift.decision(*facts, posts=[shift.post_to(child_id, "created", child)])
     shift.filled.pop(child_id, None)
-    _clear(shift, created.workspace)
+    _clear(shift, of_repository(created))
 
 
 def _child_id(shift: Shift, action: OpenRole) -> str:
@@ -132,7 +132,7 @@ async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str
     """
     created = shift.state.created
     assert created is not None
-    near = created.workspace
+    near = of_repository(created)
     workspace = shift.doors.workspace(child_id, near)
     if shift.filled.get(child_id) == commit:
         return workspace
@@ -141,6 +141,12 @@ async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str
     await repository.checkout(commit, Path(workspace.path), user=owner_of(shift, workspace))
     shift.filled[child_id] = commit
     return workspace
+
+
+def of_repository(created: SessionCreated) -> Workspace:
+    """What folders of a mission are like: checkouts of its repository."""
+    assert created.mission is not None
+    return msgspec.structs.replace(created.workspace, origin=created.mission.repo)
 
 
 def _clear(shift: Shift, near: Workspace) -> None:
