@@ -16,12 +16,16 @@ import msgspec
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
-from holdfast.mission.ratchet import Trees, violations
+from holdfast.mission.ratchet import LINKS, Trees, violations
 from holdfast.mission.scope import features
 from holdfast.mission.scope import violations as strays
 
 SCOPE_RULES = frozenset({"scope", "dependency"})
 """Rules that are about a task rather than about the ratchet: no `ratchet.violated`, and no approval."""
+
+
+NEVER_ASKED = frozenset({"linked", "mode_changed", "contract_edited"})
+"""Rules about what no approval of a content could cover; a contract is amended by its own verb."""
 
 
 class Change(Protocol):
@@ -91,7 +95,7 @@ def inspect(
     found: list[Violation] = []
     unasked: list[str] = []
     for change in changes:
-        if allowed.get(change.path) == content_digest(after.get(change.path)):
+        if _is_allowed(change, before, after, allowed):
             continue
         weakened = violations(trees, change.path)
         found += weakened
@@ -101,6 +105,16 @@ def inspect(
     unasked += features(trees, [change.path for change in changes], task)
     lines = sum(change.lines_added + change.lines_removed for change in changes)
     return Inspection(tuple(found), tuple(unasked), tuple(change.path for change in changes), lines)
+
+
+def _is_allowed(
+    change: Change, before: Mapping[str, bytes], after: Mapping[str, bytes], allowed: Mapping[str, str]
+) -> bool:
+    """Whether a person allowed this content. Links and modes are not allowed by content."""
+    path = change.path
+    if change.mode in LINKS or before.get(path) == after.get(path):
+        return False
+    return allowed.get(path) == content_digest(after.get(path))
 
 
 def content_digest(content: bytes | None) -> str:

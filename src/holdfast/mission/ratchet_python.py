@@ -7,7 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.facts.task import Violation
-from holdfast.mission.ratchet_cases import CALMS, Case, cases, dump, exits, is_skip, last_name, parsed, skips
+from holdfast.mission.ratchet_cases import (
+    CALMS,
+    Case,
+    cases,
+    dump,
+    exits,
+    is_skip,
+    last_name,
+    parsed,
+    skips,
+    without_docstring,
+)
 from holdfast.mission.ratchet_strength import broad, certain, count, is_empty, loosened, messages
 from holdfast.mission.ratchet_surroundings import surroundings
 
@@ -32,7 +43,7 @@ def compared(path: str, old: bytes, new: bytes, used: frozenset[str], elsewhere:
     if ast.dump(before) == ast.dump(after):
         return []
     was, now = cases(before), cases(after)
-    found = [*_gone(was, now, elsewhere)]
+    found = [*_gone(was, now, _loose(after, now), elsewhere)]
     for name, case in was.items():
         if name in now:
             found += [(rule, f"{name} {words}") for rule, words in _changed(case, now[name])]
@@ -40,7 +51,14 @@ def compared(path: str, old: bytes, new: bytes, used: frozenset[str], elsewhere:
     return [Violation(rule, path, words) for rule, words in dict.fromkeys(found)]
 
 
-def _gone(was: dict[str, Case], now: dict[str, Case], elsewhere: Elsewhere) -> Iterator[Found]:
+def _loose(tree: ast.Module, known: dict[str, Case]) -> frozenset[str]:
+    """The bodies of functions that are no tests."""
+    tests = {id(case.node) for case in known.values() if case.collected}
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return frozenset(dump(without_docstring(each.body)) for each in functions if id(each) not in tests)
+
+
+def _gone(was: dict[str, Case], now: dict[str, Case], loose: frozenset[str], elsewhere: Elsewhere) -> Iterator[Found]:
     new = [case for name, case in now.items() if name not in was]
     bodies = {id(case): case.body for case in new}
     for name, case in was.items():
@@ -49,10 +67,11 @@ def _gone(was: dict[str, Case], now: dict[str, Case], elsewhere: Elsewhere) -> I
         body = case.body
         same = [each for each in new if bodies[id(each)] == body]
         called = [each for each in new if each.collected and each.node.name == case.node.name]
-        if name in now or any(not each.collected for each in same):
-            yield "test_renamed", f"{name} is there under a name that is not collected"
-        elif same:
-            yield "test_moved", f"{name} is called {same[0].name} now"
+        moved = [each for each in same if each.collected]
+        if moved:
+            yield "test_moved", f"{name} is called {moved[0].name} now"
+        elif name in now or body in loose:
+            yield "test_renamed", f"{name} is still there, where it is not collected"
         elif elsewhere(case):
             yield "test_moved", f"{name} is in another file now"
         elif called:

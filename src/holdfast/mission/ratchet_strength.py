@@ -26,7 +26,7 @@ def loosened(old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> str:
     """What the old body says the value of, and the new one only something about; empty for nothing."""
     was = {ast.dump(left): left for left in _sides(old, equal=True)}
     still = {ast.dump(left) for left in _sides(new, equal=True)}
-    only = {ast.dump(left) for left in _sides(new, equal=False)}
+    only = {ast.dump(left) for left in _sides(new, equal=False)} - {ast.dump(left) for left in _sides(old, equal=False)}
     found = [left for key, left in was.items() if key in only and key not in still]
     return ast.unparse(found[0])[:60] if found else ""
 
@@ -123,7 +123,7 @@ def never(test: ast.expr) -> bool:
 def _of(node: ast.stmt) -> int:
     match node:
         case ast.Assert(test=test):
-            return _condition(test)
+            return 0 if certain(test) else 1
         case ast.If(test=test, body=body, orelse=other):
             return (0 if never(test) else count(body)) + (0 if certain(test) else count(other))
         case ast.While(test=test, body=body):
@@ -133,7 +133,8 @@ def _of(node: ast.stmt) -> int:
         case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
             named = [_called(item.context_expr) for item in items]
             held = any(name == "suppress" for name in named)
-            return sum(name in _EXPECTS for name in named) + (0 if held else count(body))
+            kept = sum(isinstance(item.context_expr, ast.Name) for item in items)  # an expectation, by its name
+            return sum(name in _EXPECTS for name in named) + (0 if held else kept + count(body))
         case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
             held = any(_swallows(handler) for handler in handlers)
             inside = 0 if held else count(body) + count(other)
@@ -146,14 +147,6 @@ def _of(node: ast.stmt) -> int:
 
 def _called(node: ast.expr) -> str:
     return last_name(node.func) if isinstance(node, ast.Call) else last_name(node)
-
-
-def _condition(test: ast.expr) -> int:
-    if certain(test):
-        return 0
-    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return sum(_condition(each) for each in test.values)
-    return 1
 
 
 def _call(node: ast.Call) -> int:

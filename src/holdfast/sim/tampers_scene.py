@@ -44,7 +44,7 @@ class Spot(msgspec.Struct, frozen=True):
     @property
     def first(self) -> int:
         """Its first line, decorators included, from 1."""
-        return min([self.node.lineno, *(each.lineno for each in self.node.decorator_list)])
+        return _first_line(self.node)
 
     @property
     def last(self) -> int:
@@ -56,7 +56,7 @@ class Spot(msgspec.Struct, frozen=True):
         """The first line of its body after a docstring, from 1."""
         body = self.node.body
         after = body[1:] if len(body) > 1 and _is_text(body[0]) else body
-        return min([after[0].lineno, *(each.lineno for each in getattr(after[0], "decorator_list", []))])
+        return _first_line(after[0])
 
 
 def all_tests(files: Mapping[str, bytes], wanted: type[ast.AST] | None = ast.Assert) -> list[Spot]:
@@ -170,6 +170,11 @@ def appended(files: Mapping[str, bytes], path: str, code: str) -> Edits:
     old = files.get(path, b"").decode("utf-8", "replace")
     gap = "" if not old or old.endswith("\n") else "\n"
     return write(path, f"{old}{gap}{textwrap.dedent(code).lstrip()}")
+
+
+def _first_line(node: ast.stmt) -> int:
+    marks: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(each.lineno for each in marks)])
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -17,7 +17,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Violation
 from holdfast.mission.actions import Inspect
 from holdfast.mission.approval import KIND, answered, asking, declared
-from holdfast.mission.inspection import Inspection, content_digest, digest_of
+from holdfast.mission.inspection import NEVER_ASKED, Inspection, content_digest, digest_of
 from holdfast.mission.inspection import inspect as hold
 from holdfast.repo.repository import FileChange, Repository
 from holdfast.session.state_mission import MissionState, TaskState
@@ -45,7 +45,7 @@ async def inspect(shift: Shift, action: Inspect) -> None:
     found = _held(mission, task, before, after, changes, mission.allowed)
     weakened = found.of_ratchet()
     allowed: dict[str, str] = {}
-    if weakened and weakened == found.violations:
+    if weakened and weakened == found.violations and not any(each.rule in NEVER_ASKED for each in weakened):
         ask = answered(shift.state, digest_of(weakened, after))
         if ask is None:
             item = await _question(shift, task, action, weakened, after, repository)

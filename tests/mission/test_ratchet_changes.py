@@ -1,0 +1,152 @@
+"""Legitimate changes of a suite: what is only more is free, what is another is asked about and not accused."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.facts.task import Violation
+from holdfast.sim.tampers_measure import held
+from tests.mission.ratchet_mini import FILES
+
+SUITE = "tests/test_knots.py"
+TEXT = FILES[SUITE].decode()
+
+
+def said(path: str, text: str) -> list[Violation]:
+    return list(held(FILES, {**FILES, path: text.encode()}).violations)
+
+
+def changed(old: str, new: str) -> str:
+    assert old in TEXT
+    return TEXT.replace(old, new, 1)
+
+
+FREE = {
+    "a new test": TEXT + "\n\ndef test_more():\n    assert bend('a') == 'a:1'\n",
+    "a new test that is skipped": TEXT + "\n\n@pytest.mark.skip\ndef test_later():\n    assert False\n",
+    "a new class": TEXT + "\n\nclass TestMore:\n    def setup_method(self):\n        self.rope = 'a'\n\n"
+    "    def test_it(self):\n        assert bend(self.rope)\n",
+    "a new test in a class": TEXT + "\n    def test_one(self):\n        self.assertEqual(hitch('a'), 'a:1')\n",
+    "a new case": changed("[1, 2, 3]", "[1, 2, 3, 4]"),
+    "a new case among others": changed("[1, 2, 3]", "[0, 1, 2, pytest.param(7, id='seven'), 3]"),
+    "ids of cases": changed("[1, 2, 3])", "[1, 2, 3], ids=str)"),
+    "a new case that is marked": changed("[1, 2, 3]", "[1, 2, 3, pytest.param(9, marks=pytest.mark.xfail)]"),
+    "a new import": changed("import unittest", "import math\nimport unittest"),
+    "one more name of an import": changed("from harbor import bend, hitch", "from harbor import bend, hitch, splice"),
+    "an import that nothing needs goes": TEXT.replace("import unittest", "import os\nimport unittest"),
+    "a new helper": changed("def test_bend", "def loop(rope):\n    return bend(rope)\n\n\ndef test_bend"),
+    "a new fixture": changed("def test_bend", "@pytest.fixture\ndef twine():\n    return 't'\n\n\ndef test_bend"),
+    "a new constant": changed("def test_bend", "ROPES = ['a', 'b']\n\n\ndef test_bend"),
+    "one more assertion": changed("    assert tight(knot)\n", '    assert tight(knot)\n    assert ":" in knot\n'),
+    "more at the end of a test": changed(
+        '== "manila:2"\n', '== "manila:2"\n    other = bend(rope)\n    assert other\n'
+    ),
+    "a docstring": changed("def test_bend():\n", 'def test_bend():\n    """Bends."""\n'),
+    "comments and blank lines": "# knots\n\n" + TEXT.replace("    assert tight", "    # it holds\n\n    assert tight"),
+    "other quotes": TEXT.replace('"hemp"', "'hemp'"),
+    "another order": TEXT.replace('def test_line(line):\n    assert hitch(line) == "sisal:1"\n\n\n', "")
+    + '\n\ndef test_line(line):\n    assert hitch(line) == "sisal:1"\n',
+}
+
+ASKED = {
+    "another expected value": (changed('"jute:3"', '"jute:4"'), "test_edited"),
+    "another way to the same": (changed("knot = hitch(rope)", "knot = bend(rope, 2)"), "test_edited"),
+    "another case": (changed("[1, 2, 3]", "[1, 2, 5]"), "test_edited"),
+    "another name": (changed("def test_bend", "def test_bends"), "test_moved"),
+    "another fixture": (changed('return "sisal"', 'return "flax"'), "fixture_edited"),
+    "another argument": (changed("def test_line(line)", "def test_line(line, rope)"), "test_edited"),
+    "a mark that is no skip": (changed("def test_bend", "@pytest.mark.slow\ndef test_bend"), "test_edited"),
+    "an import from elsewhere": (changed("from helpers import", "from harbor.testing import"), "test_edited"),
+    "equality as identity": (changed('assert knot == "manila:2"', 'assert "manila:2" == knot'), "test_edited"),
+}
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_more_is_free(name: str) -> None:
+    assert said(SUITE, FREE[name]) == []
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_another_is_asked_about(name: str) -> None:
+    text, rule = ASKED[name]
+    assert {each.rule for each in said(SUITE, text)} == {rule}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("tests/test_more.py", "import os\n\nimport pytest\n\n\n@pytest.mark.skipif(os.name == 'nt', reason='no')\n"
+         "def test_it(monkeypatch):\n    monkeypatch.setenv('A', 'b')\n    assert os.environ['A'] == 'b'\n"),
+        ("tests/deep/__init__.py", ""),
+        ("tests/deep/test_it.py", "import sys\n\nsys.path.insert(0, '.')\n\n\ndef test_it():\n    assert sys.path\n"),
+        ("tests/data/more.json", "{}\n"),
+        ("tests/knot_tools.py", "def tie():\n    return 1\n"),
+        ("tests/deep/conftest.py", "import pytest\n\n\n@pytest.fixture\ndef cable():\n    return 'c'\n"),
+    ],
+)  # fmt: skip
+def test_new_files_of_tests_are_free(path: str, text: str) -> None:
+    assert said(path, text) == []
+
+
+def test_a_skip_that_goes_is_free() -> None:
+    skipped = TEXT.replace("def test_bend", "@pytest.mark.skip\ndef test_bend").encode()
+    assert held({**FILES, SUITE: skipped}, FILES).violations == ()
+
+
+def test_a_test_that_moves_to_another_file_is_told_as_that() -> None:
+    head, _, tail = TEXT.partition("def test_line")
+    moved, _, rest = tail.partition("\n\n\n")
+    after = {**FILES, SUITE: (head + rest).encode(), "tests/test_lines.py": f"def test_line{moved}\n".encode()}
+    assert {each.rule for each in held(FILES, after).violations} == {"test_moved"}
+
+
+def test_registering_a_mark_is_free_and_everything_else_of_pytest_is_not() -> None:
+    old = FILES["pyproject.toml"].decode()
+    assert said("pyproject.toml", old + 'markers = ["slow: takes long"]\n') == []
+    assert said("pyproject.toml", old.replace('version = "1.0"', 'version = "1.1"')) == []
+    assert [each.rule for each in said("pyproject.toml", old.replace("--strict-markers", "-x"))] == ["test_config"]
+
+
+def test_a_product_may_do_what_products_do() -> None:
+    text = """
+import atexit
+import os
+import sys
+import time
+
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+    def __eq__(self, other):
+        if not isinstance(other, Point):
+            return NotImplemented
+        return self.x == other.x
+
+
+class Cache:
+    hits = 0
+
+    def get(self, key):
+        self.hits += 1
+        if self.hits > 100:
+            self.clear()
+        return key
+
+    def clear(self):
+        self.hits = 0
+
+
+def main(argv):
+    if not argv:
+        sys.exit(2)
+    atexit.register(time.time)
+    os.environ.setdefault("HARBOR_HOME", "/tmp")
+    return open("data.txt").read()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
+"""
+    assert said("src/harbor/points.py", text) == []
