@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from types import ModuleType
 
-from holdfast.app import mission_amend, mission_init, mission_lint, mission_run, mission_show, mission_steer
+from holdfast.app import (
+    mission_amend,
+    mission_deliver,
+    mission_init,
+    mission_lint,
+    mission_run,
+    mission_show,
+    mission_steer,
+)
 from holdfast.app.call import Call
 
 WORDS: dict[str, tuple[ModuleType, str]] = {
@@ -17,6 +25,7 @@ WORDS: dict[str, tuple[ModuleType, str]] = {
     "replan": (mission_steer, "have a new plan made for what is not met"),
     "pause": (mission_steer, "have a mission and all its sessions rest"),
     "cancel": (mission_steer, "end a mission; every tree of it stays reachable"),
+    "deliver": (mission_deliver, "the branch and a pull request of it; pushed only when told"),
 }
 
 
