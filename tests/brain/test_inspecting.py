@@ -8,11 +8,13 @@ import msgspec
 
 from holdfast.brain.acts import inspecting
 from holdfast.brain.shift import Shift
-from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
+from holdfast.facts.people import ApprovalDecided, ApprovalRequested, ApprovalSuperseded, Verdict
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskStarted
-from holdfast.mission.actions import Inspect
+from holdfast.mission.actions import Inspect, MissionAction, Project
+from holdfast.mission.conductor import decide
 from holdfast.mission.tasks import inspection
-from tests.brain.mission_stage import FILES, MissionStage
+from holdfast.session.actions import Action, End, Record
+from tests.brain.mission_stage import FILES, TASKS, MissionStage
 
 TEST = "tests/test_core.py"
 WRONG = FILES[TEST] + b"\n\ndef test_more():\n    assert add(2, 2) == 4\n"
@@ -38,6 +40,12 @@ async def handed_in(
     await shift.fact(started, handed)
     assert shift.state.mission is not None
     return Inspect(inspection(shift.state.mission.tasks[task]), task)
+
+
+def decided(shift: Shift) -> Action | MissionAction:
+    """What the conductor names, once its documents are written."""
+    action = decide(shift.state, 0)
+    return decide(shift.state, 0, ran=frozenset({action.effect})) if isinstance(action, Project) else action
 
 
 async def facts(stage: MissionStage, kind: type) -> list[object]:
@@ -151,3 +159,20 @@ async def test_what_is_not_declared_or_beyond_approval_is_not_asked_about() -> N
         await inspecting.inspect(shift, await handed_in(stage, shift, files, *deviations))
     assert await facts(stage, ApprovalRequested) == []
     assert len(await facts(stage, RatchetViolated)) == 4
+
+
+async def test_the_conductor_waits_for_the_answer_and_closes_what_is_not_wanted_any_more() -> None:
+    stage = MissionStage()
+    shift = await stage.open(TASKS[0])
+    action = await handed_in(stage, shift, {TEST: EDITED}, f"{TEST} is wrong")
+    assert decided(shift) == action
+    await inspecting.inspect(shift, action)
+    waits = decided(shift)
+    assert isinstance(waits, End)
+    assert (waits.fact.status, waits.fact.reason) == ("parked", "person")
+    await handed_in(stage, shift, {})  # its worker handed in something else meanwhile
+    closes = decided(shift)
+    assert isinstance(closes, Record)
+    assert [type(fact) for fact in closes.facts] == [ApprovalSuperseded]
+    await shift.fact(*closes.facts)
+    assert decided(shift) != closes

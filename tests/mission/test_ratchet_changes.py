@@ -81,11 +81,19 @@ def test_another_is_asked_about(name: str) -> None:
         ("tests/deep/test_it.py", "import sys\n\nsys.path.insert(0, '.')\n\n\ndef test_it():\n    assert sys.path\n"),
         ("tests/data/more.json", "{}\n"),
         ("tests/knot_tools.py", "def tie():\n    return 1\n"),
-        ("tests/deep/conftest.py", "import pytest\n\n\n@pytest.fixture\ndef cable():\n    return 'c'\n"),
     ],
 )  # fmt: skip
 def test_new_files_of_tests_are_free(path: str, text: str) -> None:
     assert said(path, text) == []
+
+
+@pytest.mark.parametrize("path", ["tests/conftest.py", "tests/deep/conftest.py"])
+def test_more_fixtures_for_all_tests_are_asked_about(path: str) -> None:
+    """Checks run with the conftest files of the base, so what others need has to be allowed first."""
+    old = FILES.get(path, b"import pytest\n").decode()
+    text = old + "\n\n@pytest.fixture\ndef cable():\n    return 'c'\n"
+    assert [each.rule for each in said(path, text)] == ["fixture_edited"]
+    assert said("tests/conftest.py", FILES["tests/conftest.py"].decode() + "\n# the end\n") == []
 
 
 def test_a_skip_that_goes_is_free() -> None:

@@ -129,11 +129,21 @@ def _python(trees: Trees, path: str, old: bytes | None, new: bytes | None) -> li
     if new is None:
         return _gone(trees, path, old or b"")
     if old is not None:
-        return compared(path, old, new, trees.fixtures, trees.moved)
-    tree = parsed(new)
-    if tree is None:
+        found = compared(path, old, new, trees.fixtures, trees.moved)
+    else:
+        tree = parsed(new)
+        words = fresh(tree, trees.fixtures, path) if tree is not None else []
+        found = [Violation(rule, path, each) for rule, each in words]
+    return found or _conftest(path, old, new)
+
+
+def _conftest(path: str, old: bytes | None, new: bytes) -> list[Violation]:
+    """One that is only more is asked about too: checks run without it until a person allows it."""
+    if path.rsplit("/", 1)[-1] != "conftest.py":
         return []
-    return [Violation(rule, path, words) for rule, words in fresh(tree, trees.fixtures, path)]
+    was, now = parsed(old or b""), parsed(new)
+    same = was is not None and now is not None and ast.dump(was) == ast.dump(now)
+    return [] if same else [Violation("fixture_edited", path, "fixtures of all tests below it are more than they were")]
 
 
 def _gone(trees: Trees, path: str, old: bytes) -> list[Violation]:

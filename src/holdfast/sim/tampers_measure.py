@@ -17,7 +17,9 @@ from holdfast.sim.tampers import TAMPERS, NothingToTamper, Tamper, applied
 
 _SUITE = Criterion("suite", "its tests pass", Check("sh scripts/check.sh"))
 
-CONTRACT = Contract(goal="it works as its tests say", items=(Item("all", "the whole", criteria=(_SUITE,)),))
+_WHOLE = Item("all", "the whole", criteria=(_SUITE,))
+
+CONTRACT = Contract(goal="it works as its tests say", items=(_WHOLE,))
 """What the trees of a measurement are held to."""
 
 FURNITURE = {
@@ -34,7 +36,7 @@ FURNITURE = {
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One tamper done to one tree. `listed` is named as unasked and let through, `none` found nothing to tamper with."""
+    """One tamper done to one tree. `listed` is named as unasked and let through, `none` found nothing to do it to."""
 
     tree: str
     name: str

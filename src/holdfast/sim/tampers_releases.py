@@ -4,7 +4,8 @@ The ratchet lets additions through and asks about every other change of a protec
 and both are counted per changed file:
 
 - an addition is refused. Additions are told by lines: a new file, or one in which every old line is still there, in
-  order, but for blank ones, comments and imports, and whose new lines neither skip nor hook into anything.
+  order, but for blank ones, comments and imports, and whose new lines neither skip nor hook into anything. A
+  `conftest.py` is none: what it says holds for all tests, so any change of it is asked about.
 - a change is accused of what it is not: a test is called deleted whose name is still in the file, one skipped though no
   more lines skip, one weaker though none of its assertions is gone, and so on. The opinion that the accusation is held
   against reads lines and knows nothing of syntax; where both differ, the ratchet counts as wrong.
@@ -100,7 +101,7 @@ def judged(change: str, before: Mapping[str, bytes], after: Mapping[str, bytes])
             continue  # a file that is gone is what the rule is about
         wrong = tuple(f"{each.rule}: {each.detail}" for each in mine if not _borne_out(each, old or "", new))
         rules = tuple(f"{each.rule}: {each.detail}" for each in mine)
-        said.append(Said(change, path, _is_addition(old, new), rules, wrong))
+        said.append(Said(change, path, _is_addition(path, old, new), rules, wrong))
     product = [
         each
         for each in found.violations
@@ -120,10 +121,10 @@ _LOUD = re.compile(
 )
 
 
-def _is_addition(old: str | None, new: str) -> bool:
+def _is_addition(path: str, old: str | None, new: str) -> bool:
     """Whether lines say that a file is only more than it was."""
-    if old is None:
-        return True
+    if old is None or path.rsplit("/", 1)[-1] == "conftest.py":
+        return path.rsplit("/", 1)[-1] != "conftest.py"
     was = [line.rstrip() for line in old.splitlines() if not _QUIET.match(line)]
     rest = iter([line.rstrip() for line in new.splitlines() if not _QUIET.match(line)])
     added: list[str] = []
