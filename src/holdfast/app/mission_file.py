@@ -103,9 +103,9 @@ def parse_mission_file(data: bytes, path: Path) -> MissionFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"the mission file {path} is not TOML: {error}") from error
     where = str(path)
+    _check_own(path, values)
     for name in values:
         known_key(name, _ALL, where)
-    _check_own(path, values)
     own = {name: value for name, value in values.items() if name in _OWN}
     policy = {name: value for name, value in values.items() if name in _POLICY}
     hands, environment = (_table(name, values.get(name, {}), where) for name in _TABLES)
