@@ -108,6 +108,7 @@ async def test_a_bad_branch_is_found_and_the_others_are_merged(real: Path | None
     # The tree of the last part was seen before, so nothing ran for it.
     trees = [fact.tree for fact in refused]
     assert len(set(trees)) < len(trees)
+    assert stage.verified == len({fact.tree for fact in await stage.facts(MergeStarted)})
 
 
 async def test_the_owner_of_what_fails_is_tried_last(real: Path | None) -> None:
@@ -254,6 +255,8 @@ async def test_people_and_a_mission_on_one_branch(tmp_path: Path) -> None:
     assert files["tests/t.txt"] == b"edition 19\n"
     assert files["h.txt"] == b"done\n"
     assert mission.followed == theirs[-1]
+    taken_in = [fact.base for fact in await stage.facts(RepoMerged) if fact.base]
+    assert len(taken_in) > 3  # while it went on, not at its end alone
 
 
 async def test_what_people_did_that_does_not_merge_is_told_and_nothing_is_lost(real: Path | None) -> None:
