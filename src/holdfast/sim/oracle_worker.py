@@ -32,7 +32,9 @@ REPEATS_MAX = 40
 
 CHECK_TIMEOUT_MS = 300_000
 
-_FAULT = ": fault; "
+FAULT = ": fault; "
+"""How a command begins that a fault runs beside the task."""
+
 _UNDO = ": undo; "
 
 _LINE = "# looked at by "
@@ -141,7 +143,7 @@ class OracleWorker:
             if not outcome.ok:
                 seen.failures += 1
                 seen.unread.update(item.files)
-        elif command.startswith(_FAULT):
+        elif command.startswith(FAULT):
             seen.faulted = True
             seen.repeats += 1
             seen.beside.update(_paths(command))
@@ -199,7 +201,7 @@ class OracleWorker:
             case "stuck":
                 if seen.repeats >= REPEATS_MAX:
                     return _hand_in("blocked", "It does not work.", f"{mark}I give up.")
-                return Turn(f"{mark}Once more.", (_bash(f"{_FAULT}cat no-such-file-{item.name}"),))
+                return Turn(f"{mark}Once more.", (_bash(f"{FAULT}cat no-such-file-{item.name}"),))
             case "early_done":
                 half = item.bodies[: len(item.bodies) // 2]
                 edits = self._edits({number: self._answers.bodies[number].true for number in half}, seen, mark)
@@ -240,7 +242,7 @@ class OracleWorker:
         edits = self._edits({number: self._answers.bodies[number].true for number in item.bodies}, seen)
         if edits:
             return edits
-        script = _FAULT + self._script(fault, item, times)
+        script = FAULT + self._script(fault, item, times)
         return Turn(f"{mark}And something besides.", (_bash(script),))
 
     def _script(self, fault: Fault, item: WorkItem, times: int) -> str:

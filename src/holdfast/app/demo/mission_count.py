@@ -19,15 +19,16 @@ from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Ta
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.session.tools_mission import SUBMITS
+from holdfast.sim.oracle_worker import FAULT
 
 _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
 
 @dataclass(frozen=True)
 class FaultCount:
-    """One class of faults: sessions that had it, and how each such time ended.
+    """One class of faults: how often somebody had it, and how each such time ended.
 
-    `caught` times were sent back or did not count. `listed` were let through and listed as unasked. `through` came
+    `caught` times were prevented, sent back or did not count. `listed` were let through and listed as unasked. `through` came
     through without a word: what they did met every check that there was.
     """
 
@@ -151,6 +152,7 @@ def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
             for go in _goes(events):
                 # What was not handed in, or not taken, went no further.
                 how = ends.pop(0) if go.handed_in and ends else "caught"
+                how = "caught" if go.prevented else how
                 if go.fault:
                     totals.setdefault(go.fault, Counter())[how] += 1
     return {
@@ -161,26 +163,39 @@ def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
 
 @dataclass
 class _Go:
-    """One go of a session at its work: which fault it had, whether it ended with something handed in."""
+    """One go of a session at its work: which fault it had, whether it ended with something handed in.
+
+    `prevented` says that what it did beside its task failed.
+    """
 
     fault: str = ""
     handed_in: bool = False
+    prevented: bool = False
 
 
 def _goes(events: Sequence[Event]) -> list[_Go]:
-    """A go begins with a session, when it is told something, and when what it hands in is not taken."""
+    """A go begins with a session, when it is told something, when what it hands in is not taken, and when it stops
+    having its fault because somebody made it go on.
+    """
     goes = [_Go()]
-    submits: set[str] = set()
+    calls: dict[str, AgentToolUse] = {}
     for event in events:
-        match event.fact:
+        fact = event.fact
+        match fact:
             case AgentMessage(content=content):
                 found = _MARK.match(text_of(content))
-                if found:
+                if found is None and goes[-1].fault:
+                    goes.append(_Go())
+                elif found is not None:
                     goes[-1].fault = found.group(1)
-            case AgentToolUse(call_id=call_id, name=name) if name in SUBMITS.values():
-                submits.add(call_id)
-            case ToolResult(call_id=call_id, outcome="error") if call_id in submits:
-                goes.append(_Go())
+            case AgentToolUse(call_id=call_id):
+                calls[call_id] = fact
+            case ToolResult(call_id=call_id, outcome="error") if call_id in calls:
+                call = calls[call_id]
+                if call.name in SUBMITS.values():
+                    goes.append(_Go())
+                elif str(call.input.get("command", "")).startswith(FAULT):
+                    goes[-1].prevented = True
             case WorkSubmitted():
                 goes[-1].handed_in = True
             case UserMessage():
