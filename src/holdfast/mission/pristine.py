@@ -8,11 +8,10 @@ every check.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable
-from pathlib import PurePosixPath
 
 from holdfast.mission.globs import matches
+from holdfast.mission.ratchet_names import STDLIB
 
 ALWAYS = (
     # pytest and the interpreter read these before any test runs; a new pytest.ini alone hides all other configuration.
@@ -44,7 +43,7 @@ TOOLS = frozenset({
 
 SUFFIXES = (".py", ".pyc", ".so", ".pyd")
 
-_TAKEN = (TOOLS | sys.stdlib_module_names) - {"test", "this", "antigravity"}
+_TAKEN = (TOOLS | STDLIB) - {"test", "this", "antigravity"}
 
 
 def planted(after: Iterable[str], before: Iterable[str] = ()) -> tuple[str, ...]:
@@ -63,8 +62,8 @@ def shadowing(paths: Collection[str]) -> list[str]:
     named = [path for path in paths if _module(path) in _TAKEN]
     if not named:
         return []
-    packages = {str(PurePosixPath(path).parent) for path in paths if path.endswith("/__init__.py")}
-    roots = {".", "src", "lib"} | {str(PurePosixPath(path).parent) for path in paths if is_test_file(path)}
+    packages = {_folder(path) for path in paths if path.endswith("/__init__.py")}
+    roots = {"", "src", "lib"} | {_folder(path) for path in paths if is_test_file(path)}
     return sorted(path for path in named if (place := _place(path)) in roots and place not in packages)
 
 
@@ -74,16 +73,20 @@ def is_test_file(path: str) -> bool:
     return name == "conftest.py" or (name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py")))
 
 
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 def _module(path: str) -> str:
     """The top-level name under which a file may be imported, empty for none."""
-    pure = PurePosixPath(path)
-    if pure.suffix not in SUFFIXES:
+    if not path.endswith(SUFFIXES):
         return ""
-    name = pure.name.split(".", 1)[0]
-    return pure.parent.name if name == "__init__" else name
+    folder, _, file = path.rpartition("/")
+    name = file.split(".", 1)[0]
+    return folder.rpartition("/")[2] if name == "__init__" else name
 
 
 def _place(path: str) -> str:
     """The folder from which a module or package is imported."""
-    pure = PurePosixPath(path)
-    return str(pure.parent.parent if pure.name.startswith("__init__.") else pure.parent)
+    folder, _, file = path.rpartition("/")
+    return _folder(folder) if file.startswith("__init__.") else folder

@@ -6,14 +6,13 @@ import ast
 import configparser
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from holdfast.mission.globs import matches
 from holdfast.mission.ratchet_cases import parsed
+from holdfast.mission.ratchet_names import STDLIB
 
 LOCKS = (
     "**/uv.lock", "**/poetry.lock", "**/pdm.lock", "**/Pipfile.lock", "**/package-lock.json", "**/yarn.lock",
@@ -108,7 +107,7 @@ def _imported(
 ) -> list[str]:
     """Modules from elsewhere that a file imports now, and no file of the base did."""
     now = _tops(new) - _tops(old)
-    foreign = sorted(name for name in now if name not in sys.stdlib_module_names and name not in _own(after))
+    foreign = sorted(name for name in now if name not in STDLIB and name not in _own(after))
     if not foreign:
         return []
     known = {name for path, content in before.items() if path.endswith(".py") for name in _tops(content)}
@@ -137,6 +136,6 @@ def _own(files: Mapping[str, bytes]) -> set[str]:
     names: set[str] = set()
     for path in files:
         if path.endswith((".py", ".pyi", ".so", ".pyx")):
-            pure = PurePosixPath(path)
-            names |= {pure.name.split(".", 1)[0], *pure.parts[:-1]}
+            *folders, file = path.split("/")
+            names |= {file.split(".", 1)[0], *folders}
     return names
