@@ -1,0 +1,99 @@
+"""`holdfast brief` without a session: everything that moved since, in the inbox's four groups."""
+
+from __future__ import annotations
+
+from holdfast.app.briefs import moment
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime
+from holdfast.app.exits import name_of
+from holdfast.app.inbox import FINISHED_US, GROUPS, Entry, build, minute
+from holdfast.app.inbox import public as public_entry
+from holdfast.app.looking import shown_of
+from holdfast.app.progress import counted, known_cost, one_line
+from holdfast.clock import SystemClock, rfc3339
+from holdfast.session.money import usd, usd_float
+from holdfast.session.rows import SessionRow
+
+DEFAULT_US = 24 * 3_600 * 1_000_000
+"""How far back it looks when nobody says."""
+
+SHOWN = 12
+"""So many entries of a group are shown."""
+
+
+async def show_all(call: Call, runtime: Runtime) -> int:
+    """Tell what moved, by group."""
+    now_us = SystemClock().now_us()
+    since_us = moment(call.args.since, now_us) if call.args.since else now_us - DEFAULT_US
+    rows = await runtime.store.sessions()
+    entries = await _entries(runtime, rows, since_us)
+    if call.json:
+        for entry in entries:
+            family = [row for row in rows if row.root == entry.row.session_id]
+            call.emit({**public_entry(entry), "type": "brief", "events": entry.row.head, "cost_usd": _usd(family)})
+        return 0
+    said = "" if call.args.since else "; `--since` names another time"
+    call.say(f"# What moved since {minute(since_us)}{said}")
+    for group in GROUPS:
+        mine = [entry for entry in entries if entry.group == group]
+        if not mine:
+            continue
+        call.say(f"\n## {group.capitalize()} ({len(mine)})\n")
+        for entry in mine[:SHOWN]:
+            call.say(f"- {_line(call, entry, rows)}")
+        if len(mine) > SHOWN:
+            more = call.typed("ps", "--all") if group != "needs you" else call.typed("inbox")
+            call.say(f"- and {len(mine) - SHOWN} more: `{more}`")
+    if not entries:
+        call.say(f"\nNothing did. `{call.typed('ps', '--all')}` lists all sessions.")
+    return 0
+
+
+async def _entries(runtime: Runtime, rows: list[SessionRow], since_us: int) -> list[Entry]:
+    """What waits for a person, and the sessions at the top that moved: what is below them is in their own briefs."""
+    items = [await shown_of(runtime, item) for item in await runtime.store.items()]
+    holders = await runtime.store.holders()
+    moved = _moved(rows)
+    entries = build(rows, items, holders, since_us + FINISHED_US)
+    return [
+        entry
+        for entry in entries
+        if entry.item is not None or (not entry.row.parent and moved[entry.row.session_id] > since_us)
+    ]
+
+
+def _moved(rows: list[SessionRow]) -> dict[str, int]:
+    """When anything of a tree last moved, by its top."""
+    moved: dict[str, int] = {}
+    for row in rows:
+        moved[row.root] = max(moved.get(row.root, 0), row.updated_us)
+    return moved
+
+
+def _line(call: Call, entry: Entry, rows: list[SessionRow]) -> str:
+    row = entry.row
+    name = one_line(entry.name or name_of(row), 60)
+    if entry.item is not None:
+        item = entry.item.item
+        return (
+            f"{name}: {one_line(entry.item.request.title, 90)} [{row.session_id} e{item.seq}] "
+            f"`{call.typed('approve', item.item_id)}`"
+        )
+    family = [each for each in rows if each.root == row.session_id]
+    size = f"{counted(len(family), 'session')}, " if len(family) > 1 else ""
+    return (
+        f"{name}: {one_line(entry.title, 60)}, {size}{_cost(family)}; {one_line(row.goal, 60)} "
+        f"[{row.session_id} e{row.head}, {rfc3339(row.updated_us)[:16]}Z] `{call.typed('brief', name_of(row))}`"
+    )
+
+
+def _cost(family: list[SessionRow]) -> str:
+    known = [cost for row in family if (cost := known_cost(row)) is not None]
+    if len(known) == len(family):
+        return usd(sum(known))
+    return f"at least {usd(sum(known))}" if sum(known) else "unknown cost"
+
+
+def _usd(family: list[SessionRow]) -> float | None:
+    known = [known_cost(row) for row in family]
+    return usd_float(None if None in known else sum(cost or 0 for cost in known))

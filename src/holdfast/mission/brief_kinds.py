@@ -1,0 +1,309 @@
+"""What a person wants to know of a log, kind by kind: which events they are, and what is said of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.facts.base import Fact
+from holdfast.facts.budget import BreakerOpened, BudgetReached
+from holdfast.facts.codec import Event
+from holdfast.facts.context import ContextFailed, ContextReset, RuleBreached
+from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
+from holdfast.facts.hands import HandsLost
+from holdfast.facts.job import JobEnded
+from holdfast.facts.mission import (
+    FlakeNoted,
+    HookRan,
+    LessonApplied,
+    LessonProposed,
+    MissionEscalated,
+    MissionReplanned,
+    PlanRefused,
+    VerificationEnded,
+)
+from holdfast.facts.model import AgentToolUse, ModelRequestEnd
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, NoticeSent
+from holdfast.facts.repo import BatchRefused, RepoCommitted, RepoConflicted, RepoMoved
+from holdfast.facts.session import SessionError
+from holdfast.facts.shift import LeaseStolen
+from holdfast.facts.task import FindingNoted, RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
+from holdfast.facts.workspace import WorkspaceSnapshotted
+from holdfast.mission.brief_shapes import Evidence, Example, Line, Part, Tree, counted, listed, of, plain
+from holdfast.session.fold_roles import HAND_IN_EVENT
+from holdfast.session.tools_mission import SUBMIT_VERDICT
+
+SHORT = 10
+"""So much of a commit's name is shown."""
+
+
+class Seen(NamedTuple):
+    """Where an event stands: its log, and the calls that were asked for before it, by id."""
+
+    part: Part
+    role: str
+    calls: dict[str, AgentToolUse]
+
+
+Tell = Callable[[Any, Seen], str]
+
+
+class Kind(NamedTuple):
+    """`one` and `many` name it. `tell` has the words for one event, empty when that is none of this kind."""
+
+    name: str
+    one: str
+    many: str
+    types: tuple[type[Fact], ...]
+    tell: Tell
+    commits: Callable[[Any], tuple[str, ...]] = lambda fact: ()
+
+
+def _unknown(fact: ToolOutcomeUnknown | JobEnded, seen: Seen) -> str:
+    if isinstance(fact, JobEnded):
+        return f"job {fact.job_id}" if fact.outcome == "unknown" else ""
+    call = seen.calls.get(fact.call_id)
+    argument = next((str(value) for value in call.input.values()), "") if call is not None else ""
+    return f"{call.name if call is not None else 'a call'} {plain(argument, 80)}: {fact.reason}"
+
+
+def _ratchet(fact: RatchetViolated, seen: Seen) -> str:
+    return f"{fact.task_id}: {listed([f'{each.rule} {each.path}' for each in fact.violations])}"
+
+
+def _verdict_refused(fact: TaskJudged | ToolResult, seen: Seen) -> str:
+    if isinstance(fact, TaskJudged):
+        return f"{fact.task_id or 'the whole'}: {fact.refused}" if fact.refused else ""
+    call = seen.calls.get(fact.call_id)
+    judged = seen.role == "judge" and call is not None and call.name == SUBMIT_VERDICT
+    return f"asked again: {fact.content}" if judged and fact.outcome == "error" else ""
+
+
+def _judged(fact: TaskJudged, seen: Seen) -> str:
+    if fact.refused or fact.decision == "pass":
+        return ""
+    issue = next((each.issue for each in fact.criteria if not each.passes and each.issue), fact.reason)
+    return f"{fact.task_id or 'the whole'} ({fact.decision}): {issue}"
+
+
+def _sent_back(fact: TaskRefused, seen: Seen) -> str:
+    if fact.kind in ("judge", "ratchet"):
+        return ""  # told by its verdict, or by what the ratchet found
+    return f"{fact.task_id} ({fact.kind}): {fact.issues[0] if fact.issues else 'no reason was given'}"
+
+
+def _batch(fact: BatchRefused, seen: Seen) -> str:
+    what = f"{listed(fact.tasks)} broke {listed(fact.failed)}" if fact.tasks else ""
+    return what + (f"; at fault: {listed(fact.culprits)}" if what and fact.culprits else "")
+
+
+def _base_refused(fact: BatchRefused | RepoConflicted, seen: Seen) -> str:
+    if isinstance(fact, BatchRefused):
+        return "" if fact.tasks else f"with it {listed(fact.failed)} would fail"
+    return "" if fact.task_id else f"{fact.commit[:SHORT]} conflicts in {listed(fact.paths)}"
+
+
+def _conflict(fact: RepoConflicted, seen: Seen) -> str:
+    return f"{fact.task_id} in {listed(fact.paths)}" if fact.task_id else ""
+
+
+def _replanned(fact: MissionReplanned, seen: Seen) -> str:
+    return f"plan {fact.round + 1}, {counted(len(fact.tasks), 'task')}: {fact.why or 'a task was taken apart'}"
+
+
+def _retry(fact: ModelRequestEnd, seen: Seen) -> str:
+    return f"{fact.error_kind or 'error'} {fact.message}" if fact.outcome == "error" else ""
+
+
+def _hook(fact: HookRan, seen: Seen) -> str:
+    blocked = fact.blocked and fact.event != HAND_IN_EVENT
+    return f"{fact.event} {fact.command}: {fact.content}" if blocked else ""
+
+
+def _concern(fact: TaskHandedIn, seen: Seen) -> str:
+    said = (*fact.concerns, *(f"deviation: {each}" for each in fact.deviations))
+    return f"{fact.task_id}: {'; '.join(said)}" if said else ""
+
+
+def _answer(fact: ApprovalDecided | ApprovalExpired, seen: Seen) -> str:
+    if isinstance(fact, ApprovalExpired):
+        return f"{fact.item_id}: nobody answered, {fact.verdict} by default"
+    return f"{fact.item_id}: {fact.verdict}{f', {fact.note}' if fact.note else ''}"
+
+
+def _steered(fact: UserCancel | UserInterrupt | UserPause, seen: Seen) -> str:
+    word = {UserCancel: "cancelled", UserInterrupt: "interrupted", UserPause: "paused"}[type(fact)]
+    return f"{word}{f': {fact.reason}' if fact.reason else ''}"
+
+
+def _outside(fact: EgressRecorded, seen: Seen) -> str:
+    refused = [f"{each.count} to {each.host}:{each.port}" for each in fact.seen if each.verdict == "refused"]
+    return listed(refused) if refused else ""
+
+
+def _notice(fact: NoticeSent, seen: Seen) -> str:
+    return "" if fact.ok or fact.held or fact.again_us is not None else f"{fact.target}: {fact.detail}"
+
+
+WRONG: tuple[Kind, ...] = (
+    Kind(
+        "unknown", "call whose outcome nobody knows", "calls whose outcome nobody knows",
+        (ToolOutcomeUnknown, JobEnded), _unknown,
+    ),
+    Kind("ratchet", "ratchet violation refused", "ratchet violations refused", (RatchetViolated,), _ratchet),
+    Kind(
+        "astray", "move of the branch by somebody else", "moves of the branch by somebody else", (RepoMoved,),
+        lambda fact, _: "" if fact.followed else f"{fact.ref} was found at {fact.found[:SHORT] or 'nothing'}",
+    ),
+    Kind("escalated", "question how to go on", "questions how to go on", (MissionEscalated,), lambda fact, _: fact.why),
+    Kind(
+        "unverified", "verification that could not be done", "verifications that could not be done",
+        (VerificationEnded,), lambda fact, _: f"{fact.effect}: {fact.error}" if fact.error else "",
+    ),
+    Kind("verdict_refused", "verdict refused", "verdicts refused", (TaskJudged, ToolResult), _verdict_refused),
+    Kind("judge", "refusal by a judge", "refusals by judges", (TaskJudged,), _judged),
+    Kind("batch", "red merge refused", "red merges refused", (BatchRefused,), _batch),
+    Kind(
+        "base_refused", "state of the followed branch not taken in", "states of the followed branch not taken in",
+        (BatchRefused, RepoConflicted), _base_refused,
+    ),
+    Kind("conflict", "merge conflict", "merge conflicts", (RepoConflicted,), _conflict),
+    Kind("sent_back", "hand-in sent back", "hand-ins sent back", (TaskRefused,), _sent_back),
+    Kind(
+        "flake", "flaky check", "flaky checks", (FlakeNoted,),
+        lambda fact, _: f"{fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree",
+    ),
+    Kind(
+        "plan_refused", "plan refused", "plans refused", (PlanRefused,),
+        lambda fact, _: fact.problems[0] if fact.problems else "it cannot be worked by",
+    ),
+    Kind("replanned", "new plan", "new plans", (MissionReplanned,), _replanned),
+    Kind(
+        "rule", "pinned rule not kept", "pinned rules not kept", (RuleBreached,),
+        lambda fact, _: f"{fact.rule}: {fact.detail}",
+    ),
+    Kind(
+        "breaker", "breaker opened", "breakers opened", (BreakerOpened,),
+        lambda fact, _: f"{fact.breaker} {fact.detail}",
+    ),
+    Kind(
+        "cap", "request that did not fit a cap", "requests that did not fit a cap", (BudgetReached,),
+        lambda fact, _: f"{fact.account_id}, per {fact.period}",
+    ),
+    Kind("retry", "model request that failed", "model requests that failed", (ModelRequestEnd,), _retry),
+    Kind(
+        "presumed", "request that died with its process", "requests that died with their process", (ModelRequestEnd,),
+        lambda fact, _: "charged as reserved" if fact.outcome == "presumed" else "",
+    ),
+    Kind(
+        "reset", "context reset", "context resets", (ContextReset,),
+        lambda fact, _: f"{fact.cause}{f': {fact.detail}' if fact.detail else ''}",
+    ),
+    Kind(
+        "context_failed", "summary or handoff that failed", "summaries or handoffs that failed", (ContextFailed,),
+        lambda fact, _: f"{fact.purpose}: {fact.reason}",
+    ),
+    Kind("lost", "loss of hands", "losses of hands", (HandsLost,), lambda fact, _: fact.reason),
+    Kind("stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: fact.from_worker_id),
+    Kind("error", "error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
+    Kind(
+        "unkept", "workspace not kept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error
+    ),
+    Kind("hook", "hook that sent work back", "hooks that sent work back", (HookRan,), _hook),
+    Kind("notice", "message that did not arrive", "messages that did not arrive", (NoticeSent,), _notice),
+    Kind(
+        "egress", "way outside that failed", "ways outside that failed", (EgressFailed,), lambda fact, _: fact.reason
+    ),
+    Kind(
+        "tainted", "session that read what strangers may have written",
+        "sessions that read what strangers may have written", (SessionTainted,), lambda fact, _: fact.reason,
+    ),
+    Kind("outside", "note of requests refused", "notes of requests refused", (EgressRecorded,), _outside),
+)  # fmt: skip
+"""What went otherwise than planned, the most important first."""
+
+UNASKED: tuple[Kind, ...] = (
+    Kind(
+        "unasked", "hand-in with changes nobody asked for", "hand-ins with changes nobody asked for",
+        (TaskInspected,), lambda fact, _: f"{fact.task_id}: {listed(fact.unasked)}" if fact.unasked else "",
+    ),
+    Kind("concern", "concern of a worker", "concerns of workers", (TaskHandedIn,), _concern),
+)  # fmt: skip
+
+OTHER: tuple[Kind, ...] = (
+    Kind("answer", "answer given", "answers given", (ApprovalDecided, ApprovalExpired), _answer),
+    Kind("steered", "intervention", "interventions", (UserCancel, UserInterrupt, UserPause), _steered),
+    Kind(
+        "followed", "move of the followed branch", "moves of the followed branch", (RepoMoved,),
+        lambda fact, _: f"{fact.ref} to {fact.found[:SHORT]}" if fact.followed else "",
+    ),
+    Kind(
+        "wip", "commit of unfinished work", "commits of unfinished work", (RepoCommitted,),
+        lambda fact, _: fact.ref.removeprefix("refs/heads/") if fact.wip else "", lambda fact: (fact.commit,),
+    ),
+    Kind(
+        "lesson", "line proposed for AGENTS.md", "lines proposed for AGENTS.md", (LessonProposed,),
+        lambda fact, _: fact.line,
+    ),
+    Kind(
+        "learnt", "line added to AGENTS.md", "lines added to AGENTS.md", (LessonApplied,),
+        lambda fact, _: f"{fact.line} (by {fact.by})",
+    ),
+    Kind("finding", "finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
+)  # fmt: skip
+"""What else is good to know."""
+
+KINDS: tuple[Kind, ...] = (*WRONG, *UNASKED, *OTHER)
+
+_BY_TYPE: dict[type[Fact], list[Kind]] = {}
+for _kind in KINDS:
+    for _type in _kind.types:
+        _BY_TYPE.setdefault(_type, []).append(_kind)
+
+
+def scan(tree: Tree) -> dict[str, list[Example]]:
+    """All news of all logs, by the name of its kind, in the order of time within each log."""
+    found: dict[str, list[Example]] = {}
+    for part in tree.parts:
+        who = tree.called(part)
+        seen = Seen(part, tree.role(part), {})
+        for event in part.events:
+            fact = event.fact
+            if isinstance(fact, AgentToolUse):
+                seen.calls[fact.call_id] = fact
+            for kind in _BY_TYPE.get(type(fact), ()):
+                words = kind.tell(fact, seen) if tree.new(event) else ""
+                if words:
+                    text = plain(f"{who}: {words}" if who else words)
+                    found.setdefault(kind.name, []).append(Example(text, _evidence(event), kind.commits(fact)))
+    return found
+
+
+def _evidence(event: Event) -> tuple[Evidence, ...]:
+    return (of(event),)
+
+
+def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: str) -> tuple[Line, ...]:
+    """A line for each kind that there is any of."""
+    return tuple(
+        Line(
+            kind.name,
+            counted(len(examples), kind.one, kind.many),
+            len(examples),
+            examples=tuple(examples),
+            more=more_of(examples, session_id),
+        )
+        for kind in kinds
+        if (examples := found.get(kind.name))
+    )
+
+
+def more_of(examples: list[Example], session_id: str) -> tuple[str, ...]:
+    """The words of a command that shows all of them: the log when they are in one, else the whole brief as data."""
+    evidence = [each for example in examples for each in example.evidence]
+    sessions = {each.session_id for each in evidence}
+    if len(sessions) == 1:
+        return ("logs", next(iter(sessions)), "--type", *sorted({each.type for each in evidence}))
+    return ("brief", session_id, "--json")

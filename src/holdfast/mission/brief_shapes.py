@@ -1,0 +1,168 @@
+"""What a brief is made of: lines, each with the events that it stands on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Event
+from holdfast.facts.session import SessionCreated
+
+TEXT_MAX = 300
+"""So much is kept of what somebody wrote, in characters."""
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """An event that a line stands on: its session, its position there, its type."""
+
+    session_id: str
+    seq: int
+    type: str
+
+
+class Example(msgspec.Struct, frozen=True):
+    """One of those that a line counts. `command` are the words that answer it, if a person can."""
+
+    text: str
+    evidence: tuple[Evidence, ...]
+    commits: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One claim. `kind` names what it is about, `count` is how many there are, all of them in `examples` when it has
+    any; `more` are the words of the command that shows them. It has evidence of its own, or each of its examples has.
+    """
+
+    kind: str
+    text: str
+    count: int = 1
+    evidence: tuple[Evidence, ...] = ()
+    commits: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+class Section(msgspec.Struct, frozen=True):
+    """Lines under one title, the most important first."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+class Brief(msgspec.Struct, frozen=True):
+    """What happened in a session and all below it, up to the event `through_seq`, after `since_us` if that is set.
+
+    `numbers` are what its lines count: pico-dollars end in `_pico`, and are None where nothing of it is known.
+    `repo` and `branch` are of a mission, empty for another session.
+    """
+
+    session_id: str
+    name: str
+    goal: str
+    headline: str
+    through_seq: int
+    sections: tuple[Section, ...]
+    numbers: dict[str, int | None]
+    since_us: int | None = None
+    repo: str = ""
+    branch: str = ""
+
+    @property
+    def lines(self) -> Iterator[Line]:
+        """All its lines, in order."""
+        return (line for section in self.sections for line in section.lines)
+
+
+class Part:
+    """One session's log: who it is, and its events. `role` is what it does in a mission, or `agent`."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.session_id = events[0].session_id if events else ""
+        self.created = next((event.fact for event in events if isinstance(event.fact, SessionCreated)), None)
+        self.parent = self.created.parent.session_id if self.created and self.created.parent else ""
+        self.name = self.created.agent.name if self.created else ""
+        role = self.created.role if self.created else None
+        self.role = role.kind if role is not None else ""
+
+    def at(self, seq: int) -> Event | None:
+        """The event at a position, None when it is not there."""
+        at = seq - self.events[0].seq if self.events else -1
+        return self.events[at] if 0 <= at < len(self.events) else None
+
+
+class Tree:
+    """A session's log and the logs of all below it. Nothing that is not after `since_us` is news."""
+
+    def __init__(self, events: Sequence[Event], below: Iterable[Sequence[Event]], since_us: int | None) -> None:
+        self.top = Part(events)
+        self.below = [Part(each) for each in below if each]
+        self.since_us = since_us
+        self._roles: dict[str, str] = {}
+        known = {part.session_id: part for part in self.below}
+        for part in self.below:
+            self._roles[part.session_id] = _inherited(part, known)
+
+    @property
+    def parts(self) -> list[Part]:
+        """All logs, the top one first."""
+        return [self.top, *self.below]
+
+    def role(self, part: Part) -> str:
+        """For what its money went: its own role, or that of whoever opened it."""
+        if part is self.top:
+            return "mission" if part.created and part.created.mission else "agent"
+        return self._roles[part.session_id]
+
+    def new(self, event: Event) -> bool:
+        """Whether an event is news."""
+        return self.since_us is None or event.at_us > self.since_us
+
+    def called(self, part: Part) -> str:
+        """A session below the top one in a few words; empty for the top one."""
+        return "" if part is self.top else part.name or self.role(part)
+
+    def events(self, *kinds: type[Fact]) -> list[Event]:
+        """The top session's events of these types, news or not."""
+        return [event for event in self.top.events if isinstance(event.fact, kinds)]
+
+
+def _inherited(part: Part, known: Mapping[str, Part]) -> str:
+    at: Part | None = part
+    for _ in range(len(known) + 1):
+        if at is None:
+            break
+        if at.role:
+            return at.role
+        at = known.get(at.parent)
+    return "agent"
+
+
+def of(event: Event) -> Evidence:
+    """An event as evidence."""
+    return Evidence(event.session_id, event.seq, event.type)
+
+
+def plain(text: str, most: int = TEXT_MAX) -> str:
+    """What somebody wrote, on one line, without what a terminal or Markdown would obey."""
+    flat = " ".join(text.split())
+    flat = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
+    flat = flat.translate(_MARKS)
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"
+
+
+_MARKS = str.maketrans({"`": "'", "[": "(", "]": ")", "<": "(", ">": ")", "|": "/", "\\": "/"})
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many there are besides."""
+    shown = ", ".join(plain(name, 60) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
