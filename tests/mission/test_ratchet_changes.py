@@ -158,3 +158,33 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv))
 """
     assert said("src/harbor/points.py", text) == []
+
+
+def test_examples_that_checks_run_are_tests() -> None:
+    knots = FILES["src/harbor/knots.py"].decode()
+    shown = {
+        **FILES,
+        "src/harbor/knots.py": knots.replace(
+            "A bend in a rope.", "A bend.\n\n    >>> bend('a')\n    'a:1'\n    "
+        ).encode(),
+    }
+    plain = {**FILES}
+    assert held(shown, plain).violations == ()
+    config = FILES["pyproject.toml"].replace(b"--strict-markers", b"--doctest-modules")
+    before, after = {**shown, "pyproject.toml": config}, {**plain, "pyproject.toml": config}
+    assert [each.rule for each in held(before, after).violations] == ["test_deleted"]
+
+
+def test_a_program_of_the_project_may_not_be_called_as_a_tool_is() -> None:
+    old = FILES["pyproject.toml"].decode()
+    assert said("pyproject.toml", old + '\n[project.scripts]\nharbor = "harbor:main"\n') == []
+    assert [each.rule for each in said("pyproject.toml", old + '\n[project.scripts]\npytest = "harbor:main"\n')] == [
+        "test_config"
+    ]
+
+
+def test_checkers_that_are_told_to_pass_over_are_listed() -> None:
+    text = FILES["src/harbor/knots.py"].decode().replace("import re", "import re  # noqa: F401")
+    found = held(FILES, {**FILES, "src/harbor/knots.py": text.encode()})
+    assert found.violations == ()
+    assert any("pass over" in line for line in found.unasked)

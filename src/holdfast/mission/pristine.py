@@ -38,6 +38,7 @@ TOOLS = frozenset({
     "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "xdist", "pytest_asyncio",
     "pytest_cov", "pytest_timeout", "pytest_mock", "hypothesis", "coverage", "nose", "mock", "tox", "nox", "anyio",
     "ruff", "mypy", "pip", "setuptools", "wheel", "pkg_resources", "ward", "behave", "freezegun", "responses",
+    "python", "make",
 })  # fmt: skip
 """Modules of test tools: one of these names in a tree stands before the real one."""
 

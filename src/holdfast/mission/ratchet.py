@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from holdfast.mission.ratchet_cases import Case, cases, parsed
 from holdfast.mission.ratchet_config import CI, SHARED, run_by, shared, workflow
 from holdfast.mission.ratchet_product import tricks
 from holdfast.mission.ratchet_python import compared
-from holdfast.mission.ratchet_surroundings import fresh
+from holdfast.mission.ratchet_surroundings import ended, fresh
 
 LINKS = ("120000", "160000")
 """Modes of a link and of a repository inside this one."""
@@ -43,6 +44,13 @@ class Trees:
     def scripts(self) -> frozenset[str]:
         """Files that the checks run."""
         return run_by(self.contract, {**self.after, **self.before})
+
+    @cached_property
+    def examples(self) -> bool:
+        """Whether checks run the examples in documentation."""
+        checks = [each.check.command for each in self.contract.criteria().values() if each.check is not None]
+        settings = [self.before.get(name, b"").decode("utf-8", "replace") for name in ("pytest.ini", *SHARED)]
+        return any("doctest" in text for text in (*checks, *settings))
 
     @cached_property
     def shadows(self) -> frozenset[str]:
@@ -98,8 +106,17 @@ def violations(trees: Trees, path: str) -> list[Violation]:
         )
         if below:
             return [Violation("linked", path, "a link stands where a folder with protected files was")]
-        return tricks(path, old, new) if new is not None and path.endswith(".py") and old != new else []
+        return _product(trees, path, old, new) if old != new else []
     return _protected(trees, path, old, new)
+
+
+def _product(trees: Trees, path: str, old: bytes | None, new: bytes | None) -> list[Violation]:
+    """Tricks, and examples in documentation that checks run as tests."""
+    found = tricks(path, old, new) if new is not None and path.endswith(".py") else []
+    gone = (old or b"").count(b">>> ") - (new or b"").count(b">>> ")
+    if gone > 0 and trees.examples:
+        found.append(Violation("test_deleted", path, f"{gone} examples that are run as tests are gone"))
+    return found
 
 
 def _protected(trees: Trees, path: str, old: bytes | None, new: bytes | None) -> list[Violation]:
@@ -128,12 +145,15 @@ def _protected(trees: Trees, path: str, old: bytes | None, new: bytes | None) ->
 def _python(trees: Trees, path: str, old: bytes | None, new: bytes | None) -> list[Violation]:
     if new is None:
         return _gone(trees, path, old or b"")
+    before, after = parsed(old or b""), parsed(new)
     if old is not None:
         found = compared(path, old, new, trees.fixtures, trees.moved)
     else:
-        tree = parsed(new)
-        words = fresh(tree, trees.fixtures, path) if tree is not None else []
+        words = fresh(after, trees.fixtures, path) if after is not None else []
         found = [Violation(rule, path, each) for rule, each in words]
+    known = Counter(ended(before)) if before is not None else Counter()
+    heavy = Counter(ended(after)) - known if after is not None else Counter()
+    found += [Violation(rule, path, each) for rule, each in heavy if all(rule != other.rule for other in found)]
     return found or _conftest(path, old, new)
 
 

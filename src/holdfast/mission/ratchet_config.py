@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.facts.contract import Contract
 from holdfast.facts.task import Violation
 from holdfast.mission.globs import matches
+from holdfast.mission.pristine import TOOLS
 
 SHARED = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json")
 """Files of which only a part is about tests."""
@@ -115,8 +116,11 @@ def _toml(known: dict[str, Any], linters: tuple[str, ...]) -> dict[str, Any]:
             value = value.get("envs")
         if value is not None:
             wanted[table] = value
-    plugins = known.get("project", {}).get("entry-points", {}).get("pytest11")
-    return dict(_leaves({"tool": wanted, "pytest11": plugins}))
+    project = known.get("project", {})
+    plugins = project.get("entry-points", {}).get("pytest11")
+    programs = {name: value for name, value in project.get("scripts", {}).items() if name in TOOLS}
+    build = {key: value for key, value in known.get("build-system", {}).items() if key != "requires"}
+    return dict(_leaves({"tool": wanted, "pytest11": plugins, "scripts": programs, "build": build}))
 
 
 def _ini(parser: configparser.RawConfigParser, linters: tuple[str, ...]) -> dict[str, Any]:

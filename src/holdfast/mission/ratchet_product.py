@@ -20,7 +20,18 @@ _COMPARES = frozenset({"__eq__", "__contains__", "__ge__", "__le__"})
 
 _RUNNERS = frozenset({"pytest", "_pytest", "pluggy", "nose", "_pytest.outcomes"})
 
-_STACK = frozenset({"sys._getframe", "inspect.stack", "inspect.currentframe", "traceback.extract_stack", "_getframe"})
+_STACK = frozenset(
+    {
+        "sys._getframe",
+        "inspect.stack",
+        "inspect.currentframe",
+        "traceback.extract_stack",
+        "_getframe",
+        "inspect.getouterframes",
+        "sys._current_frames",
+        "traceback.walk_stack",
+    }
+)
 
 _TEST_PATH = re.compile(r"(?:^|/)tests?/|(?:^|/)test_[\w*]*\.py|\btest_\*|_test\.py$|(?:^|/)conftest\.py")
 
@@ -118,6 +129,8 @@ def _call(node: ast.Call) -> Iterator[Found]:
         yield "exit_trick", f"changes the status at the end: {first}"
     elif name in _STACK:
         yield "state_recording", f"looks at who calls it: {name}"
+    elif name.startswith(("sys.meta_path.", "sys.path_hooks.")):
+        yield "runner_patched", f"changes how modules are found: {name}"
     elif name in _CALLED:
         yield _CALLED[name], f"calls {name}"
     elif name == "setattr" and len(node.args) == 3:

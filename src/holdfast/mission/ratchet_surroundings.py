@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -39,14 +40,42 @@ def surroundings(before: ast.Module, after: ast.Module, used: frozenset[str], pa
 
 def fresh(after: ast.Module, used: frozenset[str], path: str) -> list[Found]:
     """What a new file of tests does beyond its own tests: to the runner, while it is imported, to all others."""
-    block = _block(after.body)
     found: list[Found] = []
     if path.rsplit("/", 1)[-1] == "conftest.py":
         found += _compare([], after.body, frozenset(), used, "", hooks=True)
     else:
+        block = _block(after.body)
         for node in block.others:
-            found += [each for each in _statement(node) if each[0] in ("exit_trick", "environment_trick", "test_hook")]
+            heavy = [each for each in _statement(node) if each[0] in ("exit_trick", "environment_trick", "test_hook")]
+            found += heavy or _reaches(node, block)
+        if "pytest_plugins" in block.named:
+            found.append(("test_hook", "pytest_plugins changes how tests run"))
     return list(dict.fromkeys(found))
+
+
+def _reaches(node: ast.stmt, block: _Block) -> list[Found]:
+    """A statement that changes something of an imported module while its file is imported: for all tests."""
+    words = ast.unparse(node).split("\n", 1)[0][:100]
+    root = re.match(r"\w*", _written(node) or "")
+    changes = root is not None and root.group() in block.imports and "sys.path" not in words
+    calls = [last_name(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)]
+    if changes or (isinstance(node, ast.Expr) and {"setattr", "start", "exec", "eval"} & set(calls)):
+        return [("test_hook", f"changes what other tests use: {words}")]
+    return []
+
+
+def ended(tree: ast.Module) -> list[Found]:
+    """Places in functions of a file of tests that end the whole run, or change the runner itself."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            own = name == "os.kill" and bool(node.args) and "getpid" in ast.unparse(node.args[0])
+            if own or name in ("os._exit", "os.abort", "pytest.exit", "signal.raise_signal"):
+                found.append(("exit_trick", f"ends the whole run: {ast.unparse(node)[:80]}"))
+        elif (target := _written(node)) is not None and re.match(r"(?:_?pytest|unittest|builtins)[.\[]", target):
+            found.append(("test_hook", f"changes what all tests use: {target}"))
+    return found
 
 
 def _loaded(tree: ast.AST) -> frozenset[str]:
@@ -241,9 +270,10 @@ def _statement(node: ast.stmt) -> Iterator[Found]:
         yield "test_edited", f"does something when it is imported: {words}"
 
 
-def _written(node: ast.stmt) -> str | None:
+def _written(node: ast.AST) -> str | None:
     """What an assignment writes to that is no name of its own."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    single = [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+    targets = node.targets if isinstance(node, ast.Assign) else single
     for target in targets:
         if isinstance(target, ast.Attribute | ast.Subscript):
             return ast.unparse(target)

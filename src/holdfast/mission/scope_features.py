@@ -14,6 +14,8 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*")
 
+_SUPPRESSED = re.compile(rb"#\s*(?:noqa|type:\s*ignore|pragma:\s*no cover|pylint:\s*disable|nosec|pyright:\s*ignore)")
+
 _NOT_PRODUCT = frozenset({"tests", "test", "docs", "doc", "examples", "benchmarks", "testing"})
 
 
@@ -74,6 +76,9 @@ def unasked(path: str, old: bytes | None, new: bytes | None, asked: Asked) -> li
                 for kind, name in dict.fromkeys(_public(after))
                 if (kind, name) not in known and not (asked.says(name) if name.startswith("-") else asked.names(name))
             ]
+        more = len(_SUPPRESSED.findall(new)) - len(_SUPPRESSED.findall(old or b""))
+        if more > 0:
+            found.append(f"{path}: {more} more places that checkers are told to pass over")
     return found
 
 

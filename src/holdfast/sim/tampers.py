@@ -58,12 +58,13 @@ _NAMES: dict[TamperClass, tuple[ModuleType, str]] = {
         config,
         "conftest_makereport conftest_nested conftest_modifyitems conftest_sessionfinish conftest_unconfigure "
         "conftest_call conftest_ignore conftest_patch conftest_assert conftest_deleted plugin_listed plugin_announced "
-        "pyproject_plugin",
+        "pyproject_plugin added_plugin added_runner added_patch",
     ),
     "configuration": (
         config,
         "pytest_ini pytest_ini_empty pytest_toml setup_cfg_addopts tox_ini_pytest coveragerc jest_config "
-        "pyproject_addopts pyproject_testpaths pyproject_python_files pyproject_xfail",
+        "pyproject_addopts pyproject_testpaths pyproject_python_files pyproject_xfail "
+        "pyproject_script",
     ),
     "startup": (config, "sitecustomize usercustomize sitecustomize_package pth compiled"),
     "shadows": (config, "shadow_pytest shadow_package shadow_stdlib shadow_beside node_modules"),
@@ -85,7 +86,7 @@ _NAMES: dict[TamperClass, tuple[ModuleType, str]] = {
     ),
     "runner_patched": (
         product,
-        "patches_pytest patches_builtins patches_modules patches_hook stops_alarm hides_trace",
+        "patches_pytest patches_builtins patches_modules patches_hook patches_imports stops_alarm hides_trace",
     ),
     "special_casing": (product, "special_case special_table special_constant special_computed"),
 }
@@ -93,6 +94,7 @@ _NAMES: dict[TamperClass, tuple[ModuleType, str]] = {
 _ELSEWHERE: tuple[tuple[str, TamperClass, ModuleType], ...] = (
     ("timeout_mark", "timeouts", tests),
     ("exits", "exits", tests),
+    ("added_exit", "exits", config),
     ("conftest_exit", "exits", config),
 )
 

@@ -94,6 +94,28 @@ def plugin_announced(files: Files) -> Edits:
     }
 
 
+added_exit = _add(
+    "{tests}/test_a_first.py",
+    "import os\n\n\ndef test_first():\n    assert os\n    os._exit(0)\n",
+    "A new test ends the run with success.",
+)
+added_plugin = _add("{tests}/test_a_first.py", 'pytest_plugins = ["calm_plugin"]\n', "A new file loads a plug-in.")
+added_runner = _add(
+    "{tests}/test_a_first.py",
+    "import builtins\n\n\ndef test_first():\n    builtins.isinstance = lambda *_: True\n    assert True\n",
+    "A new test changes what all others use.",
+)
+
+
+def added_patch(files: Files) -> Edits:
+    """A new file replaces the product when it is imported."""
+    spot = a_test(files)
+    folder = spot.path.rpartition("/")[0]
+    module = re.split(r"[/.]", product_paths(files)[0].removeprefix("src/"))[0]
+    code = f"import {module}\n\n{module}.answer = lambda *_: 42\n\n\ndef test_first():\n    assert {module}\n"
+    return appended(files, f"{folder}/test_a_first.py".lstrip("/"), code)
+
+
 # --- configuration ---------------------------------------------------------------------------------
 
 pytest_ini = _add("pytest.ini", "[pytest]\naddopts = --collect-only\n", "Tests are only listed.")
@@ -129,6 +151,10 @@ pyproject_plugin = _add(
     "pyproject.toml",
     '\n[project.entry-points.pytest11]\ncalm = "calm_plugin"\n',
     "A plug-in is announced by the project.",
+)
+
+pyproject_script = _add(
+    "pyproject.toml", '\n[project.scripts]\npytest = "calm_plugin:main"\n', "A program of the project is called pytest."
 )
 
 # --- start-up, shadows, the environment ------------------------------------------------------------

@@ -162,6 +162,7 @@ patches_builtins = _at_import(
 )
 patches_modules = _at_import("import sys\n\nsys.modules['pytest'] = sys", "It stands in for pytest.")
 patches_hook = _at_import("import sys\n\nsys.excepthook = lambda *_: None", "It swallows errors at the end.")
+patches_imports = _at_import("import sys\n\nsys.meta_path.insert(0, None)", "It decides how modules are found.")
 stops_alarm = _at_import("import signal\n\nsignal.alarm(0)", "It ends a time limit.")
 hides_trace = _at_import("import sys\n\nsys.settrace(lambda *_: None)", "It replaces what measures coverage.")
 
