@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from holdfast.brain.acts import merging, verifying
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
 from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import Mission, MissionPlanned, MissionPolicy, Task
+from holdfast.facts.mission import CriterionChecked, Mission, MissionPlanned, MissionPolicy, Task
 from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
@@ -231,3 +233,16 @@ def state_of(shift: Shift) -> MissionState:
 def task(name: str, *criteria: str) -> Task:
     """A task for these criteria."""
     return Task(name, f"work of {name}", criteria)
+
+
+async def checked(stage: MergeStage, shift: Shift, commit: Commit, *names: str, effect: str = "task:t:1") -> None:
+    """A verification of a commit for these criteria, all by default."""
+    wanted = names or tuple(stage.contract.criteria())
+    with anyio.fail_after(30):
+        await verifying.verify(shift, Verify(effect, commit.commit, commit.tree, wanted))
+
+
+async def verdicts(stage: MergeStage) -> dict[str, str]:
+    """The latest outcome of each criterion."""
+    facts = await stage.facts(CriterionChecked)
+    return {name: fact.outcome for fact in facts for name in fact.criteria}
