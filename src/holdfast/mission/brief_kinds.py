@@ -61,6 +61,17 @@ class Kind(NamedTuple):
     commits: Callable[[Any], tuple[str, ...]] = lambda fact: ()
 
 
+_NO_REASON = "no reason was given"
+
+
+def _reason(fact: HandsLost | EgressFailed | SessionTainted, seen: Seen) -> str:
+    return fact.reason or _NO_REASON
+
+
+def _why(fact: MissionEscalated, seen: Seen) -> str:
+    return fact.why or _NO_REASON
+
+
 def _unknown(fact: ToolOutcomeUnknown | JobEnded, seen: Seen) -> str:
     if isinstance(fact, JobEnded):
         return f"job {fact.job_id}" if fact.outcome == "unknown" else ""
@@ -91,7 +102,7 @@ def _judged(fact: TaskJudged, seen: Seen) -> str:
 def _sent_back(fact: TaskRefused, seen: Seen) -> str:
     if fact.kind in ("judge", "ratchet"):
         return ""  # told by its verdict, or by what the ratchet found
-    return f"{fact.task_id} ({fact.kind}): {fact.issues[0] if fact.issues else 'no reason was given'}"
+    return f"{fact.task_id} ({fact.kind}): {fact.issues[0] if fact.issues else _NO_REASON}"
 
 
 def _batch(fact: BatchRefused, seen: Seen) -> str:
@@ -157,7 +168,7 @@ WRONG: tuple[Kind, ...] = (
         "astray", "move of the branch by somebody else", "moves of the branch by somebody else", (RepoMoved,),
         lambda fact, _: "" if fact.followed else f"{fact.ref} was found at {fact.found[:SHORT] or 'nothing'}",
     ),
-    Kind("escalated", "question how to go on", "questions how to go on", (MissionEscalated,), lambda fact, _: fact.why),
+    Kind("escalated", "question how to go on", "questions how to go on", (MissionEscalated,), _why),
     Kind(
         "unverified", "verification that could not be done", "verifications that could not be done",
         (VerificationEnded,), lambda fact, _: f"{fact.effect}: {fact.error}" if fact.error else "",
@@ -205,8 +216,8 @@ WRONG: tuple[Kind, ...] = (
         "context_failed", "summary or handoff that failed", "summaries or handoffs that failed", (ContextFailed,),
         lambda fact, _: f"{fact.purpose}: {fact.reason}",
     ),
-    Kind("lost", "loss of hands", "losses of hands", (HandsLost,), lambda fact, _: fact.reason),
-    Kind("stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: fact.from_worker_id),
+    Kind("lost", "loss of hands", "losses of hands", (HandsLost,), _reason),
+    Kind("stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"),
     Kind("error", "error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
     Kind(
         "unkept", "workspace not kept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error
@@ -214,11 +225,12 @@ WRONG: tuple[Kind, ...] = (
     Kind("hook", "hook that sent work back", "hooks that sent work back", (HookRan,), _hook),
     Kind("notice", "message that did not arrive", "messages that did not arrive", (NoticeSent,), _notice),
     Kind(
-        "egress", "way outside that failed", "ways outside that failed", (EgressFailed,), lambda fact, _: fact.reason
+        "egress", "way outside that failed", "ways outside that failed", (EgressFailed,), _reason
     ),
     Kind(
         "tainted", "session that read what strangers may have written",
-        "sessions that read what strangers may have written", (SessionTainted,), lambda fact, _: fact.reason,
+        "sessions that read what strangers may have written", (SessionTainted,),
+        _reason,
     ),
     Kind("outside", "note of requests refused", "notes of requests refused", (EgressRecorded,), _outside),
 )  # fmt: skip

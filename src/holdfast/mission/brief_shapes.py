@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.session import SessionCreated
+from holdfast.facts.session import SessionCreated, SessionForked
 
 TEXT_MAX = 300
 """So much is kept of what somebody wrote, in characters."""
@@ -77,16 +77,20 @@ class Brief(msgspec.Struct, frozen=True):
 
 
 class Part:
-    """One session's log: who it is, and its events. `role` is what it does in a mission, or `agent`."""
+    """One session's log: who it is, and its own events; those of a fork begin where it left its origin. `role` is what
+    it does in a mission, empty for none.
+    """
 
     def __init__(self, events: Sequence[Event]) -> None:
-        self.events = events
-        self.session_id = events[0].session_id if events else ""
+        forks = [place for place, event in enumerate(events) if isinstance(event.fact, SessionForked)]
+        self.events = events[forks[-1] :] if forks else events
+        self.session_id = events[-1].session_id if events else ""
         self.created = next((event.fact for event in events if isinstance(event.fact, SessionCreated)), None)
-        self.parent = self.created.parent.session_id if self.created and self.created.parent else ""
         self.name = self.created.agent.name if self.created else ""
-        role = self.created.role if self.created else None
-        self.role = role.kind if role is not None else ""
+        own = self.created if not forks else None
+        self.parent = own.parent.session_id if own is not None and own.parent is not None else ""
+        self.role = own.role.kind if own is not None and own.role is not None else ""
+        self.is_mission = own is not None and own.mission is not None
 
     def at(self, seq: int) -> Event | None:
         """The event at a position, None when it is not there."""
@@ -114,7 +118,7 @@ class Tree:
     def role(self, part: Part) -> str:
         """For what its money went: its own role, or that of whoever opened it."""
         if part is self.top:
-            return "mission" if part.created and part.created.mission else "agent"
+            return "mission" if part.is_mission else "agent"
         return self._roles[part.session_id]
 
     def new(self, event: Event) -> bool:
