@@ -28,8 +28,8 @@ _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 class FaultCount:
     """One class of faults: how often somebody had it, and how each such time ended.
 
-    `caught` times were prevented, sent back or did not count. `listed` were let through and listed as unasked. `through` came
-    through without a word: what they did met every check that there was.
+    `caught` times were prevented, sent back or did not count. `listed` were let through and listed as unasked.
+    `through` came through without a word: what they did met every check that there was.
     """
 
     had: int

@@ -1,0 +1,422 @@
+"""Whole libraries without bodies, what their tests need, and the oracle of missions, each without a mission."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
+from holdfast.facts.base import Usage
+from holdfast.model.base import Finish, ModelRequest, TextDelta, ToolCallDelta, ToolCallStart, ToolSpec
+from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
+from holdfast.sim.answers import load_oracle
+from holdfast.sim.library import Library
+from holdfast.sim.library_all import Whole, strip_all
+from holdfast.sim.library_items import WorkItem, make_items, there_with, with_tests
+from holdfast.sim.library_mini import mini_library
+from holdfast.sim.library_probe import Line, Needs, keep, needs, read_lines
+from holdfast.sim.library_strip import STUB
+from holdfast.sim.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
+from holdfast.sim.mission_contract import commands, make_contract, make_criteria, shortened
+from holdfast.sim.oracle_mutants import mutants
+
+
+@pytest.fixture(scope="module")
+def mini() -> Library:
+    return mini_library()
+
+
+@pytest.fixture(scope="module")
+def whole(mini: Library) -> Whole:
+    return strip_all(mini)
+
+
+# --- the library without bodies --------------------------------------------------------------------
+
+
+def test_every_body_is_out_and_comes_back(mini: Library, whole: Whole) -> None:
+    assert len(whole.bodies) == 28
+    assert whole.kept == ("mini/__init__.py",)
+    nothing, everything = whole.tree_with(()), whole.tree_with(range(28))
+    for file, data in nothing.items():
+        functions = [node for node in ast.walk(ast.parse(data)) if isinstance(node, ast.FunctionDef)]
+        assert len(functions) == data.count(STUB.encode())
+        assert everything[file] == mini.tree[file].data
+    one = whole.tree_with([3])
+    assert sum(one[file] != nothing[file] for file in nothing) == 1
+
+
+def test_entries_are_where_functions_begin(mini: Library, whole: Whole) -> None:
+    assert sum(map(len, whole.entries.values())) == 28
+    for file, lines in whole.entries.items():
+        text = mini.tree[file].data.decode().splitlines()
+        for line, number in lines.items():
+            assert text[line - 1].lstrip().startswith("def ")
+            assert whole.bodies[number].file == file
+
+
+@pytest.mark.parametrize("number", range(28))
+def test_mutants_parse_and_differ(whole: Whole, number: int) -> None:
+    block = whole.bodies[number]
+    found = mutants(block)
+    assert block.true not in found
+    assert block.stub not in found
+    true = whole.true[block.file].decode()
+    for text in found:
+        ast.parse(true.replace(block.true, text, 1))
+
+
+# --- what tests need ---------------------------------------------------------------------------------
+
+
+def needed(whole: Whole, of: Mapping[str, Sequence[int]]) -> Needs:
+    """Needs as if each test failed for want of any body that it enters."""
+    told: dict[int, frozenset[str]] = {
+        number: frozenset(test for test, bodies in of.items() if number in bodies)
+        for number in range(len(whole.bodies))
+    }
+    return Needs({test: frozenset(bodies) for test, bodies in of.items()}, told)
+
+
+SUITE = {
+    "t::scale": (0,),
+    "t::parse[1]": (0, 1),
+    "t::parse[2]": (0, 1),
+    "t::format": (0, 2),
+    "t::split": (0, 3),
+    "t::leap": (5,),
+    "t::length": (5, 6),
+    "t::day": (4, 5, 6),
+    "t::entry": (0, 1, 4, 5, 6, 9, 13, 24, 25),
+    "t::line": (0, 2, 9, 12),
+    "t::words": (25,),
+    "t::slug": (24, 25),
+    "t::book": (0, 1, 4, 5, 6, 9, 13, 14, 15, 19, 24, 25),
+    "t::balance": (0, 1, 4, 5, 6, 9, 13, 14, 15, 17, 19, 24, 25),
+}
+
+
+def test_each_test_passes_with_what_its_item_depends_on(whole: Whole) -> None:
+    items = make_items(whole, needed(whole, SUITE), wanted=5)
+    assert sorted(body for item in items for body in item.bodies) == list(range(28))
+    given = [test for item in items for cluster in item.clusters for test in cluster.tests]
+    assert sorted(given) == sorted(SUITE)
+    seen: set[str] = set()
+    for item in items:
+        assert set(item.depends) <= seen, "what it depends on comes before it"
+        seen.add(item.name)
+        there = there_with(item, items)
+        for cluster in item.clusters:
+            for test in cluster.tests:
+                assert set(SUITE[test]) <= there, (item.name, test)
+        assert item.files == tuple(sorted({whole.bodies[body].file for body in item.bodies}))
+    assert any(len(item.depends) == 0 for item in items[1:]), "some can be worked on beside each other"
+
+
+def test_an_item_loses_clusters_without_tests(whole: Whole) -> None:
+    item = make_items(whole, needed(whole, SUITE))[0]
+    first = item.clusters[0].tests[0]
+    assert [cluster.tests for cluster in with_tests(item, {first}).clusters] == [(first,)]
+    assert with_tests(item, ()).clusters == ()
+
+
+def test_a_line_that_a_crash_cut_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "kept" / "lines.jsonl"
+    assert list(read_lines(path)) == []
+    keep(path, Line(-1, {"a": (1,), "b": ()}))
+    with path.open("ab") as file:
+        file.write(b'{"missing":3,"fai')
+    keep(path, Line(2, failed=("b",)))
+    lines = list(read_lines(path))
+    assert [line.missing for line in lines] == [-1, 2]
+    # What a test fails without, it needs, whether it was seen there or not.
+    assert needs(lines) == Needs({"a": frozenset({1}), "b": frozenset({2})}, {2: frozenset({"b"})})
+
+
+def test_all_parameters_have_one_name() -> None:
+    assert shortened(["t::parse[1]", "t::parse[2]", "t::split"], SUITE) == ("t::parse", "t::split")
+    assert shortened(["t::parse[2]"], SUITE) == ("t::parse[2]",)
+
+
+# --- faults --------------------------------------------------------------------------------------------
+
+
+def test_faults_are_read() -> None:
+    assert parse_faults(["early_done:0.3", "tamper.skip_mark", "crash"]) == (
+        Fault("early_done", 0.3),
+        Fault("tamper", 1.0, "skip_mark"),
+        Fault("crash", 1.0),
+    )
+
+
+@pytest.mark.parametrize("word", ["", "early", "early_done:", "early_done:x", "stuck:-1", "tamper.", "crash.x"])
+def test_faults_that_cannot_be_meant(word: str) -> None:
+    with pytest.raises(UsageError, match="--fault"):
+        parse_faults([word])
+
+
+def test_rates_are_kept_and_get_rarer(mini: Library, whole: Whole) -> None:
+    found = answers(mini, whole, faults=[Fault("wander", 0.4)])
+    seen = [msgspec.structs.replace(found, seed=seed) for seed in range(400)]
+    first = sum(each.fault("worker", "W01", 0) is not None for each in seen)
+    third = sum(each.fault("worker", "W01", 2) is not None for each in seen)
+    assert 120 < first < 200
+    assert 20 < third < 65
+    assert all(each.fault("judge", "W01", 0) is None for each in seen)
+
+
+# --- the oracle ----------------------------------------------------------------------------------------
+
+
+def answers(mini: Library, whole: Whole, faults: Sequence[Fault] = (), share: float = 0.0) -> MissionAnswers:
+    items = make_items(whole, needed(whole, SUITE), wanted=5)
+    files = {path: file.data for path, file in mini.tree.items()} | whole.stripped
+    return MissionAnswers(
+        library=mini.pin,
+        items=items,
+        bodies=whole.bodies,
+        criteria=make_criteria(items, share, 1),
+        commands=commands(mini, items, SUITE),
+        files=files,
+        faults=tuple(faults),
+    )
+
+
+class Desk:
+    """A folder in memory with the tools of a worker, and a conversation that goes on as a brain would have it."""
+
+    def __init__(self, found: MissionAnswers, folder: Path, goal: str, submit: str) -> None:
+        path = folder / "oracle.json"
+        save_mission_answers(path, found)
+        self.oracle = load_oracle(path, SystemClock())
+        self.files = {path: data.decode() for path, data in found.files.items()}
+        self.messages = [Message("user", (TextPart(goal),))]
+        self.submit = submit
+        self.responses = 0
+        self.commands: list[str] = []
+        self.said: list[str] = []
+        self.passes = True
+        self.handed_in: dict[str, Any] | None = None
+
+    async def turn(self) -> bool:
+        """One more; False when it was the last: something was handed in, or nothing is called."""
+        tools = tuple(ToolSpec(name, "", {}) for name in ("read", "edit", "bash", self.submit))
+        request = ModelRequest("turn", "You are here.", tuple(self.messages), tools, 8_000, self.responses, 1)
+        worst = self.oracle.worst_case_pico(request)
+        words, calls, usage = "", {}, Usage()
+        async for part in self.oracle.stream(request):
+            match part:
+                case TextDelta(text=text):
+                    words += text
+                case ToolCallStart(index=index, name=name):
+                    calls[index] = [name, ""]
+                case ToolCallDelta(index=index, fragment=fragment):
+                    calls[index][1] += fragment
+                case Finish(usage=found):
+                    usage = found
+        cost = self.oracle.cost_pico(usage)
+        assert worst is not None
+        assert cost is not None
+        assert cost <= worst
+        self.said.append(words)
+        self.responses += 1
+        inputs = {index: (name, msgspec.json.decode(text)) for index, (name, text) in calls.items()}
+        called = tuple(
+            ToolCallPart(f"{self.responses}.{index}", name, value) for index, (name, value) in inputs.items()
+        )
+        self.messages.append(Message("assistant", (TextPart(words), *called)))
+        results = []
+        for call in called:
+            ok, content = self.run(call.name, dict(call.input))
+            results.append(ToolResultPart(call.call_id, call.name, content, not ok))
+        if results:
+            self.messages.append(Message("user", tuple(results)))
+        return bool(calls) and self.handed_in is None
+
+    def run(self, name: str, value: dict[str, Any]) -> tuple[bool, str]:
+        """What the tool answers."""
+        if name == self.submit:
+            self.handed_in = value
+            return True, "Handed in."
+        if name == "read":
+            text = self.files[value["file_path"]]
+            return True, "\n".join(f"{number}\t{line}" for number, line in enumerate(text.split("\n"), 1))
+        if name == "edit":
+            text = self.files[value["file_path"]]
+            assert text.count(value["old_string"]) == 1
+            self.files[value["file_path"]] = text.replace(value["old_string"], value["new_string"])
+            return True, "edited"
+        if name == "glob":
+            return True, "\n".join(self.files)
+        self.commands.append(value["command"])
+        return self.passes, "it ran"
+
+    async def to_the_end(self) -> dict[str, Any] | None:
+        """All turns; what was handed in."""
+        self.handed_in = None
+        for _ in range(60):
+            if not await self.turn():
+                break
+        return self.handed_in
+
+    def tell(self, text: str) -> None:
+        """Say something to it."""
+        self.messages.append(Message("user", (TextPart(text),)))
+
+
+def last(found: MissionAnswers) -> WorkItem:
+    """An item that depends on others."""
+    return next(item for item in found.items if item.depends and len(item.bodies) > 2)
+
+
+def desk(found: MissionAnswers, folder: Path, item: WorkItem) -> Desk:
+    return Desk(found, folder, f"You do one task.\n\nYour task: {item.name}: {item.title}", "hand_in")
+
+
+def right(found: MissionAnswers, item: WorkItem, at: Desk) -> int:
+    """How many of the item's bodies are the true ones."""
+    return sum(found.bodies[number].true in at.files[found.bodies[number].file] for number in item.bodies)
+
+
+@pytest.mark.anyio
+async def test_an_honest_worker(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole)
+    item = last(found)
+    at = desk(found, tmp_path, item)
+    handed = await at.to_the_end()
+    assert handed is not None
+    assert handed["status"] == "done"
+    assert right(found, item, at) == len(item.bodies)
+    assert at.commands == [found.commands[item.name]]
+    changed = {path for path, text in at.files.items() if text.encode() != found.files[path]}
+    assert changed == set(item.files)
+
+
+@pytest.mark.anyio
+async def test_a_worker_whose_tests_fail_says_so(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole)
+    at = desk(found, tmp_path, last(found))
+    at.passes = False
+    handed = await at.to_the_end()
+    assert handed is not None
+    assert handed["status"] == "blocked"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["early_done", "wrong_body", "regress", "wander", "conflict", "tamper"])
+async def test_a_fault_then_better(kind: str, mini: Library, whole: Whole, tmp_path: Path) -> None:
+    # A rate that has the fault at first and, with this seed, no more when it was sent back.
+    found = answers(mini, whole, [Fault(kind, 1.0)])
+    item = last(found)
+    seeds = (msgspec.structs.replace(found, seed=seed) for seed in range(50))
+    found = next(each for each in seeds if not each.fault("worker", item.name, 1))
+    at = desk(found, tmp_path, item)
+    for name in item.depends:
+        other = found.item(name)
+        assert other is not None
+        for number in other.bodies:
+            block = found.bodies[number]
+            at.files[block.file] = at.files[block.file].replace(block.stub, block.true)
+    before = dict(at.files)
+    handed = await at.to_the_end()
+    assert handed is not None
+    assert handed["status"] == "done", "it claims what is not so"
+    assert any(words.startswith(f"[fault {kind} {item.name}] ") for words in at.said)
+    if kind in ("early_done", "wrong_body"):
+        assert right(found, item, at) < len(item.bodies)
+    elif kind == "regress":
+        assert any("return None" in at.files[path] and path not in item.files for path in at.files)
+    else:
+        assert any(command.startswith(": fault; ") for command in at.commands)
+    at.said.clear()
+    at.commands.clear()
+    at.tell("It was sent back.")
+    assert await at.to_the_end() is not None
+    assert right(found, item, at) == len(item.bodies)
+    assert not any("[fault" in words for words in at.said)
+    assert {path for path in before if at.files[path] != before[path]} <= set(item.files)
+    assert any(command.startswith(": undo; ") for command in at.commands) is (kind in ("wander", "conflict", "tamper"))
+
+
+@pytest.mark.anyio
+async def test_anxious_and_stuck(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole, [Fault("anxious", 1.0)])
+    at = desk(found, tmp_path, last(found))
+    assert await at.to_the_end() is None
+    found = answers(mini, whole, [Fault("stuck", 1.0)])
+    (tmp_path / "other").mkdir()
+    at = desk(found, tmp_path / "other", last(found))
+    handed = await at.to_the_end()
+    assert handed is not None
+    assert handed["status"] == "blocked"
+    assert len(at.commands) == 40
+    assert len(set(at.commands)) == 1
+
+
+@pytest.mark.anyio
+async def test_the_plan_has_every_open_criterion_once(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole, share=0.5)
+    contract = make_contract(mini, found.items, found.criteria, SUITE, ())
+    assert sum(each.check is None for each in contract.criteria().values()) == round(len(found.criteria) / 2)
+    lines = [f"  [{name}] open: {each.text}" for name, each in contract.criteria().items()]
+    lines[0] = lines[0].replace("] open", "] MET (event 3)")
+    goal = "# The contract\n\n" + "\n".join(lines) + "\n\n# Tasks so far\n\n- W02: failed, criteria W02.1"
+    at = Desk(found, tmp_path, goal, "submit_plan")
+    plan = await at.to_the_end()
+    assert plan is not None
+    criteria = [name for task in plan["tasks"] for name in task["criteria"]]
+    assert sorted(criteria) == sorted(set(contract.criteria()) - {found.criteria[0].id})
+    names = [task["id"] for task in plan["tasks"]]
+    assert "W02-2" in names
+    for place, task in enumerate(plan["tasks"]):
+        assert set(task["depends"]) <= set(names[:place])
+
+
+def judging(found: MissionAnswers, folder: Path) -> Desk:
+    lines = "\n".join(
+        f"[{each.id}] {each.name} (checked by the harness: a judge reads the work)" for each in found.criteria
+    )
+    evidence = "\n".join(f"- [{each.id}] no check was run: it is yours to judge" for each in found.criteria)
+    return Desk(found, folder, f"# Criteria\n\n{lines}\n\n# What the harness found\n\n{evidence}", "submit_verdict")
+
+
+@pytest.mark.anyio
+async def test_a_judge_sees_what_is_missing(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole, share=1.0)
+    at = judging(found, tmp_path)
+    for number in range(1, 28):
+        block = found.bodies[number]
+        at.files[block.file] = at.files[block.file].replace(block.stub, block.true)
+    verdict = await at.to_the_end()
+    assert verdict is not None
+    assert verdict["decision"] == "fail"
+    wrong = [each for each in verdict["criteria"] if not each["passes"]]
+    owner = found.owner(0)
+    assert {each["criterion"] for each in wrong} == {each.id for each in found.criteria if each.item == owner}
+    assert all("_scale" in each["issue"] for each in wrong)
+    (place,) = wrong[0]["evidence"]
+    file, _, line = place.partition(":")
+    assert "_scale" in at.files[file].split("\n")[int(line) - 1]
+    block = found.bodies[0]
+    at.files[block.file] = at.files[block.file].replace(block.stub, block.true)
+    again = Desk(found, tmp_path, "", "submit_verdict")
+    again.messages, again.files = at.messages[:1], at.files
+    verdict = await again.to_the_end()
+    assert verdict is not None
+    assert verdict["decision"] == "pass"
+
+
+@pytest.mark.anyio
+async def test_the_next_judge_of_the_same_is_another(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole, [Fault("silent", 1.0)], share=1.0)
+    what = ",".join(each.id for each in found.criteria)
+    seeds = (msgspec.structs.replace(found, seed=seed) for seed in range(50))
+    found = next(each for each in seeds if not each.fault("judge", what, 1))
+    assert await judging(found, tmp_path).to_the_end() is None
+    assert await judging(found, tmp_path).to_the_end() is not None
