@@ -217,7 +217,9 @@ WRONG: tuple[Kind, ...] = (
         lambda fact, _: f"{fact.purpose}: {fact.reason}",
     ),
     Kind("lost", "loss of hands", "losses of hands", (HandsLost,), _reason),
-    Kind("stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"),
+    Kind(
+        "stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"
+    ),
     Kind("error", "error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
     Kind(
         "unkept", "workspace not kept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error
