@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused, Task
@@ -64,14 +66,8 @@ def _left(mission: MissionState, round_: int) -> tuple[Task, ...]:
         return tasks
     renamed = {task.id: f"{task.id}-r{round_}" for task in tasks}
     return tuple(
-        Task(
-            id=renamed[task.id],
-            title=task.title,
-            criteria=task.criteria,
-            scope=task.scope,
-            depends=tuple(renamed[name] for name in task.depends if name in renamed),
-            description=task.description,
-            tokens=task.tokens,
+        msgspec.structs.replace(
+            task, id=renamed[task.id], depends=tuple(renamed[name] for name in task.depends if name in renamed)
         )
         for task in tasks
     )
@@ -112,16 +108,7 @@ def _answer(mission: MissionState) -> Found:
 
 
 def _part(task: Task, parent: str) -> Task:
-    return Task(
-        id=task.id,
-        title=task.title,
-        criteria=task.criteria,
-        scope=task.scope,
-        depends=task.depends,
-        description=task.description,
-        tokens=task.tokens,
-        parent=parent,
-    )
+    return msgspec.structs.replace(task, parent=parent)
 
 
 def _no_plan(mission: MissionState, report: ChildFinished, task_id: str, round_: int) -> Found:
@@ -146,13 +133,5 @@ def _by_code(mission: MissionState, task_id: str, round_: int, facts: tuple[Fact
         plan = _plan(mission, round_, _left(mission, round_), child_id, BY_CODE)
         return Record((*facts, plan))
     task = mission.tasks[task_id].task
-    whole = Task(
-        id=f"{task.id}-whole",
-        title=task.title,
-        criteria=task.criteria,
-        scope=task.scope,
-        depends=task.depends,
-        description=task.description,
-        parent=task.id,
-    )
+    whole = msgspec.structs.replace(task, id=f"{task.id}-whole", parent=task.id, split=False)
     return Record((*facts, _plan(mission, round_, (whole,), child_id, "it could not be taken apart", (task_id,))))
