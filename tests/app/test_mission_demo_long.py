@@ -43,6 +43,7 @@ def mission(home: Path, *words: str) -> dict[str, Any]:
     assert result["exit_code"] == said.code
     assert result["false_done"] == []
     assert result["red_commits"] == []
+    assert result["brief_wrong"] == []
     assert result["verdicts_again"] == 0
     assert result["chain_ok"]
     return result

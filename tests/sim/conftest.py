@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.sim.library import Library, open_library
+from holdfast.sim.library_all import Whole, strip_all
+from holdfast.sim.library_mini import mini_library
 from tests.sim.made_library import write_sdist
 
 PYTHON = sys.executable
@@ -38,3 +40,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
     with pytest.MonkeyPatch.context() as monkeypatch:
         write_sdist(only_index(folder / "index", monkeypatch))
         return open_library("made==1.2.3", folder / "cache", python=PYTHON)
+
+
+@pytest.fixture(scope="module")
+def mini() -> Library:
+    """The small library of our own."""
+    return mini_library()
+
+
+@pytest.fixture(scope="module")
+def whole(mini: Library) -> Whole:
+    """The same without its bodies."""
+    return strip_all(mini)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from anyio import get_cancelled_exc_class
 
+from holdfast.app.briefs import brief_of, logs_below
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import budget_pico
@@ -21,6 +22,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import LogDamaged, UsageError
 from holdfast.facts.codec import genesis
 from holdfast.facts.session import Workspace
+from holdfast.mission.brief_agrees import agrees
+from holdfast.session.rows import SessionRow
 from holdfast.sim.library import parse_pin
 from holdfast.sim.mission_answers import parse_faults
 
@@ -76,6 +79,7 @@ async def run_mission(call: Call) -> int:
             status=row.status,
             reason=row.reason,
             cap_pico=cap,
+            brief_wrong=await _brief_wrong(runtime, row),
             chain_ok=all([await _chain_ok(runtime, name) for name in family]),
             wall_s=clock.monotonic_s() - began_s,
         )
@@ -101,6 +105,12 @@ def _folder(call: Call, runtime: Runtime, session_id: str) -> Path:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--keep {folder} is not an empty folder; name a new one")
     return folder
+
+
+async def _brief_wrong(runtime: Runtime, row: SessionRow) -> tuple[str, ...]:
+    """What the mission's brief says and its logs do not, counted by other code."""
+    events = await runtime.store.read(row.session_id)
+    return tuple(agrees(await brief_of(runtime, row), events, await logs_below(runtime, row)))
 
 
 async def _chain_ok(runtime: Runtime, session_id: str) -> bool:

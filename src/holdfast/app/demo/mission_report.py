@@ -18,7 +18,10 @@ from holdfast.session.money import usd, usd_float
 
 @dataclass(frozen=True)
 class MissionStory:
-    """Everything that happened. `status` and `reason` are the mission's, `cap_pico` its money cap."""
+    """Everything that happened. `status` and `reason` are the mission's, `cap_pico` its money cap.
+
+    `brief_wrong` is what its brief says and its logs do not.
+    """
 
     session_id: str
     material: MissionMaterial
@@ -28,6 +31,7 @@ class MissionStory:
     status: str
     reason: str
     cap_pico: int | None
+    brief_wrong: tuple[str, ...]
     chain_ok: bool
     wall_s: float
 
@@ -42,7 +46,7 @@ class MissionStory:
     @property
     def sound(self) -> bool:
         """Whether nothing that the harness vouches for is untrue."""
-        return not self.false_done and not self.truth.red_commits and self.chain_ok
+        return not (self.false_done or self.truth.red_commits or self.brief_wrong) and self.chain_ok
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +73,7 @@ class MissionStory:
             ("faults", self._faults()),
             ("judges", self._judges()),
             ("checks", f"{self.counts.checked} verdicts, {self.counts.checked_twice} of a tree that had one"),
+            ("brief", "agrees with the log" if not self.brief_wrong else f"WRONG: {'; '.join(self.brief_wrong[:3])}"),
             ("cost", self._cost()),
             ("log", f"{self.counts.events} events, {counted(self.counts.shifts, 'shift')}, chain "
                     f"{'verified' if self.chain_ok else 'BROKEN'}"),
@@ -148,6 +153,7 @@ class MissionStory:
             "cap_usd": usd_float(self.cap_pico),
             "events": counts.events,
             "shifts": counts.shifts,
+            "brief_wrong": list(self.brief_wrong),
             "chain_ok": self.chain_ok,
             "repo": str(self.material.repo),
             "wall_s": round(self.wall_s, 3),
