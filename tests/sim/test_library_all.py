@@ -71,6 +71,18 @@ def test_each_test_passes_with_what_its_item_depends_on(whole: Whole) -> None:
     assert any(len(item.depends) == 0 for item in items[1:]), "some can be worked on beside each other"
 
 
+def test_no_circle_comes_of_tests_that_tell_of_each_other(whole: Whole) -> None:
+    """Two items, and two tests that each tell of another one and need both: one item has to have both tests."""
+    of = {"x": frozenset({0}), "y": frozenset({9}), "p": frozenset({0, 9}), "q": frozenset({0, 9})}
+    told = {0: frozenset({"x", "p"}), 9: frozenset({"y", "q"})}
+    items = make_items(whole, Needs(of, told))
+    having = {test: item for item in items for cluster in item.clusters for test in cluster.tests}
+    assert having["p"] == having["q"]
+    assert having["x"] != having["y"]
+    for test, item in having.items():
+        assert of[test] <= there_with(item, items)
+
+
 def test_an_item_loses_clusters_without_tests(whole: Whole) -> None:
     item = make_items(whole, needed(whole, SUITE))[0]
     first = item.clusters[0].tests[0]

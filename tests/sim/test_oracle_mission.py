@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from holdfast.sim.answers import load_oracle
 from holdfast.sim.library import Library
 from holdfast.sim.library_all import Whole
 from holdfast.sim.library_items import WorkItem, make_items
+from holdfast.sim.library_strip import Block
 from holdfast.sim.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
 from holdfast.sim.mission_contract import commands, make_contract, make_criteria
 from tests.sim.mini import SUITE, needed
@@ -67,13 +69,19 @@ def answers(mini: Library, whole: Whole, faults: Sequence[Fault] = (), share: fl
 
 
 class Desk:
-    """A folder in memory with the tools of a worker, and a conversation that goes on as a brain would have it."""
+    """A folder with the tools of a worker, and a conversation that goes on as a brain would have it.
+
+    Commands beside the task are run; those of a suite pass or not as `passes` says.
+    """
 
     def __init__(self, found: MissionAnswers, folder: Path, goal: str, submit: str) -> None:
         path = folder / "oracle.json"
         save_mission_answers(path, found)
         self.oracle = load_oracle(path, SystemClock())
-        self.files = {path: data.decode() for path, data in found.files.items()}
+        self.folder = folder / "work"
+        for name, data in found.files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_bytes(data)
         self.messages = [Message("user", (TextPart(goal),))]
         self.submit = submit
         self.responses = 0
@@ -81,6 +89,16 @@ class Desk:
         self.said: list[str] = []
         self.passes = True
         self.handed_in: dict[str, Any] | None = None
+
+    def files(self) -> dict[str, str]:
+        """What stands in the folder."""
+        found = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.folder)): path.read_text() for path in found}
+
+    def put(self, block: Block) -> None:
+        """Write the true body of one."""
+        path = self.folder / block.file
+        path.write_text(path.read_text().replace(block.stub, block.true))
 
     async def turn(self) -> bool:
         """One more; False when it was the last: something was handed in, or nothing is called."""
@@ -123,16 +141,19 @@ class Desk:
             self.handed_in = value
             return True, "Handed in."
         if name == "read":
-            text = self.files[value["file_path"]]
+            text = (self.folder / value["file_path"]).read_text()
             return True, "\n".join(f"{number}\t{line}" for number, line in enumerate(text.split("\n"), 1))
         if name == "edit":
-            text = self.files[value["file_path"]]
+            text = (self.folder / value["file_path"]).read_text()
             assert text.count(value["old_string"]) == 1
-            self.files[value["file_path"]] = text.replace(value["old_string"], value["new_string"])
+            (self.folder / value["file_path"]).write_text(text.replace(value["old_string"], value["new_string"]))
             return True, "edited"
         if name == "glob":
-            return True, "\n".join(self.files)
+            return True, "\n".join(self.files())
         self.commands.append(value["command"])
+        if value["command"].startswith(": "):
+            done = subprocess.run(["bash", "-c", value["command"]], cwd=self.folder, capture_output=True, text=True)
+            return done.returncode == 0, done.stdout + done.stderr
         return self.passes, "it ran"
 
     async def to_the_end(self) -> dict[str, Any] | None:
@@ -159,7 +180,7 @@ def desk(found: MissionAnswers, folder: Path, item: WorkItem) -> Desk:
 
 def right(found: MissionAnswers, item: WorkItem, at: Desk) -> int:
     """How many of the item's bodies are the true ones."""
-    return sum(found.bodies[number].true in at.files[found.bodies[number].file] for number in item.bodies)
+    return sum(found.bodies[number].true in at.files()[found.bodies[number].file] for number in item.bodies)
 
 
 @pytest.mark.anyio
@@ -172,7 +193,7 @@ async def test_an_honest_worker(mini: Library, whole: Whole, tmp_path: Path) -> 
     assert handed["status"] == "done"
     assert right(found, item, at) == len(item.bodies)
     assert at.commands == [found.commands[item.name]]
-    changed = {path for path, text in at.files.items() if text.encode() != found.files[path]}
+    changed = {path for path, text in at.files().items() if text.encode() != found.files[path]}
     assert changed == set(item.files)
 
 
@@ -199,9 +220,8 @@ async def test_a_fault_then_better(kind: str, mini: Library, whole: Whole, tmp_p
         other = found.item(name)
         assert other is not None
         for number in other.bodies:
-            block = found.bodies[number]
-            at.files[block.file] = at.files[block.file].replace(block.stub, block.true)
-    before = dict(at.files)
+            at.put(found.bodies[number])
+    before = at.files()
     handed = await at.to_the_end()
     assert handed is not None
     assert handed["status"] == "done", "it claims what is not so"
@@ -209,16 +229,18 @@ async def test_a_fault_then_better(kind: str, mini: Library, whole: Whole, tmp_p
     if kind in ("early_done", "wrong_body"):
         assert right(found, item, at) < len(item.bodies)
     elif kind == "regress":
-        assert any("return None" in at.files[path] and path not in item.files for path in at.files)
+        assert any("return None" in text and path not in item.files for path, text in at.files().items())
     else:
         assert any(command.startswith(": fault; ") for command in at.commands)
+        assert {path for path, text in at.files().items() if before.get(path) != text} - set(item.files)
     at.said.clear()
     at.commands.clear()
     at.tell("It was sent back.")
     assert await at.to_the_end() is not None
     assert right(found, item, at) == len(item.bodies)
     assert not any("[fault" in words for words in at.said)
-    assert {path for path in before if at.files[path] != before[path]} <= set(item.files)
+    after = at.files()
+    assert {path for path in before.keys() | after.keys() if after.get(path) != before.get(path)} == set(item.files)
     assert any(command.startswith(": undo; ") for command in at.commands) is (kind in ("wander", "conflict", "tamper"))
 
 
@@ -269,8 +291,7 @@ async def test_a_judge_sees_what_is_missing(mini: Library, whole: Whole, tmp_pat
     found = answers(mini, whole, share=1.0)
     at = judging(found, tmp_path)
     for number in range(1, 28):
-        block = found.bodies[number]
-        at.files[block.file] = at.files[block.file].replace(block.stub, block.true)
+        at.put(found.bodies[number])
     verdict = await at.to_the_end()
     assert verdict is not None
     assert verdict["decision"] == "fail"
@@ -280,11 +301,10 @@ async def test_a_judge_sees_what_is_missing(mini: Library, whole: Whole, tmp_pat
     assert all("_scale" in each["issue"] for each in wrong)
     (place,) = wrong[0]["evidence"]
     file, _, line = place.partition(":")
-    assert "_scale" in at.files[file].split("\n")[int(line) - 1]
-    block = found.bodies[0]
-    at.files[block.file] = at.files[block.file].replace(block.stub, block.true)
-    again = Desk(found, tmp_path, "", "submit_verdict")
-    again.messages, again.files = at.messages[:1], at.files
+    assert "_scale" in at.files()[file].split("\n")[int(line) - 1]
+    again = judging(found, tmp_path)
+    for block in found.bodies:
+        again.put(block)
     verdict = await again.to_the_end()
     assert verdict is not None
     assert verdict["decision"] == "pass"
