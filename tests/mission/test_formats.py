@@ -287,6 +287,17 @@ def test_what_is_no_text_or_no_plan_is_refused() -> None:
             read_contract(data, name)
 
 
+def test_what_would_take_for_ever_is_refused_or_read_at_once() -> None:
+    for data, name in (
+        (json.dumps([{"description": "same"}] * 2_001).encode(), "feature_list.json"),
+        (b"- [ ] same\n" * 30_000, "PLAN.md"),
+    ):
+        with pytest.raises(ContractInvalid, match="2000 are the most"):
+            read_contract(data, name)
+    assert len(read_contract(b"## A\n### Acceptance\n- b\n" * 2_000, "PLAN.md").items) == 2_000
+    assert len(read_contract(b"- [ ] a\n  - check: " + b"`" * 50_000, "PLAN.md").items) == 1
+
+
 def test_only_passes_is_written_back() -> None:
     contract = read_contract(QUICKSTART.encode(), "feature_list.json")
     first, second = contract.items

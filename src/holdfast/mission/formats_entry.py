@@ -30,6 +30,8 @@ RIGHT_ENTRY = 'a right form is {"id": "greet", "description": "greet() greets by
 
 TIMEOUT_MAX_S = 86_400.0
 
+ITEMS_MAX = 2_000
+
 _DIRECTIONS: dict[str, Literal["at_least", "at_most", "equal"]] = {
     **{"at_least": "at_least", ">=": "at_least", "at least": "at_least"},
     **{"at_most": "at_most", "<=": "at_most", "at most": "at_most"},
@@ -52,6 +54,11 @@ class Reading:
         self.items: dict[str, Node] = {}
         self.criteria: dict[str, int] = {}
         self.depends: list[tuple[str, str, Node]] = []
+
+    def check_count(self, number: int) -> None:
+        """Raise `ContractInvalid` for more items than anybody can oversee."""
+        if number > ITEMS_MAX:
+            self.source.refuse(0, f"it has {number} items and {ITEMS_MAX} are the most", "make several contracts of it")
 
     def item(self, node: Node, place: str) -> Item:
         """One entry as an item. Raises `ContractInvalid`."""

@@ -39,6 +39,7 @@ def read_entries(source: Source, node: Node) -> Contract:
     entries = entries_in(node)
     if not entries:
         source.refuse(node.start, "there is no entry in it", RIGHT_LIST)
+    reading.check_count(len(entries))
     items = tuple(reading.item(each, place) for place, each in entries)
     reading.finish(items)
     return Contract(

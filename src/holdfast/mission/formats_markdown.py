@@ -56,6 +56,9 @@ _PLAIN_HEADINGS = re.compile(
 )
 
 
+MARKER_LENGTH = 80
+
+
 class Line(msgspec.Struct):
     """A line of a document that counts: a heading, a bullet or words. `level` is a heading's, `indent` a bullet's."""
 
@@ -167,9 +170,10 @@ def entries_of(lines: list[Line], *, issue: bool = False) -> list[Entry]:
 
 
 def _is_marker(line: Line) -> bool:
-    return _ACCEPTED.match(line.text) is not None and (
-        line.kind == "heading" or line.text.rstrip("*_ ").endswith(":") or line.text.startswith("**")
-    )
+    """Whether what follows is what is accepted. Long lines are not even tried: the pattern would take its time."""
+    if len(line.text) > MARKER_LENGTH or _ACCEPTED.match(line.text) is None:
+        return False
+    return line.kind == "heading" or line.text.rstrip("*_ ").endswith(":") or line.text.startswith("**")
 
 
 def _is_flat(lines: list[Line]) -> bool:
@@ -202,14 +206,15 @@ def _marked(lines: list[Line]) -> list[Entry]:
     above: list[Line] = []
     current: Entry | None = None
     inside = -1
-    for line in lines:
+    places = {line.number: at for at, line in enumerate(lines)}
+    for at, line in enumerate(lines):
         if _is_marker(line):
             owner = next((each for each in reversed(above) if line.kind != "heading" or each.level < line.level), None)
             if owner is None or owner.level < 2:
                 return []
             if current is None or current.line != owner.number:
                 current = Entry(owner.number, owner.text, category=_category(above, owner))
-                current.words = [each.text for each in lines if owner.number < each.number < line.number]
+                current.words = [each.text for each in lines[places[owner.number] + 1 : at]]
                 found.append(current)
             inside = line.level
         elif line.kind == "heading":
@@ -268,6 +273,7 @@ def _headed(lines: list[Line]) -> list[Entry]:
 def _contract(source: Source, entries: list[Entry], goal: str) -> Contract:
     """The items, by the same rules as those of JSON."""
     reading = Reading(source)
+    reading.check_count(len(entries))
     starts = [0]
     for raw in source.text.split("\n"):
         starts.append(starts[-1] + len(raw) + 1)
@@ -320,7 +326,7 @@ def _joined(title: str, words: list[str]) -> str:
 
 
 def _unquoted(text: str) -> str:
-    inner = re.fullmatch(r"(`+)\s*(.+?)\s*\1\.?", text)
+    inner = re.fullmatch(r"(`{1,3})\s*(.+?)\s*\1\.?", text)
     return inner[2] if inner else text
 
 

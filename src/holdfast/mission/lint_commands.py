@@ -94,9 +94,10 @@ def _moved(check: Check) -> bool:
     return re.search(r"\bcd\s|(?:^|\s)(?:-C|--rootdir|--prefix|--cwd)[\s=]", check.command) is not None
 
 
-_NOT_FOUND = re.compile(
-    r"(?:^|\n)[^\n]*?(?:line \d+: )?(\S+): (?:command not found|not found|No such file or directory)"
-)
+LINE_LENGTH = 400
+"""A longer line of output is no message of a shell."""
+
+_NOT_FOUND = re.compile(r"(\S+): (?:command not found|not found|No such file or directory)")
 _PYTEST_ABSENT = re.compile(r"ERROR: (?:file or directory not found: |not found: )([^\n]+)")
 _SCRIPT_ABSENT = re.compile(r"(?:can't open file '([^']+)'|cannot open ([^\s:]+): No such file)")
 _TARGET_ABSENT = re.compile(r"No rule to make target [`'\"]([^'\"]+)['\"]")
@@ -114,8 +115,9 @@ def absent(check: Check, exit_code: int | None, output: str, own: Collection[str
     if exit_code == 0:
         return ""
     if exit_code == 127:
-        found = _NOT_FOUND.search(output)
-        name = found[1].strip("'\"`:") if found else words_of(check)[0]
+        short = (line for line in output.splitlines() if len(line) < LINE_LENGTH)
+        told = next(filter(None, map(_NOT_FOUND.search, short)), None)
+        name = told[1].strip("'\"`:") if told else words_of(check)[0]
         return "" if _to_be_made(name, own) else f"`{name}` is not there"
     if exit_code in (4, 5) and re.search(r"\b(?:pytest|py\.test)\b", check.command):
         return _pytest(exit_code, output)

@@ -38,9 +38,13 @@ _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|(?<!\w)'[^']*'(?!\w)")
 _NUMBER = re.compile(r"\d|\b(?:than|twice|half|zero|constant|linear|logarithmic|O\()", re.IGNORECASE)
 
 
+READ_MAX = 10_000
+"""So many characters of a criterion are looked at; whoever writes more says more than a word can spoil."""
+
+
 def vague(text: str) -> str:
     """The first word of a sentence that leaves open when it holds, empty when none does."""
-    for sentence in re.split(r"(?<=[.!?;])\s+|\n", text):
+    for sentence in re.split(r"(?<=[.!?;])\s+|\n", text[:READ_MAX]):
         bare = _QUOTED.sub(" ", sentence)
         endless = _ENDLESS.search(bare)
         if endless:
