@@ -102,7 +102,7 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     )
     await check_machine(call, runtime, workspace)
     if not args.no_lint:
-        await mission_lint.check(call, runtime, contract, policy, repository, standing.head)
+        await mission_lint.check(call, runtime, contract, policy, repository, standing.head, settings)
     if standing.dirty:
         call.note(f"changes that nobody committed are left as they are, and are not part of it: {_few(standing.dirty)}")
     created = SessionCreated(
