@@ -278,7 +278,7 @@ for _kind in KINDS:
 
 
 def scan(tree: Tree) -> dict[str, list[Example]]:
-    """All news of all logs, by the name of its kind, in the order of time within each log."""
+    """All news of all logs, by the name of its kind, in the order of each log."""
     found: dict[str, list[Example]] = {}
     for part in tree.parts:
         who = tree.called(part)
@@ -300,13 +300,13 @@ def _evidence(event: Event) -> tuple[Evidence, ...]:
 
 
 def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: str) -> tuple[Line, ...]:
-    """A line for each kind that there is any of."""
+    """A line for each kind that there is any of, with the latest first."""
     return tuple(
         Line(
             kind.name,
             counted(len(examples), kind.one, kind.many),
             len(examples),
-            examples=tuple(examples),
+            examples=tuple(reversed(examples)),
             more=more_of(examples, session_id),
         )
         for kind in kinds

@@ -23,6 +23,8 @@ LINKS_MAX = 3
 _SHOWN = {"unmet": 10, "waits": 8, "merged": 5, "spend": 8, "passed": 12, "calls": 6}
 """So many of a line's examples are shown when there is room; of other kinds, `_OTHERS`."""
 _OTHERS = 3
+_KEPT = {"stands": 0, "unmet": 6, "waits": 6, "given_up": 2, "spend": 4}
+"""Of what is most important so many examples stay as long as there is anything else to cut."""
 _BELOW = frozenset({"unmet", "waits", "given_up"})
 """The kinds whose examples stand in lines of their own."""
 
@@ -36,8 +38,7 @@ def typed_plainly(*words: str) -> str:
 
 def words_in(markdown: str) -> int:
     """How many words a text has, its links and commands not counted."""
-    text = re.sub(r"`[^`\n]*`|\[[^\]\n]*\]|\*\*|^\s*- |^#+ ", " ", markdown, flags=re.MULTILINE)
-    return sum(any(char.isalnum() for char in word) for word in text.split())
+    return len(re.sub(r"`[^`\n]*`|\[[^\]\n]*\]", " ", markdown).split())
 
 
 def markdown(brief: Brief, typed: Typed = typed_plainly) -> str:
@@ -55,21 +56,23 @@ def _shown(line: Line) -> int:
 
 
 def _less(lines: Sequence[Line], shown: dict[int, int]) -> bool:
-    """Show one example less: of the line that shows most, of the least important one among equals. When none shows
-    more than one, the last lines go without; then they go themselves. False when there is nothing left to cut.
+    """Show one thing less. First every line keeps an example, what a person has to act on several; then the least
+    important ones go without, then they go. False when there is nothing left to cut.
     """
-    most = max(shown.values(), default=0)
-    if most > 1:
-        number = max(number for number, count in shown.items() if count == most)
+    above = [number for number, count in shown.items() if count > _KEPT.get(lines[number].kind, 1)]
+    if above:
+        number = max(above, key=lambda each: (shown[each], each))
         shown[number] -= 1
         return True
-    if most == 1:
-        number = max(number for number, count in shown.items() if count == 1)
-        shown[number] = 0
-        return True
-    if len(shown) > 1:
-        del shown[max(shown)]
-        return True
+    for urgent in (False, True):
+        mine = [number for number in shown if (lines[number].kind in _KEPT) == urgent]
+        with_examples = [number for number in mine if shown[number]]
+        if with_examples:
+            shown[max(with_examples)] -= 1
+            return True
+        if not urgent and mine:
+            del shown[max(mine)]
+            return True
     return False
 
 

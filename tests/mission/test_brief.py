@@ -1,0 +1,377 @@
+"""Briefs: everything that matters is in them or two commands away, no claim without an event, 500 words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import pytest
+
+from holdfast.app.progress import in_detail
+from holdfast.facts.base import Usage
+from holdfast.facts.codec import Event, export_line
+from holdfast.facts.contract import Contract, Criterion, Item
+from holdfast.facts.mission import CriterionChecked, MissionFinished, MissionPolicy, Task
+from holdfast.facts.model import AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import ApprovalDecided, ApprovalRequested
+from holdfast.facts.repo import RepoMerged
+from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspace
+from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.task import FindingNoted, Judged, JudgeOpened, RatchetViolated, TaskJudged, Violation
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.mission.brief import Brief, Evidence, Line, brief
+from holdfast.mission.brief_agrees import agrees
+from holdfast.mission.brief_text import markdown
+from holdfast.session.fold import empty, fold
+from tests.mission.brief_mission import MAIN, PLANTED, Told, World, big_mission, contract_of, sha
+
+
+@pytest.fixture(scope="module")
+def big() -> World:
+    return big_mission()
+
+
+def words(text: str) -> int:
+    """Counted as a reader would: what is in brackets or backticks is a link or a command."""
+    return len(re.sub(r"\[[^\]]*\]|`[^`]*`", " ", text).split())
+
+
+def commands(text: str) -> list[list[str]]:
+    """What a text says can be typed."""
+    return [shlex.split(each) for each in re.findall(r"`(holdfast [^`]+)`", text)]
+
+
+def typed(world: World, told: Brief, command: Sequence[str]) -> str:
+    """What a command prints: the events of a log, as people read them, or the brief as data."""
+    match list(command[1:]):
+        case ["logs", session_id, "--type", *types]:
+            (log,) = [each for each in (world.top.events, *world.logs) if each[0].session_id == session_id]
+            return "\n".join(in_detail(event) + str(export_line(event)) for event in log if event.type in types)
+        case ["brief", "ses_top", "--json"]:
+            return msgspec.json.encode(told).decode()
+        case _:
+            return ""
+
+
+# --- what is in it -----------------------------------------------------------------------------------
+
+
+def test_it_is_a_mission_of_ten_thousand_events_by_the_real_fold(big: World) -> None:
+    assert sum(len(log) for log in (big.top.events, *big.logs)) >= 10_000
+    mission = big.state().mission
+    assert mission is not None
+    assert sum(task.status == "merged" for task in mission.tasks.values()) == 219
+    assert len(PLANTED) >= 20
+
+
+def steps_to(world: World, told: Brief, text: str, planted: str) -> int:
+    """So many commands lead from the brief's text to a problem: 0 when it is in the text, 9 when none does."""
+    word = re.compile(rf"PLANT-{planted}(?![\w-])")
+    if word.search(text):
+        return 0
+    known = commands(text)
+    if any(word.search(typed(world, told, command)) for command in known if command[1] == "logs"):
+        return 1
+    as_data = ["holdfast", "brief", "ses_top", "--json"]
+    return 2 if as_data in known and word.search(typed(world, told, as_data)) else 9
+
+
+def test_each_planted_problem_is_there_or_two_steps_away(big: World) -> None:
+    told = big.brief()
+    text = markdown(told)
+    steps = {each: steps_to(big, told, text, each) for each in PLANTED if each != "unpriced"}
+    assert max(steps.values()) <= 2, steps
+    assert 1 in steps.values(), steps
+    assert sum(count == 0 for count in steps.values()) >= 20, steps
+    assert "without a price" in text
+
+
+def test_what_is_not_done_comes_first_then_what_waits(big: World) -> None:
+    told = big.brief()
+    titles = [section.title for section in told.sections]
+    assert titles[:5] == ["Not done", "Waits for you", "Proven", "Main line", "Spend"]
+    text = markdown(told)
+    first = text[: text.index("## Waits for you")]
+    assert "parked (person): a person is asked" in first
+    assert "5 of 881 criteria are not met" in first
+    assert "PLANT-orphan: never checked; no task is for it" in first
+    assert "task T111 is failed: PLANT-failed-task" in first
+    waits = text[text.index("## Waits for you") : text.index("## Proven")]
+    assert "`holdfast approve itm_top`" in waits
+    assert "`holdfast approve itm_child`" in waits
+    assert "(worker T111)" in waits
+
+
+def test_an_unknown_cost_is_said_and_never_shown_as_nothing(big: World) -> None:
+    told = big.brief()
+    (spend,) = [line for line in told.lines if line.kind == "spend"]
+    assert "1 of" in spend.text
+    assert "without a price" in spend.text
+    world = World(*contract_of(1))
+    world.asks(world.child("worker", "T000"), cost_pico=None)
+    alone = world.brief()
+    assert alone.numbers["worker_pico"] is None
+    assert "worker unknown cost, 1 of 1 request without a price" in markdown(alone)
+    assert "$0" not in markdown(alone)
+
+
+# --- the bound ---------------------------------------------------------------------------------------
+
+
+def test_a_huge_mission_fits_into_500_words_and_the_most_important_stays(big: World) -> None:
+    text = markdown(big.brief())
+    assert 200 < words(text) <= 500
+    for count in ("ratchet violation", "call whose outcome nobody knows", "2 verdicts refused"):
+        assert count in text
+
+
+def test_500_words_hold_whatever_happened() -> None:
+    contract, tasks = contract_of(120)
+    world = World(contract, tasks)
+    wordy = " ".join(f"w{n}" for n in range(60))
+    for number, task in enumerate(tasks):
+        child = world.works(task)
+        world.top.tell(
+            RatchetViolated(task_id=task.id, tree="t", violations=(Violation("r", wordy),)),
+            FindingNoted(task_id=task.id, child_id=child.session_id, text=wordy),
+            ApprovalRequested(item_id=f"itm_{number}", kind="question", title=wordy, action="x"),
+        )
+        child.tell(ToolOutcomeUnknown(call_id="a", reason=wordy, content=wordy))
+    told = world.brief()
+    text = markdown(told)
+    assert words(text) <= 500
+    assert text.index("## Not done") < text.index("481 of 481 criteria are not met")
+    assert text.count("task T00") >= 6
+    assert "120 questions without an answer" in text
+    assert len(commands(text)) > 5
+    assert agrees(told, world.top.events, world.logs) == []
+
+
+def test_as_data_nothing_is_left_out(big: World) -> None:
+    told = big.brief()
+    again = msgspec.json.decode(msgspec.json.encode(told), type=Brief)
+    assert again == told
+    (findings,) = [line for line in told.lines if line.kind == "finding"]
+    assert len(findings.examples) == findings.count == 219
+
+
+def test_what_agents_wrote_cannot_pass_for_a_link_a_command_or_a_control_code() -> None:
+    world = World(*contract_of(1))
+    world.top.tell(FindingNoted(task_id="T000", child_id="c", text="a`holdfast stop`\n## Done\n[e1] \x1b[2J<b>"))
+    text = markdown(world.brief())
+    assert ["holdfast", "stop"] not in commands(text)
+    assert "\n## Done" not in text
+    assert "\x1b" not in text
+    assert "<b>" not in text
+
+
+# --- no claim without an event -----------------------------------------------------------------------
+
+
+def all_evidence(told: Brief) -> Iterator[tuple[Line, Evidence]]:
+    for line in told.lines:
+        for each in (*line.evidence, *(one for example in line.examples for one in example.evidence)):
+            yield line, each
+
+
+def test_every_line_stands_on_events_that_are_there_and_are_about_it(big: World) -> None:
+    told = big.brief()
+    events = {(event.session_id, event.seq): event for log in (big.top.events, *big.logs) for event in log}
+    assert sum(1 for _ in all_evidence(told)) > 1_000
+    for line, each in all_evidence(told):
+        assert events[each.session_id, each.seq].type == each.type, line
+    for line in told.lines:
+        assert line.evidence or (line.examples and all(example.evidence for example in line.examples)), line
+
+
+def test_a_criterion_is_proven_by_a_verdict_on_the_main_line_or_its_merge(big: World) -> None:
+    told = big.brief()
+    (passed,) = [line for line in told.lines if line.kind == "passed"]
+    merged = {event.fact.tree for event in big.top.events if isinstance(event.fact, RepoMerged)}
+    for example in passed.examples:
+        name = example.text.split(" (")[0]
+        fact = big.top.events[example.evidence[0].seq - 1].fact
+        assert isinstance(fact, CriterionChecked)
+        assert name in fact.criteria
+        assert fact.outcome == "pass"
+        assert fact.tree in merged
+
+
+def test_it_agrees_with_the_log(big: World) -> None:
+    told = big.brief()
+    assert agrees(told, big.top.events, big.logs) == []
+    half = big.top.events[len(big.top.events) // 2].at_us
+    later = big.brief(since_us=half)
+    assert agrees(later, big.top.events, big.logs) == []
+    assert 0 < (later.numbers["merged"] or 0) < (told.numbers["merged"] or 0)
+    assert 0 < (later.numbers["worker_pico"] or 0) < (told.numbers["worker_pico"] or 0)
+    assert later.numbers["met"] == told.numbers["met"]
+
+
+def _forged(told: Brief) -> Iterator[tuple[str, Brief]]:
+    """The same brief with one lie in each."""
+    for name in told.numbers:
+        yield name, msgspec.structs.replace(told, numbers={**told.numbers, name: 987_654})
+    for place, section in enumerate(told.sections):
+        for at, line in enumerate(section.lines):
+
+            def with_line(other: Line, place: int = place, at: int = at) -> Brief:
+                lines = list(told.sections[place].lines)
+                lines[at] = other
+                sections = list(told.sections)
+                sections[place] = msgspec.structs.replace(sections[place], lines=tuple(lines))
+                return msgspec.structs.replace(told, sections=tuple(sections))
+
+            replace = msgspec.structs.replace
+            bare = tuple(replace(each, evidence=()) for each in line.examples)
+            yield f"{line.kind} without", with_line(replace(line, evidence=(), examples=bare))
+            wrong = (Evidence("ses_top", 1, "session.created"),)
+            if line.kind not in ("stands", "unmet"):
+                moved = tuple(replace(each, evidence=wrong) for each in line.examples)
+                yield f"{line.kind} elsewhere", with_line(replace(line, evidence=wrong, examples=moved))
+            if line.examples and line.kind not in ("spend", "calls"):
+                yield f"{line.kind} short", with_line(replace(line, examples=line.examples[:-1]))
+            commits = tuple(replace(each, commits=(sha("lie"),)) for each in line.examples[:1])
+            if commits:
+                yield f"{line.kind} commit", with_line(replace(line, examples=(*commits, *line.examples[1:])))
+
+
+def test_a_brief_that_lies_does_not_agree() -> None:
+    world = big_mission(events=1)
+    told = world.brief()
+    lies = list(_forged(told))
+    assert len(lies) > 100
+    # Each lie costs a whole reading of the log, so that of all of them every seventh is told here.
+    for name, forged in lies[::7]:
+        assert agrees(forged, world.top.events, world.logs), name
+
+
+def test_a_claim_that_something_passes_is_held_against_the_main_line() -> None:
+    contract, tasks = contract_of(2)
+    world = World(contract, tasks)
+    world.works(tasks[0])
+    world.merges(tasks[0], 1)
+    world.checks(sha("elsewhere"), tasks[1].criteria)
+    told = world.brief()
+    assert agrees(told, world.top.events, world.logs) == []
+    assert told.numbers["met"] == 4
+    (passed,) = [line for line in told.lines if line.kind == "passed"]
+    more = msgspec.structs.replace(passed.examples[0], text="c001.0 (its check)")
+    forged = msgspec.structs.replace(
+        told,
+        sections=tuple(
+            msgspec.structs.replace(
+                each,
+                lines=tuple(
+                    msgspec.structs.replace(line, examples=(more, *line.examples[1:])) if line is passed else line
+                    for line in each.lines
+                ),
+            )
+            for each in told.sections
+        ),
+    )
+    assert any("c001.0 does not pass" in each for each in agrees(forged, world.top.events, world.logs))
+
+
+# --- how it stands -----------------------------------------------------------------------------------
+
+
+def done(world: World) -> World:
+    """The mission is over."""
+    met = tuple(world.state().mission.passed)  # type: ignore[union-attr]
+    world.top.tell(
+        MissionFinished(status="done", head=world.main, met=met), ShiftEnded(status="done", detail="all met")
+    )
+    return world
+
+
+def test_a_mission_that_is_done_says_so_first() -> None:
+    contract = Contract("g", (Item("a", "a", criteria=(Criterion("look", "it looks well"),), paths=("a.py",)),))
+    task = Task("T", "t", ("look",), ("a.py",))
+    world = World(contract, (task,), MissionPolicy(judge="per_task"))
+    child = world.works(task)
+    world.top.tell(
+        JudgeOpened(child_id="j", tree=sha("t-T"), criteria=("look",), attempt=1, task_id="T"),
+        TaskJudged(
+            child_id="j", tree=sha("t-T"), decision="pass", task_id="T", criteria=(Judged("look", True, ("a.py:1",)),)
+        ),
+    )
+    world.top.tell(
+        RepoMerged(batch=1, ref=MAIN, commit=sha("c"), tree=sha("m"), onto=world.main, tasks=("T",), passed=())
+    )
+    told = done(world).brief()
+    text = markdown(told)
+    assert text.index("nothing; done: all met") < text.index("1 of 1 criteria pass")
+    assert "look (a judge)" in text
+    assert agrees(told, world.top.events, world.logs) == []
+    assert "Waits for you" not in text
+    assert "What went wrong" not in text
+    assert child.session_id in text
+
+
+def test_an_answer_takes_a_question_away() -> None:
+    world = World(*contract_of(1))
+    world.top.tell(ApprovalRequested(item_id="itm_1", kind="question", title="which?", action="x"))
+    assert world.brief().numbers["waits"] == 1
+    world.top.tell(ApprovalDecided(item_id="itm_1", verdict="approve", note="the left one"), actor="user:anna")
+    told = world.brief()
+    assert told.numbers["waits"] == 0
+    assert "the left one" in markdown(told)
+    assert agrees(told, world.top.events, world.logs) == []
+
+
+# --- ordinary sessions -------------------------------------------------------------------------------
+
+
+def session() -> Told:
+    """A session that works without a mission."""
+    agent = Agent("m", name="agent", tools=())
+    return Told("ses_one", SessionCreated(goal="mend it", agent=agent, workspace=Workspace("/w"), key="mend"))
+
+
+def told_of(log: Sequence[Event]) -> Brief:
+    return brief(log, fold(empty("ses_one"), log))
+
+
+def test_an_ordinary_session_says_what_it_did() -> None:
+    one = session()
+    seq = one.tell(ModelRequestStart(purpose="turn", model="m", attempt=1, inputs_through=1, max_output_tokens=9))
+    one.tell(
+        *(AgentToolUse(request_seq=seq, call_id=each, name="bash", input={"command": "make"}) for each in "abc"),
+        ModelRequestEnd(request_seq=seq, outcome="ok", usage=Usage(1, 1), cost_pico=5_000_000_000),
+        ToolResult(call_id="a", outcome="ok", content="fine"),
+        ToolResult(call_id="b", outcome="denied", content="no"),
+        ToolOutcomeUnknown(call_id="c", reason="the power went", content="?"),
+        ShiftEnded(status="parked", reason="budget", detail="the cap is reached"),
+    )
+    told = told_of(one.events)
+    text = markdown(told)
+    assert text.startswith("# mend: parked (budget)")
+    assert "2 calls ended**: 1 ok [e7]; 1 denied [e8]" in text
+    assert "1 call whose outcome nobody knows**: bash make: the power went" in text
+    assert "$0.0050" in text
+    assert agrees(told, one.events) == []
+
+
+def test_a_fork_tells_of_its_own_events_alone() -> None:
+    one = session()
+    one.tell(ModelRequestEnd(request_seq=1, outcome="ok", cost_pico=7_000_000_000))
+    one.tell(
+        SessionForked(
+            origin="ses_0", origin_seq=2, origin_hash="00", goal="mend it", model="m", workspace=Workspace("/w"),
+            accounts=("ses_one",),
+        )
+    )  # fmt: skip
+    one.tell(ModelRequestEnd(request_seq=3, outcome="ok", cost_pico=1_000_000_000))
+    told = told_of(one.events)
+    assert told.numbers["agent_pico"] == 1_000_000_000
+    assert agrees(told, one.events) == []
+
+
+def test_nothing_at_all_is_a_brief_too() -> None:
+    one = session()
+    told = told_of(one.events)
+    assert "not running, and not over" in markdown(told)
+    assert agrees(told, one.events) == []
