@@ -136,8 +136,6 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
     if working:
         names = ", ".join(child.name or child.child_id for child in working[:3])
         return _park(state, "child", f"{len(working)} at work ({names})")
-    if approval.waiting(state):
-        return _park(state, "person", "a person is asked about a change of protected files")
     if money.short(mission):
         return _park(state, "budget", money.words(mission))
     if mission.astray:
