@@ -18,7 +18,7 @@ from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolR
 from holdfast.sim.answers import load_oracle
 from holdfast.sim.library import Library
 from holdfast.sim.library_all import Whole
-from holdfast.sim.library_items import WorkItem, make_items
+from holdfast.sim.library_items import WorkItem, make_items, there_with
 from holdfast.sim.library_strip import Block
 from holdfast.sim.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
 from holdfast.sim.mission_contract import commands, make_contract, make_criteria
@@ -276,6 +276,25 @@ async def test_the_plan_has_every_open_criterion_once(mini: Library, whole: Whol
     assert "W02-2" in names
     for place, task in enumerate(plan["tasks"]):
         assert set(task["depends"]) <= set(names[:place])
+
+
+@pytest.mark.anyio
+async def test_a_later_plan_mends_what_a_judge_let_through(mini: Library, whole: Whole, tmp_path: Path) -> None:
+    found = answers(mini, whole)
+    item = last(found)
+    goal = f"[{item.name}.1] open: what it does\n\n# Tasks so far\n\n- {item.name}: blocked, criteria {item.name}.1"
+    plan = await Desk(found, tmp_path, goal, "submit_plan").to_the_end()
+    assert plan is not None
+    (task,) = [each for each in plan["tasks"] if each["title"].startswith(item.name)]
+    near = {found.bodies[number].file for number in there_with(item, found.items)}
+    assert set(task["scope"]) == near > set(item.files)
+    (tmp_path / "worker").mkdir()
+    at = Desk(found, tmp_path / "worker", f"Your task: {task['title']}\n\n{task['description']}", "hand_in")
+    handed = await at.to_the_end()
+    assert handed is not None
+    assert handed["status"] == "done"
+    files = at.files()
+    assert all(found.bodies[n].true in files[found.bodies[n].file] for n in there_with(item, found.items))
 
 
 def judging(found: MissionAnswers, folder: Path) -> Desk:

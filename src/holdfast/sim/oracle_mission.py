@@ -28,7 +28,7 @@ from holdfast.sim.mission_answers import MissionAnswers
 from holdfast.sim.oracle import PRICE
 from holdfast.sim.oracle_judge import OracleJudge
 from holdfast.sim.oracle_parts import Outcome, Turn, history, parts, usage_of
-from holdfast.sim.oracle_worker import OracleWorker
+from holdfast.sim.oracle_worker import MEND, OracleWorker, widened
 
 PLANS_MAX = 3
 """After so many refusals a planner gives up."""
@@ -134,14 +134,18 @@ class MissionOracle:
                 continue
             name = next(each for each in (item.name, *(f"{item.name}-{n}" for n in range(2, 99))) if each not in taken)
             names[item.name] = name
+            # It was planned before and is still open: what it leans on may not be what a judge took it for.
+            again = name != item.name
+            scope = widened(item, self._answers).files if again else item.files
+            more = f" {MEND}: {', '.join(scope)}." if again else ""
             tasks.append(
                 {
                     "id": name,
                     "title": f"{item.name}: {item.title}"[:190],
                     "criteria": own,
-                    "scope": list(item.files),
+                    "scope": list(scope),
                     "depends": [names[other] for other in item.depends if other in names],
-                    "description": f"{item.name}: write the missing bodies of {item.title}.",
+                    "description": f"{item.name}: write the missing bodies of {item.title}.{more}",
                     "tokens": TASK_TOKENS,
                 }
             )

@@ -7,19 +7,21 @@ A turn of a fault says so in the words that go with it, which nobody but the log
 
 from __future__ import annotations
 
-import base64
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from holdfast.model.base import ModelRequest
 from holdfast.session.conversation import TextPart
-from holdfast.sim.library_items import WorkItem
+from holdfast.sim.library_items import WorkItem, there_with
 from holdfast.sim.mission_answers import Fault, MissionAnswers
 from holdfast.sim.oracle_mutants import mutants, nothing_done, one_mutant
 from holdfast.sim.oracle_parts import Outcome, Turn, contains, height, history, shown_lines
+from holdfast.sim.oracle_shell import FAULT, UNDO, paths_of, put_command, script_of
 from holdfast.sim.tampers import TAMPERS, Edits, NothingToTamper
 
 READ_BYTES = 24_000
@@ -32,13 +34,10 @@ REPEATS_MAX = 40
 
 CHECK_TIMEOUT_MS = 300_000
 
-FAULT = ": fault; "
-"""How a command begins that a fault runs beside the task."""
-
-_UNDO = ": undo; "
+MEND = "Mend what it leans on"
+"""What a later plan says of a task whose worker was blocked, and what its worker goes by."""
 
 _LINE = "# looked at by "
-_PATHS = " # paths: "
 
 
 @dataclass
@@ -67,6 +66,8 @@ class OracleWorker:
 
     def next_turn(self, item: WorkItem, goal: str, request: ModelRequest, before: int) -> Turn:
         """What it says and calls now. `before` counts the workers that were at this item before it."""
+        if MEND in goal:
+            item = widened(item, self._answers)
         seen = self._seen(item, request)
         times = before + seen.told + renewals(request) + len(re.findall(r"(?m)^- sent back \(", goal))
         fault = self._answers.fault("worker", item.name, times)
@@ -146,8 +147,8 @@ class OracleWorker:
         elif command.startswith(FAULT):
             seen.faulted = True
             seen.repeats += 1
-            seen.beside.update(_paths(command))
-        elif command.startswith(_UNDO):
+            seen.beside.update(paths_of(command))
+        elif command.startswith(UNDO):
             seen.undo = False
             seen.beside.clear()
 
@@ -253,25 +254,27 @@ class OracleWorker:
                 return self._conflict(item)
             case _:
                 edits = self._tamper(fault, item, times)
-                return _script_of({path: _shell(path, edit.content, edit.mode) for path, edit in edits.items()})
+                return script_of({path: put_command(path, edit.content, edit.mode) for path, edit in edits.items()})
 
     def _wander(self, item: WorkItem) -> str:
         """A file, a feature and a dependency that nobody asked for."""
         folder = item.files[0].rpartition("/")[0]
         extra = f"{folder}/extras_{item.name.lower()}.py" if folder else f"extras_{item.name.lower()}.py"
-        parts = {extra: _shell(extra, b'"""More."""\n\n\ndef more():\n    return 1\n', "100644")}
+        parts = {extra: put_command(extra, b'"""More."""\n\n\ndef more():\n    return 1\n', "100644")}
         if "pyproject.toml" in self._answers.files:
             data = self._answers.files["pyproject.toml"]
             more = data.replace(b"dependencies = [", b'dependencies = ["left-pad>=1", ', 1)
-            parts["pyproject.toml"] = _shell("pyproject.toml", more if more != data else data + b"\n# more\n", "100644")
-        return _script_of(parts)
+            parts["pyproject.toml"] = put_command(
+                "pyproject.toml", more if more != data else data + b"\n# more\n", "100644"
+            )
+        return script_of(parts)
 
     def _conflict(self, item: WorkItem) -> str:
         """A line at the head of a file of others: everybody with this fault writes another one there."""
         others = [block.file for block in self._answers.bodies if block.file not in item.files]
         path = min(others or item.files)
         line = shlex.quote(f"1i {_LINE}{item.name}")
-        return _script_of({path: f"sed -i {line} {shlex.quote(path)}"})
+        return script_of({path: f"sed -i {line} {shlex.quote(path)}"})
 
     def _tamper(self, fault: Fault, item: WorkItem, times: int) -> Edits:
         files = self._files(item)
@@ -301,12 +304,19 @@ class OracleWorker:
         lines = []
         for path in sorted(seen.beside):
             if path in item.files:
-                lines.append(_shell(path, _restored(self._answers, path), "100644"))
+                lines.append(put_command(path, _restored(self._answers, path), "100644"))
             elif path in modules:
                 lines.append(f"sed -i '/^{_LINE}/d' {shlex.quote(path)}")
             else:
-                lines.append(_shell(path, self._answers.files.get(path), "100644"))
-        return _UNDO + " && ".join(lines)
+                lines.append(put_command(path, self._answers.files.get(path), "100644"))
+        return UNDO + " && ".join(lines)
+
+
+def widened(item: WorkItem, answers: MissionAnswers) -> WorkItem:
+    """The item with all that it leans on: a judge may have let through what is not there."""
+    bodies = tuple(sorted(there_with(item, answers.items)))
+    files = tuple(sorted({answers.bodies[number].file for number in bodies}))
+    return msgspec.structs.replace(item, bodies=bodies, files=files)
 
 
 def reads(answers: MissionAnswers, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -333,28 +343,6 @@ def _restored(answers: MissionAnswers, path: str) -> bytes:
         if block.file == path:
             text = text.replace(block.stub, block.true, 1)
     return text.encode()
-
-
-def _script_of(parts: Mapping[str, str]) -> str:
-    """A command that does all of these, and names the paths that it changes."""
-    return (" && ".join(parts.values()) or "true") + _PATHS + shlex.join(parts)
-
-
-def _paths(command: str) -> list[str]:
-    return shlex.split(command.rpartition(_PATHS)[2]) if _PATHS in command else []
-
-
-def _shell(path: str, content: bytes | None, mode: str) -> str:
-    """The command that gives a path this content; None takes it away."""
-    name = shlex.quote(path)
-    if content is None:
-        return f"rm -rf {name}"
-    folder = shlex.quote(path.rpartition("/")[0] or ".")
-    if mode == "120000":
-        return f"rm -rf {name} && mkdir -p {folder} && ln -s {shlex.quote(content.decode())} {name}"
-    text = base64.b64encode(content).decode()
-    allowed = "755" if mode == "100755" else "644"
-    return f"mkdir -p {folder} && rm -rf {name} && echo {text} | base64 -d > {name} && chmod {allowed} {name}"
 
 
 def _bash(command: str, timeout_ms: int = 60_000) -> tuple[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Ta
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.session.tools_mission import SUBMITS
-from holdfast.sim.oracle_worker import FAULT
+from holdfast.sim.oracle_shell import FAULT
 
 _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
