@@ -55,6 +55,7 @@ VERBS: dict[str, VerbInfo] = {
     "worker": VerbInfo("worker", "run whatever is due, until stopped", "holdfast worker --concurrency 8"),
     "ps": VerbInfo("ps", "list sessions", "holdfast ps --tree"),
     "brief": VerbInfo("brief", "what happened while you were away", "holdfast brief 7f3k --since 8h"),
+    "why": VerbInfo("why", "where a line comes from: merge, task, call, criterion", "holdfast why src/app.py:12"),
     "show": VerbInfo("show", "one session at a glance, now or at a point of it", "holdfast show 7f3k --at 40"),
     "fork": VerbInfo("fork", "go on another way from a point of a session", "holdfast fork 7f3k --at 40"),
     "attach": VerbInfo("attach", "watch a session that another process runs", "holdfast attach 7f3k"),
