@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from holdfast.app.compose import Runtime
 from holdfast.app.config import duration_s
 from holdfast.app.exits import name_of
@@ -13,6 +15,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.codec import Event
 from holdfast.mission.brief import Brief, brief
+from holdfast.mission.brief_text import markdown
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
 
@@ -25,6 +28,16 @@ async def brief_of(runtime: Runtime, row: SessionRow, *, since_us: int | None = 
     state = fold(empty(row.session_id), events)
     running = row.session_id in await runtime.store.holders()
     return brief(events, state, await logs_below(runtime, row), since_us=since_us, running=running)
+
+
+async def pull_request_body(runtime: Runtime, row: SessionRow) -> str:
+    """The brief of a mission as whoever reviews its branch reads it.
+
+    Nothing in it is of this machine, and nothing that an agent wrote calls a person or closes an issue.
+    """
+    told = await brief_of(runtime, row)
+    text = markdown(msgspec.structs.replace(told, repo=""))
+    return re.sub(r"([@#])(?=\w)", r"\1 ", text)
 
 
 async def logs_below(runtime: Runtime, row: SessionRow) -> list[Sequence[Event]]:

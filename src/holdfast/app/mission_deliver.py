@@ -6,15 +6,13 @@ import argparse
 import os
 from pathlib import Path
 
+from holdfast.app.briefs import pull_request_body
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission_push import Prepared, prepare, push, said
 from holdfast.app.secrets import secret_uses
-from holdfast.brain.recall import recall
 from holdfast.fleet import missions
-from holdfast.mission.documents import Told, progress
 from holdfast.session.rows import SessionRow
-from holdfast.session.state_mission import MissionState
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,20 +59,13 @@ async def run(call: Call) -> int:
 async def _prepared(call: Call, runtime: Runtime, row: SessionRow) -> Prepared:
     created = await missions.created_of(runtime.store, row)
     mission = created.mission
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
     assert mission is not None
-    assert state.mission is not None
     return await prepare(
         Path(mission.repo),
         runtime.home.path / "repositories",
         mission.name,
         base=call.args.base or mission.follow,
         title=mission.contract.goal,
-        body=await _body(runtime, row, mission.name, state.mission),
+        body=await pull_request_body(runtime, row),
         remote=call.args.remote,
     )
-
-
-async def _body(runtime: Runtime, row: SessionRow, name: str, mission: MissionState) -> str:
-    events = await runtime.store.read(row.session_id)
-    return progress(Told(name, mission, events))

@@ -109,7 +109,7 @@ def wrote(events: Sequence[Event], path: str, text: str) -> Event | None:
         fact = event.fact
         if not isinstance(fact, AgentToolUse) or fact.name not in WRITES or fact.call_id not in ended or not wanted:
             continue
-        words = [str(value) for name, value in fact.input.items() if name not in ("path", "old_string")]
+        words = [str(value) for name, value in fact.input.items() if name not in ("file_path", "old_string")]
         if any(wanted in each for each in words):
             about = [str(value) for value in fact.input.values()]
             if any(path in each or each.removeprefix("./") == path for each in about):
@@ -132,7 +132,7 @@ def chain(
         return links
     fact = hand_in.fact
     task = mission.tasks.get(fact.task_id)
-    title = plain(task.task.title, 100) if task is not None else ""
+    title = plain(task.task.title, 100).removeprefix(f"{fact.task_id}: ") if task is not None else ""
     links.append(Link("task", f"{fact.task_id}: {title}", (of(hand_in),), fact.commit, ("mission", "show", top)))
     links.append(Link("worker", fact.child_id, command=("show", fact.child_id)))
     links.append(_call(written, fact.child_id))
@@ -147,7 +147,7 @@ def _call(written: Written, child_id: str) -> Link:
         text = "no call in its log holds this line as it is: a command or a formatter may have written it"
         return Link("call", text, command=("logs", child_id, "--type", "agent.tool_use"))
     assert isinstance(event.fact, AgentToolUse)
-    about = plain(str(event.fact.input.get("path") or event.fact.input.get("command") or ""), 80)
+    about = plain(str(event.fact.input.get("file_path") or event.fact.input.get("command") or ""), 80)
     return Link(
         "call",
         f"{event.fact.name} {about} (the latest one that holds the line)",
