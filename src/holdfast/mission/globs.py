@@ -16,6 +16,11 @@ def matches(path: str, globs: Iterable[str]) -> bool:
     return any(_compiled(glob).fullmatch(path) is not None for glob in globs)
 
 
+def literal(path: str) -> str:
+    """The glob that means just this path."""
+    return re.sub(r"([*?\[])", r"[\1]", path)
+
+
 @lru_cache(maxsize=4096)
 def _compiled(glob: str) -> re.Pattern[str]:
     parts = [part for part in glob.removeprefix("./").split("/") if part]

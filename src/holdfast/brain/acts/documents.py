@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Shift
+from holdfast.errors import ContractInvalid
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import LessonApplied, LessonProposed, Mission
 from holdfast.facts.repo import RepoCommitted
 from holdfast.mission import documents, lessons
 from holdfast.mission.documents import Told
+from holdfast.mission.formats import write_back
+from holdfast.mission.globs import literal
 from holdfast.repo.repository import Repository
 from holdfast.session.render import action_digest
 
@@ -44,6 +47,18 @@ async def project(shift: Shift, action: object = None) -> None:
         await _write(shift, repository, created.mission, told, taken)
     elif taken:
         await shift.fact(*taken)
+
+
+async def _contract(repository: Repository, mission: Mission, told: Told) -> dict[str, bytes]:
+    """The contract's file with `passes` as it stands now, when it is in the repository as it was sealed."""
+    source = told.mission.contract.source
+    found = await repository.files(mission.base, (literal(source),)) if source else {}
+    if source not in found:
+        return {}
+    try:
+        return {source: write_back(found[source], told.mission.contract, set(told.mission.passed))}
+    except ContractInvalid:
+        return {}
 
 
 async def _events(shift: Shift) -> list[Event]:
@@ -84,6 +99,7 @@ async def _write(
     named = documents.nearest(found, "AGENTS.md")
     rules = found[named].decode("utf-8", "replace") if named else ""
     files = documents.all_of(told, rules, [each.line for each in taken])
+    files |= await _contract(repository, mission, told)
     last = told.events[-1]
     for _ in range(TRIES):
         old = await repository.resolve(ref)

@@ -6,7 +6,6 @@ the answer holds for exactly that content. All other violations send the work ba
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from holdfast.brain.acts.people import new_item
@@ -102,7 +101,7 @@ async def _files(
     try:
         return await repository.files(tree)
     except RepositoryUnfit:
-        changed = [re.sub(r"([*?\[])", r"[\1]", change.path) for change in changes]
+        changed = [literal(change.path) for change in changes]
         return await repository.files(tree, (*changed, *mission.contract.protected)) if changed else {}
 
 
