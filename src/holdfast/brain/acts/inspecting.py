@@ -16,6 +16,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Violation
 from holdfast.mission.actions import Inspect
 from holdfast.mission.approval import KIND, answered, asking, declared
+from holdfast.mission.globs import literal
 from holdfast.mission.inspection import NEVER_ASKED, Inspection, content_digest, digest_of
 from holdfast.mission.inspection import inspect as hold
 from holdfast.repo.repository import FileChange, Repository
