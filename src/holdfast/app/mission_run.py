@@ -75,7 +75,7 @@ async def run(call: Call) -> int:
 async def _open(call: Call, runtime: Runtime) -> SessionRow:
     """Check everything first; what is refused leaves nothing behind."""
     args, settings = call.args, call.settings
-    folder = Path(args.repo).absolute()
+    folder = Path(args.repo).resolve()
     repository = runtime.repository(str(folder))
     standing = await repository.look()
     check_standing(folder, standing)

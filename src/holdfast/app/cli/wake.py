@@ -49,4 +49,5 @@ async def _paused(runtime: Runtime, row: SessionRow) -> bool:
     While everything is stopped, only the release lifts that.
     """
     state, _ = await recall(row.session_id, runtime.store, runtime.store)
-    return (bool(state.paused) or state.ended == RESTING) and await runtime.store.stopped() is None
+    astray = state.mission is not None and bool(state.mission.astray)  # whoever wakes it has put the branch back
+    return (bool(state.paused) or state.ended == RESTING or astray) and await runtime.store.stopped() is None
