@@ -163,7 +163,10 @@ def _words(value: object) -> tuple[str, ...]:
 def _handed_in(state: State, mission: MissionState, task: TaskState, running: frozenset[str]) -> Found:
     if task.inspected_tree == task.tree and task.violations:
         kind: RefusalKind = "scope" if task.only_scope else "ratchet"
-        return _refuse(mission, task, kind, task.violations, "What you handed in is refused:")
+        head = "What you handed in is refused:"
+        if kind == "ratchet":
+            head = f"What you handed in is refused ({approval.HINT}):"
+        return _refuse(mission, task, kind, task.violations, head)
     effect = inspection(task)
     return None if effect in running or approval.asking(state, effect) else Inspect(effect, task.task.id)
 
