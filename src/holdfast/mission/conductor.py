@@ -141,8 +141,8 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
     if mission.astray:
         if LOOK_AGAIN not in ran:
             return Look(LOOK_AGAIN)
-        where = f"{mission.ref} was moved by somebody from {mission.main} to {mission.astray}"
-        return _park(state, "person", f"{where}; put it back (git update-ref {mission.ref} {mission.main}), then wake it")
+        back = f"put it back (git update-ref {mission.ref} {mission.main}), then wake it"
+        return _park(state, "person", f"{mission.ref} was moved by somebody to {mission.astray}; {back}")
     asked = [ask for ask in people.unanswered(state) if ask.kind not in ("escalation", flakes.KIND, LESSON)]
     if asked:
         return people.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")
