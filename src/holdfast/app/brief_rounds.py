@@ -11,6 +11,9 @@ from holdfast.app.inbox import public as public_entry
 from holdfast.app.looking import shown_of
 from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
+from holdfast.errors import UnknownSession
+from holdfast.facts.home import BriefRead
+from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 
@@ -24,7 +27,8 @@ SHOWN = 12
 async def show_all(call: Call, runtime: Runtime) -> int:
     """Tell what moved, by group."""
     now_us = SystemClock().now_us()
-    since_us = moment(call.args.since, now_us) if call.args.since else now_us - DEFAULT_US
+    asked_us = None if call.args.since else await _asked(runtime)
+    since_us = moment(call.args.since, now_us) if call.args.since else asked_us or now_us - DEFAULT_US
     rows = await runtime.store.sessions()
     entries = await _entries(runtime, rows, since_us)
     if call.json:
@@ -32,8 +36,7 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             family = [row for row in rows if row.root == entry.row.session_id]
             call.emit({**public_entry(entry), "type": "brief", "events": entry.row.head, "cost_usd": _usd(family)})
         return 0
-    said = "" if call.args.since else "; `--since` names another time"
-    call.say(f"# What moved since {minute(since_us)}{said}")
+    call.say(f"# What moved since {minute(since_us)}{_which(call, asked_us)}")
     for group in GROUPS:
         mine = [entry for entry in entries if entry.group == group]
         if not mine:
@@ -46,7 +49,25 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             call.say(f"- and {len(mine) - SHOWN} more: `{more}`")
     if not entries:
         call.say(f"\nNothing did. `{call.typed('ps', '--all')}` lists all sessions.")
+    if not call.args.since:  # a script that looks has told nobody, and who names a time may skip some
+        await runtime.intake.post(HOME, BriefRead(through_us=now_us))
     return 0
+
+
+async def _asked(runtime: Runtime) -> int | None:
+    """When this person was last told, None for never."""
+    try:
+        events = await runtime.store.read(HOME)
+    except UnknownSession:  # nothing has concerned the home yet
+        return None
+    mine = (event.fact for event in reversed(events) if event.actor == runtime.intake.actor)
+    return next((fact.through_us for fact in mine if isinstance(fact, BriefRead)), None)
+
+
+def _which(call: Call, asked_us: int | None) -> str:
+    if call.args.since:
+        return ""
+    return ", when you last asked" if asked_us else ", the last 24 hours: you have not asked before"
 
 
 async def _entries(runtime: Runtime, rows: list[SessionRow], since_us: int) -> list[Entry]:

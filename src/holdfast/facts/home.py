@@ -16,3 +16,9 @@ class EmergencyReleased(Fact, frozen=True, tag="emergency.released"):
 
     stop_seq: int
     reason: str = ""
+
+
+class BriefRead(Fact, frozen=True, tag="brief.read"):
+    """A person was told what moved in all sessions up to `through_us`: the next time they hear what came after."""
+
+    through_us: int

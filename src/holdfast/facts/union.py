@@ -20,7 +20,7 @@ from holdfast.facts.contract import ContractAmended, ContractSealed
 from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased, HandsRestored
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
+from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
 from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.mission import (
     CriterionChecked,
@@ -115,6 +115,7 @@ AnyFact = (
     | BreakerClosed
     | EmergencyStopped
     | EmergencyReleased
+    | BriefRead
     | WorkspaceSnapshotted
     | HandsRestored
     | JobStarted

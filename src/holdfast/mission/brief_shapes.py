@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -154,11 +155,12 @@ def plain(text: str, most: int = TEXT_MAX) -> str:
     """What somebody wrote, on one line, without what a terminal or Markdown would obey."""
     flat = " ".join(text.split())
     flat = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
-    flat = flat.translate(_MARKS)
+    flat = _TAG.sub("(", flat.translate(_MARKS))
     return flat if len(flat) <= most else f"{flat[: most - 1]}…"
 
 
-_MARKS = str.maketrans({"`": "'", "[": "(", "]": ")", "<": "(", ">": ")", "|": "/", "\\": "/"})
+_MARKS = str.maketrans({"`": "'", "[": "(", "]": ")", "|": "/"})
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def counted(number: int, one: str, many: str = "") -> str:

@@ -6,14 +6,14 @@ import msgspec
 
 from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import Draft, Event
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
+from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
 from holdfast.facts.people import NoticeSent
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 
 HOME = "ses_home"
 """The session whose log holds what concerns them all. It is never due, never acquired, never listed."""
 
-HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, NoticeSent)
+HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, NoticeSent, BriefRead)
 """What may be posted there."""
 
 
