@@ -22,6 +22,8 @@ from holdfast.sim.library_items import WorkItem, make_items, there_with
 from holdfast.sim.library_strip import Block
 from holdfast.sim.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
 from holdfast.sim.mission_contract import commands, make_contract, make_criteria
+from holdfast.sim.oracle_parts import contains
+from holdfast.sim.oracle_worker import reads
 from tests.sim.mini import SUITE, needed
 
 # --- faults --------------------------------------------------------------------------------------------
@@ -195,6 +197,24 @@ async def test_an_honest_worker(mini: Library, whole: Whole, tmp_path: Path) -> 
     assert at.commands == [found.commands[item.name]]
     changed = {path for path, text in at.files().items() if text.encode() != found.files[path]}
     assert changed == set(item.files)
+
+
+def test_a_long_file_is_read_in_pieces_that_overlap(
+    whole: Whole, mini: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.sim.oracle_worker.READ_BYTES", 1_500)
+    found = answers(mini, whole)
+    for file in whole.true:
+        calls = [value["view_range"] for _, value in reads(found, file) if "view_range" in value]
+        if not calls:
+            continue
+        for text in (whole.true[file].decode(), whole.stripped[file].decode()):
+            pieces = [text.split("\n")[first - 1 : last] for first, last in calls]
+            for block in whole.bodies:
+                if block.file == file:
+                    standing = block.true if block.true in text else block.stub
+                    assert any(contains(piece, standing) for piece in pieces), (file, block.functions)
+    assert len(list(reads(found, "mini/days.py"))) > 1
 
 
 @pytest.mark.anyio

@@ -331,10 +331,10 @@ def reads(answers: MissionAnswers, file: str) -> Iterator[tuple[str, dict[str, A
         return
     overlap = max(height(block.true) for block in blocks)
     piece = max(2 * overlap, lines * READ_BYTES // shown)
-    # How long the file is now is not known: what lies behind its end is asked for with the last piece.
-    starts = range(1, max(2, text.count("\n")), piece - overlap)
-    for first in starts:
-        yield "read", {"file_path": file, "view_range": [first, -1 if first == starts[-1] else first + piece - 1]}
+    # How long the file is now is not known: at most as long as the true one and some lines. What lies behind its end
+    # is asked for in vain.
+    for first in range(1, lines + overlap, piece - overlap):
+        yield "read", {"file_path": file, "view_range": [first, first + piece - 1]}
 
 
 def _restored(answers: MissionAnswers, path: str) -> bytes:
