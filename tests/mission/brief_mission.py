@@ -284,18 +284,18 @@ def _in_the_mission(world: World, task: Task, child: Told, contract: Contract) -
     )  # fmt: skip
 
 
-def big_mission(events: int = 10_000) -> World:
+def big_mission(events: int = 10_000, tasks_in_all: int = 220) -> World:
     """So many events in all, at least, and every planted problem once among what happens every day."""
-    contract, tasks = contract_of(220)
+    contract, tasks = contract_of(tasks_in_all)
     world = World(contract, tasks)
-    odd = tasks[111]
+    odd = tasks[tasks_in_all // 2 + 1]
     for number, task in enumerate(tasks):
         if task is odd:
             worker = world.works(odd)
             _in_a_session(world, odd, worker)
             _in_the_mission(world, odd, worker, contract)
             continue
-        outside = ("src/PLANT-outside.py",) if number == 57 else ()
+        outside = ("src/PLANT-outside.py",) if number == tasks_in_all // 4 + 2 else ()
         child = world.works(task, files=(*task.scope, *outside))
         noise(world, task, child, number)
         if not outside:

@@ -86,6 +86,7 @@ def test_each_planted_problem_is_there_or_two_steps_away(big: World) -> None:
     assert 1 in steps.values(), steps
     assert sum(count == 0 for count in steps.values()) >= 20, steps
     assert "without a price" in text
+    assert "worker T111: bash curl PLANT-unknown: the hands are gone" in text
 
 
 def test_what_is_not_done_comes_first_then_what_waits(big: World) -> None:
@@ -228,6 +229,11 @@ def _forged(told: Brief) -> Iterator[tuple[str, Brief]]:
             bare = tuple(replace(each, evidence=()) for each in line.examples)
             yield f"{line.kind} without", with_line(replace(line, evidence=(), examples=bare))
             wrong = (Evidence("ses_top", 1, "session.created"),)
+            nowhere = (Evidence("ses_top", 10**9, "mission.planned"),)
+            yield f"{line.kind} nowhere", with_line(replace(line, evidence=nowhere))
+            if line.evidence:
+                named = tuple(replace(each, type="user.message") for each in line.evidence)
+                yield f"{line.kind} of another type", with_line(replace(line, evidence=named))
             if line.kind not in ("stands", "unmet"):
                 moved = tuple(replace(each, evidence=wrong) for each in line.examples)
                 yield f"{line.kind} elsewhere", with_line(replace(line, evidence=wrong, examples=moved))
@@ -239,12 +245,12 @@ def _forged(told: Brief) -> Iterator[tuple[str, Brief]]:
 
 
 def test_a_brief_that_lies_does_not_agree() -> None:
-    world = big_mission(events=1)
+    world = big_mission(events=1, tasks_in_all=8)
     told = world.brief()
+    assert agrees(told, world.top.events, world.logs) == []
     lies = list(_forged(told))
     assert len(lies) > 100
-    # Each lie costs a whole reading of the log, so that of all of them every seventh is told here.
-    for name, forged in lies[::7]:
+    for name, forged in lies:
         assert agrees(forged, world.top.events, world.logs), name
 
 
