@@ -14,10 +14,16 @@ import pytest
 from holdfast.app.briefs import brief_of, logs_below, moment
 from holdfast.app.compose import open_runtime
 from holdfast.app.config import Settings
+from holdfast.app.tracing import Line, author
 from holdfast.errors import UsageError
 from holdfast.facts.mission import CriterionChecked
+from holdfast.facts.repo import RepoMerged
+from holdfast.facts.task import TaskHandedIn
 from holdfast.mission.brief_agrees import agrees
+from holdfast.mission.why import suspects
+from holdfast.repo.repository_fake import FakeRepository
 from tests.app.terminal import PRICE, Type, bash, script, turn
+from tests.mission.brief_mission import MAIN, World, contract_of
 
 BODY = "def hello(name):\\n    return f'Hello, {name}.'\\n"
 
@@ -124,6 +130,29 @@ def test_after_a_real_mission(type: Type, holdfast_home: Path, tmp_path: Path) -
     assert "## Not done" in body
     assert "# 7 for @ anna" in body
     assert str(repo) not in body.partition("# greet")[2]
+
+
+@pytest.mark.anyio
+async def test_of_two_tasks_that_were_merged_together_the_one_that_wrote_the_line_is_named() -> None:
+    repository = FakeRepository()
+    base, both = repository.seed({"a.py": b"x = 0\n"}), repository.seed({"a.py": b"one = 1\nx = 0\ntwo = 2\n"})
+    one, two = repository.seed({"a.py": b"one = 1\nx = 0\n"}), repository.seed({"a.py": b"x = 0\ntwo = 2\n"})
+    contract, tasks = contract_of(2)
+    world = World(contract, tasks)
+    for task, made in zip(tasks, (one, two), strict=True):
+        child = world.works(task, files=("a.py",))
+        world.top.tell(
+            TaskHandedIn(task_id=task.id, child_id=child.session_id, status="done", commit=made.commit, tree=made.tree)
+        )
+    world.top.tell(
+        RepoMerged(batch=1, ref=MAIN, commit=both.commit, tree=both.tree, onto=base.commit, tasks=("T000", "T001"))
+    )
+    (merge,) = suspects(world.top.events, "a.py")
+    for line, task_id in (("one = 1", "T000"), ("two = 2", "T001")):
+        event = await author(repository, world.top.events, merge, Line(Path("/r"), "a.py", 1), line)
+        assert event is not None
+        assert isinstance(event.fact, TaskHandedIn)
+        assert event.fact.task_id == task_id
 
 
 def test_an_ordinary_session_and_all_that_moved(type: Type, tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_an_unknown_cost_is_said_and_never_shown_as_nothing(big: World) -> None:
 def test_a_huge_mission_fits_into_500_words_and_the_most_important_stays(big: World) -> None:
     text = markdown(big.brief())
     assert 200 < words(text) <= 500
+    assert re.search(r"73 hand-ins sent back\*\*: T219 \(checks\)", text), "the latest stand first"
     for count in ("ratchet violation", "call whose outcome nobody knows", "2 verdicts refused"):
         assert count in text
 

@@ -65,6 +65,7 @@ def mission() -> World:
             batch=2, ref=MAIN, commit=sha("c2"), tree=sha("both"), onto=world.main, tasks=("T000", "T001"), passed=names
         )
     )
+    world.checks(sha("later"), names)
     return world
 
 

@@ -172,15 +172,15 @@ async def _told(
 ) -> list[Link]:
     """The chain from the merge that brought a line."""
     assert seen.state.mission is not None
-    hand_in = await _author(repository, seen, merge, place, line)
+    hand_in = await author(repository, seen.events, merge, place, line)
     child_id = getattr(hand_in.fact, "child_id", "") if hand_in is not None else ""
     worker = await runtime.store.read(child_id) if child_id else []
     return chain(seen.state.mission, seen.events, merge, hand_in, Written(place.path, line, worker))
 
 
-async def _author(repository: Repository, seen: _Seen, merge: Merge, place: Line, line: str) -> Event | None:
+async def author(repository: Repository, events: Sequence[Event], merge: Merge, place: Line, line: str) -> Event | None:
     """The hand-in of a merge that holds the line: that of the only task that touched the file, or the first with it."""
-    hand_ins = [handed_in(seen.events, name, merge.event.seq) for name in merge.tasks]
+    hand_ins = [handed_in(events, name, merge.event.seq) for name in merge.tasks]
     known = [event for event in hand_ins if event is not None]
     if len(known) < 2:
         return known[0] if known else None
