@@ -237,6 +237,8 @@ def _in_a_session(world: World, task: Task, child: Told) -> None:
         ToolDispatched(call_id="x1", attempt=1, hands_id="h", action_digest="d", on_unknown="tell", timeout_s=1.0),
         ToolOutcomeUnknown(call_id="x1", reason="the hands are gone", content="nobody knows"),
         HandsLost(hands_id="h", reason="PLANT-lost"),
+        ShiftStarted(worker_id="w1", host_id="h", boot_id="b", pid=7, program="p"),
+        ShiftStarted(worker_id="w2", host_id="h", boot_id="b", pid=70_707, program="p"),
         ModelRequestEnd(request_seq=1, outcome="error", error_kind="bad_stream", cost_pico=0, message="PLANT-retry"),
         ContextReset(cause="loop", through_seq=1, handoff=Handoff(), detail="PLANT-reset"),
         RepoCommitted(ref=f"{MAIN[:-4]}PLANT-wip", commit=sha("w"), tree=sha("wt"), task_id=task.id, wip=True),

@@ -87,6 +87,7 @@ def test_each_planted_problem_is_there_or_two_steps_away(big: World) -> None:
     assert sum(count == 0 for count in steps.values()) >= 20, steps
     assert "without a price" in text
     assert "worker T111: bash curl PLANT-unknown: the hands are gone" in text
+    assert "1 shift cut off by the end of its process**: worker T111: process 70707 took over" in text
 
 
 def test_what_is_not_done_comes_first_then_what_waits(big: World) -> None:

@@ -37,7 +37,24 @@ def _log(events: Sequence[Event]) -> _Log:
     forked = max((place for place, each in enumerate(raw) if each["type"] == "session.forked"), default=0)
     parent = (created.get("parent") or {}).get("session_id", "") if not forked else ""
     kind = "mission" if created.get("mission") else (created.get("role") or {}).get("kind", "")
-    return _Log(events[-1].session_id, parent, "" if forked else kind, raw[forked:])
+    return _Log(events[-1].session_id, parent, "" if forked else kind, _marked(raw[forked:]))
+
+
+def _marked(events: list[Raw]) -> list[Raw]:
+    """The same, with what follows from the events before: results of verdicts, and shifts that nothing ended."""
+    submits: set[str] = set()
+    working = False
+    for raw in events:
+        match raw["type"]:
+            case "agent.tool_use" if raw["name"] == "submit_verdict":
+                submits.add(raw["call_id"])
+            case "agent.tool_result":
+                raw["submits"] = raw["call_id"] in submits
+            case "shift.started":
+                raw["cut_off"], working = working, True
+            case "shift.ended":
+                working = False
+    return events
 
 
 def _raw(event: Event) -> Raw:
@@ -130,7 +147,7 @@ def _typed(*types: str, **fields: Any) -> Callable[[Raw, bool], bool]:
 def _verdict_refused(raw: Raw, judge: bool) -> bool:
     if raw["type"] == "task.judged":
         return bool(raw.get("refused"))
-    return judge and raw["type"] == "agent.tool_result" and raw["outcome"] == "error" and bool(raw.get("submits", True))
+    return judge and raw["type"] == "agent.tool_result" and raw["outcome"] == "error" and bool(raw.get("submits"))
 
 
 COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
@@ -159,6 +176,7 @@ COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
     "cap": _typed("budget.reached"),
     "retry": _typed("span.model_request_end", outcome="error"),
     "presumed": _typed("span.model_request_end", outcome="presumed"),
+    "died": _typed("shift.started", cut_off=True),
     "reset": _typed("context.reset"),
     "context_failed": _typed("context.failed"),
     "lost": _typed("hands.lost"),
@@ -213,16 +231,7 @@ def _numbers(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
 
 
 def _news(brief: Brief, log: _Log) -> list[Raw]:
-    submits: set[str] = set()
-    told = []
-    for raw in log.events:
-        if raw["type"] == "agent.tool_use" and raw["name"] == "submit_verdict":
-            submits.add(raw["call_id"])
-        if raw["type"] == "agent.tool_result":
-            raw["submits"] = raw["call_id"] in submits
-        if brief.since_us is None or raw["at_us"] > brief.since_us:
-            told.append(raw)
-    return told
+    return [raw for raw in log.events if brief.since_us is None or raw["at_us"] > brief.since_us]
 
 
 def _spent(brief: Brief, logs: Sequence[_Log]) -> dict[str, int | None]:

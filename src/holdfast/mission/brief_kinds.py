@@ -26,12 +26,12 @@ from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, NoticeSent
 from holdfast.facts.repo import BatchRefused, RepoCommitted, RepoConflicted, RepoMoved
 from holdfast.facts.session import SessionError
-from holdfast.facts.shift import LeaseStolen
+from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.mission.brief_shapes import Evidence, Example, Line, Part, Tree, counted, listed, of, plain
+from holdfast.mission.brief_shapes import Evidence, Example, Line, Tree, counted, listed, of, plain
 from holdfast.session.fold_roles import HAND_IN_EVENT
 from holdfast.session.tools_mission import SUBMIT_VERDICT
 
@@ -39,12 +39,20 @@ SHORT = 10
 """So much of a commit's name is shown."""
 
 
-class Seen(NamedTuple):
-    """Where an event stands: its log, and the calls that were asked for before it, by id."""
+class Seen:
+    """What stands before an event in its log: the calls that were asked for, by id, and whether a shift is open."""
 
-    part: Part
-    role: str
-    calls: dict[str, AgentToolUse]
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.calls: dict[str, AgentToolUse] = {}
+        self.in_shift = False
+
+    def take(self, fact: Fact) -> None:
+        """One more fact."""
+        if isinstance(fact, AgentToolUse):
+            self.calls[fact.call_id] = fact
+        elif isinstance(fact, ShiftStarted | ShiftEnded):
+            self.in_shift = isinstance(fact, ShiftStarted)
 
 
 Tell = Callable[[Any, Seen], str]
@@ -122,6 +130,10 @@ def _conflict(fact: RepoConflicted, seen: Seen) -> str:
 
 def _replanned(fact: MissionReplanned, seen: Seen) -> str:
     return f"plan {fact.round + 1}, {counted(len(fact.tasks), 'task')}: {fact.why or 'a task was taken apart'}"
+
+
+def _died(fact: ShiftStarted, seen: Seen) -> str:
+    return f"process {fact.pid} took over" if seen.in_shift else ""
 
 
 def _retry(fact: ModelRequestEnd, seen: Seen) -> str:
@@ -208,6 +220,8 @@ WRONG: tuple[Kind, ...] = (
         "presumed", "request that died with its process", "requests that died with their process", (ModelRequestEnd,),
         lambda fact, _: "charged as reserved" if fact.outcome == "presumed" else "",
     ),
+    Kind("died", "shift cut off by the end of its process", "shifts cut off by the end of their process",
+        (ShiftStarted,), _died),
     Kind(
         "reset", "context reset", "context resets", (ContextReset,),
         lambda fact, _: f"{fact.cause}{f': {fact.detail}' if fact.detail else ''}",
@@ -282,16 +296,15 @@ def scan(tree: Tree) -> dict[str, list[Example]]:
     found: dict[str, list[Example]] = {}
     for part in tree.parts:
         who = tree.called(part)
-        seen = Seen(part, tree.role(part), {})
+        seen = Seen(tree.role(part))
         for event in part.events:
             fact = event.fact
-            if isinstance(fact, AgentToolUse):
-                seen.calls[fact.call_id] = fact
             for kind in _BY_TYPE.get(type(fact), ()):
                 words = kind.tell(fact, seen) if tree.new(event) else ""
                 if words:
                     text = plain(f"{who}: {words}" if who else words)
                     found.setdefault(kind.name, []).append(Example(text, _evidence(event), kind.commits(fact)))
+            seen.take(fact)
     return found
 
 
