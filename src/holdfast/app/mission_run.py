@@ -95,7 +95,7 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     model = settled_model(settings.model, args.base_url)
     for name in dict.fromkeys((model, *policy.models.values())):
         check_model(call, name, None if limits.unpriced else limits.budget_pico)
-    contract = file.applied(await _contract(call, runtime, folder, file))
+    contract = await _contract(call, runtime, folder, file)
     session_id = runtime.intake.new_session_id()
     workspace = Workspace(
         str(runtime.home.workspaces / session_id), True, settings.user, "none" if args.no_sandbox else "sandbox"
@@ -156,9 +156,10 @@ async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFil
     wanted = call.args.contract
     named = Path(wanted).is_file() or (folder / wanted).is_file() or wanted.endswith((".json", ".md"))
     if wanted and not named:
-        return await mission_init.contract_for(call, runtime, wanted, folder)
+        made = await mission_init.contract_for(call, runtime, wanted, folder)
+        return msgspec.structs.replace(file.applied(made), goal=made.goal)
     contract, _ = load_contract(find_contract(folder, wanted, file.contract), folder)
-    return contract
+    return file.applied(contract)
 
 
 async def _free(repository: Repository, wanted: str) -> str:
