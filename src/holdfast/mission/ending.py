@@ -33,7 +33,7 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
     final = _final(mission)
     if final is not None:
         return final
-    look = f"look:{mission.main}"
+    look = f"look:{mission.main}:{mission.batches}"
     if look not in ran:
         return Look(look)
     return Record((_finished(mission, "done"),))

@@ -69,6 +69,26 @@ def begin(state: State, mission: MissionState) -> Found:
     return None
 
 
+def _has_room(mission: MissionState, task: TaskState) -> bool:
+    """Whether a task that was begun can go on beside the others that have somebody at work."""
+    others = sum(_at_work(mission, each) for each in mission.live() if each is not task)
+    return others < mission.policy.workers
+
+
+def _at_work(mission: MissionState, task: TaskState) -> bool:
+    """Whether a task has a worker or a judge at work, or one that waits for money.
+
+    One that waits to be told, or for a fresh worker, has none.
+    """
+    if task.status == "working":
+        return task.iterations < mission.policy.max_iterations and _goes_on(mission, task.child_id)
+    return task.status == "judging" and bool(task.judge_id) and _goes_on(mission, task.judge_id)
+
+
+def _goes_on(mission: MissionState, child_id: str) -> bool:
+    return child_id not in mission.reports or money.is_short(mission, child_id)
+
+
 def _in_vain(task: TaskState, name: str) -> TaskEnded:
     return TaskEnded(task_id=task.task.id, status="dropped", why=f"it waits in vain for {name}")
 
@@ -105,7 +125,7 @@ def _last_refusal(mission: MissionState, task: TaskState) -> str:
 
 def _working(state: State, mission: MissionState, task: TaskState) -> Found:
     if task.iterations >= mission.policy.max_iterations:
-        return _open(mission, task)
+        return _open(mission, task) if _has_room(mission, task) else None
     report = mission.reports.get(task.child_id)
     if report is None or money.is_short(mission, task.child_id):
         return None
@@ -281,6 +301,8 @@ def _refuse(
     )
     if restart or task.iterations + 1 >= mission.policy.max_iterations:
         return Record((refused,))
+    if not _has_room(mission, task):
+        return None  # others took its place meanwhile: it is told once one of them hands in
     lines = "\n".join(f"- {issue}" for issue in issues)
     text = f"{head}\n{lines}\nSet this right, and hand in again. If it cannot be done, hand in as blocked."
     return TellRole(task.child_id, text, (refused,), evidence)

@@ -26,6 +26,9 @@ NOWHERE = "nowhere"
 TREES_KEPT = 16
 """Verdicts of so many refused merges are kept: what is left of a red batch is often the same tree again."""
 
+VERDICTS_KEPT = 2_000
+"""So many verdicts are kept of trees that nothing leads to any more."""
+
 
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
     of_mission(state).verifications[fact.effect] = OpenVerification(
@@ -84,9 +87,18 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
 
 
 def _forget_trees(mission: MissionState) -> None:
-    """Verdicts of trees that nothing leads to any more are in the log alone."""
+    """Verdicts of trees that nothing leads to any more are in the log alone, when they are many.
+
+    What was handed in may be handed in again, by another worker: it has few verdicts, so those go last.
+    """
     wanted = {mission.main_tree, *(task.tree for task in mission.tasks.values() if task.status not in OVER)}
     wanted |= {each.tree for each in mission.verifications.values()} | set(mission.red_trees)
+    left = VERDICTS_KEPT
+    for tree in sorted(reversed(mission.verdicts), key=lambda tree: len(mission.verdicts[tree])):
+        left -= len(mission.verdicts[tree])
+        if left < 0:
+            break
+        wanted.add(tree)
     mission.verdicts = {tree: known for tree, known in mission.verdicts.items() if tree in wanted}
 
 

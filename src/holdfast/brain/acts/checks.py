@@ -20,7 +20,7 @@ from holdfast.brain.acts.environment import dress_aside
 from holdfast.brain.acts.jobs import stand_up
 from holdfast.brain.acts.roles import of_repository, owner_of
 from holdfast.brain.shift import Shift
-from holdfast.errors import EnvironmentFailed, HandsError, HandsLost
+from holdfast.errors import EnvironmentFailed, Fenced, HandsError, HandsLost
 from holdfast.facts.session import Service, Workspace
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
@@ -87,18 +87,26 @@ class Places:
 
     @asynccontextmanager
     async def place(self, ground: Ground) -> AsyncIterator[tuple[Place, str]]:
-        """A clean checkout that goes at the end of the block, and the tree that it is."""
+        """A clean checkout that goes at the end of the block, and the tree that it is.
+
+        It stays when another brain took over: that may wait for the run that goes on there, and sweeps what is left.
+        """
         self.count += 1
         workspace = self.shift.doors.workspace(f"{self.verification_id}-{self.count}", self._near())
+        mine = True
         try:
             laid = await self.laid(ground)
             user = await anyio.to_thread.run_sync(owner_of, self.shift, workspace)
             await self.repository.checkout(laid, Path(workspace.path), user=user)
             spec, services = await dress_aside(self.shift, self._spec(workspace))
             yield Place(workspace, spec, services), laid
+        except Fenced:
+            mine = False
+            raise
         finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.shift.doors.discard, workspace)
+            if mine:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self.shift.doors.discard, workspace)
 
     def _near(self) -> Workspace:
         created = self.shift.state.created
