@@ -38,6 +38,7 @@ class ProviderDoor:
         made = await world.hands.provision(spec, epoch)
         world.provisioned[spec.hands_id] = made.identity
         world.shown[spec.hands_id] = epoch
+        world.owners[spec.hands_id] = spec.session_id
         world.claims[spec.hands_id] = {process.name}
         world.note(process.name, f"made hands {spec.hands_id[-4:]}")
         if not process.alive:
@@ -48,7 +49,7 @@ class ProviderDoor:
     async def attach(self, identity: HandsProvisioned) -> Hands:
         """See `holdfast.hands.base.Provider`."""
         hands = await self._process.through("attach", lambda: self._world.hands.attach(identity))
-        return HandsDoor(self._process, hands, identity.workspace.strip("/"))
+        return HandsDoor(self._process, hands, self._world.owners[identity.hands_id])
 
 
 class HandsDoor:

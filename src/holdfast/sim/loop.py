@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 import inspect
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import ContextVar
 from random import Random
 from typing import Any
 
+import anyio.lowlevel
+import anyio.to_thread
 from anyio._backends._asyncio import CancelScope
 
 OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASKS", default=None)
@@ -132,7 +134,7 @@ def is_under_way(task: asyncio.Task[Any]) -> bool:
 
 def run(loop: VirtualLoop, main: Coroutine[Any, Any, Any]) -> Any:
     """Run `main` to its end on this loop and close it."""
-    with _ordered_scopes():
+    with _ordered_scopes(), _no_threads():
         try:
             return loop.run_until_complete(main)
         finally:
@@ -157,6 +159,27 @@ def _ordered_scopes() -> Iterator[None]:
         yield
     finally:
         CancelScope.__hash__ = before  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def _no_threads() -> Iterator[None]:
+    """What code of a virtual loop hands to a thread is done at once: nothing comes from outside.
+
+    Other loops keep their threads.
+    """
+    before = anyio.to_thread.run_sync
+
+    async def at_once(func: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if not isinstance(asyncio.get_running_loop(), VirtualLoop):
+            return await before(func, *args, **options)
+        await anyio.lowlevel.checkpoint()
+        return func(*args)
+
+    anyio.to_thread.run_sync = at_once  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        anyio.to_thread.run_sync = before
 
 
 def _end_tasks(loop: VirtualLoop) -> None:

@@ -179,6 +179,7 @@ class World:
         self.home = Session(HOME, created, Script("home", 0, 0, 0.0, priced=False))
         self.record = Record()
         self.provisioned: dict[str, HandsProvisioned] = {}
+        self.owners: dict[str, str] = {}
         self.shown: dict[str, int] = {}
         self.claims: dict[str, set[str]] = {}
         self.worn: set[str] = set()

@@ -10,6 +10,7 @@ import anyio.to_thread
 from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
+from holdfast.sim.mission_run import MissionTotals, run_missions
 from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds
 
 STRIDE = 50
@@ -25,6 +26,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--family", action="store_true", help="in each seed, sixteen children at work on the money of their parent"
     )
     kind.add_argument("--jobs", action="store_true", help="in each seed, sessions whose commands outlive their shifts")
+    kind.add_argument(
+        "--missions", action="store_true", help="in each seed, a whole mission with faulty workers and judges"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
@@ -33,6 +37,8 @@ async def run(call: Call) -> int:
     seeds, first = call.args.seeds, call.args.first
     if seeds < 1:
         raise UsageError(f"--seeds {seeds} has to be at least 1, for example: holdfast sim --seeds 500")
+    if call.args.missions:
+        return await _missions(call, range(first, first + seeds))
     clock = SystemClock()
     began_s = clock.monotonic_s()
     totals = Totals()
@@ -47,6 +53,26 @@ async def run(call: Call) -> int:
         if totals.failing is not None:
             break
     _tell(call, totals, clock.monotonic_s() - began_s)
+    return 0 if totals.failing is None else 1
+
+
+async def _missions(call: Call, seeds: range) -> int:
+    """Run whole missions, up to the first that violates a rule."""
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    totals = MissionTotals()
+    for start in range(seeds.start, seeds.stop, STRIDE):
+        part = range(start, min(start + STRIDE, seeds.stop))
+        totals.join(await anyio.to_thread.run_sync(run_missions, part))
+        call.note(f"{totals.line()}, {clock.monotonic_s() - began_s:.1f} s")
+        if totals.failing is not None:
+            break
+    if call.json:
+        call.emit({"type": "result", **totals.summary(), "wall_s": round(clock.monotonic_s() - began_s, 3)})
+    if totals.failing is not None:
+        call.say(totals.failing.report())
+    elif not call.json:
+        call.say(f"{totals.line()}, {clock.monotonic_s() - began_s:.1f} s")
     return 0 if totals.failing is None else 1
 
 

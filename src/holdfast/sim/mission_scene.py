@@ -1,0 +1,166 @@
+"""What a simulated mission is about: its contract, its files, what each check needs, and who is faulty how often.
+
+Every item is a module with values. A criterion is met when the module has the value that the test wants; that is all
+there is to know, so the truth about any tree can be told without running anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, MutableMapping
+from random import Random
+
+from holdfast.facts.contract import Check, Contract, Criterion, Item
+from holdfast.facts.mission import MissionPolicy
+
+GUARD = "guard"
+"""The criterion that holds before the work begins."""
+
+BASE = "src/base.py"
+SHARED = "src/shared.py"
+
+WORKER_FAULTS = ("early_done", "wrong_body", "regress", "conflict", "tamper", "wander", "stuck")
+JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash")
+
+BETTER = 0.5
+"""Each time that work was sent back, a worker's fault is so much rarer. Judges learn nothing from each other."""
+
+RUBRIC_SHARE = 0.3
+
+_ASSERTED = re.compile(r"def test_(\w+)\(\):\n    assert \w+ == (\d+)")
+
+
+class Scene:
+    """The mission of a seed. With `plain` nobody disturbs anybody else: what is met depends on no order."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        chance = self.chance("scene")
+        self.plain = chance.random() < 0.4
+        self.loose = not self.plain and chance.random() < 0.5
+        self.wants: dict[str, tuple[str, str, int]] = {GUARD: (BASE, "base", 1)}
+        self.items = [self._item(number, chance) for number in range(chance.randint(2, 5))]
+        self.rubric = {each.id for item in self.items for each in item.criteria if each.check is None}
+        self.rates = self._rates(chance)
+        self.policy = self._policy(chance)
+        self.contract = Contract("all values are right", (*self.items, _guarded()), ("tests/**",), "feature_list.json")
+        self.follows = not self.plain and chance.random() < 0.5
+        self.half = chance.random() < 0.2
+
+    def chance(self, *words: object) -> Random:
+        """Chance that depends on the seed and these words alone."""
+        return Random("|".join(map(str, ("mission", self.seed, *words))))
+
+    def _item(self, number: int, chance: Random) -> Item:
+        path = f"src/m{number}.py"
+        criteria = []
+        for name in "ab"[: chance.randint(1, 2)]:
+            key = f"i{number}.{name}"
+            self.wants[key] = (path, name, chance.randint(2, 9))
+            check = Check("check", (f"tests/test_m{number}.py::test_{name}",))
+            by_rubric = chance.random() < RUBRIC_SHARE
+            criteria.append(Criterion(key, f"{name} is as it should be", None if by_rubric else check))
+        depends = (f"i{number - 1}",) if number and chance.random() < 0.25 else ()
+        return Item(
+            f"i{number}",
+            f"i{number}: the values of {path}",
+            criteria=tuple(criteria),
+            paths=() if self.loose else (path,),
+            depends=depends,
+        )
+
+    def _rates(self, chance: Random) -> dict[str, float]:
+        rates = dict.fromkeys(("early_done", "wrong_body"), 0.3)
+        for kind in ("regress", "conflict"):
+            rates[kind] = 0.0 if self.plain else chance.choice((0.0, 0.2, 0.5))
+        for kind in ("tamper", "wander", "stuck"):
+            rates[kind] = chance.choice((0.0, 0.1, 0.3))
+        for kind in JUDGE_FAULTS:
+            rates[kind] = chance.choice((0.0, 0.15, 0.4))
+        return rates
+
+    def _policy(self, chance: Random) -> MissionPolicy:
+        return MissionPolicy(
+            planner=chance.choice(("model", "items")),
+            judge=chance.choice(("per_task", "per_task", "per_task", "at_end")),
+            gate=chance.choice(("each", "batch", "green_branch")),
+            context="off",
+            workers=chance.randint(1, 3),
+            max_iterations=chance.randint(1, 3),
+            max_attempts=chance.randint(1, 3),
+            max_replans=chance.randint(0, 2),
+            judge_tries=chance.randint(2, 3),
+            flake_reruns=chance.randint(0, 2),
+            scope="list" if self.loose else "refuse",
+            lessons="off",
+            hooks=False,
+            documents=chance.random() < 0.2,
+        )
+
+    # --- files and their truth ---
+
+    def files(self) -> dict[str, bytes]:
+        """The repository before the work."""
+        out = {BASE: b"base = 1\n", SHARED: b"head = 0\n", "README.md": b"Values.\n"}
+        tests: dict[str, list[str]] = {}
+        for path, name, value in self.wants.values():
+            test = f"tests/test_{path.removeprefix('src/')}"
+            tests.setdefault(test, []).append(f"def test_{name}():\n    assert {name} == {value}\n")
+            out.setdefault(path, b"")
+            if path != BASE:
+                out[path] += f"{name} = 0\n".encode()
+        return out | {path: "\n\n".join(each).encode() for path, each in tests.items()}
+
+    def holds(self, files: Mapping[str, bytes], criterion: str) -> bool:
+        """Whether a criterion is met by these files, by path."""
+        path, name, value = self.wants[criterion]
+        return f"{name} = {value}" in files.get(path, b"").decode().splitlines()
+
+    def true_of(self, files: Mapping[str, bytes]) -> frozenset[str]:
+        """All criteria that are met."""
+        return frozenset(name for name in self.wants if self.holds(files, name))
+
+    def module(self, item_id: str, fault: str, chance: Random) -> str:
+        """The module of an item, as a worker with that fault writes it."""
+        own = [each for each in self.wants.items() if each[0].startswith(f"{item_id}.")]
+        wrong = {"wrong_body": {chance.choice(own)[0]}, "early_done": {own[-1][0]}, "tamper": {own[0][0]}}.get(
+            fault, set()
+        )
+        lines = [f"{name} = {value + 1 if key in wrong else value}" for key, (_, name, value) in own]
+        return "\n".join(lines) + "\n"
+
+    def fault(self, role: str, kinds: tuple[str, ...], what: str, times: int) -> str:
+        """The fault of one attempt at `what`, after so many that came to nothing; empty for none."""
+        for kind in kinds:
+            better = BETTER**times if role == "worker" else 1.0
+            if self.chance(role, kind, what, times).random() < self.rates[kind] * better:
+                return kind
+        return ""
+
+
+def _guarded() -> Item:
+    check = Check("check", ("tests/test_base.py::test_base",))
+    return Item("base", "what there is goes on", criteria=(Criterion(GUARD, "base is 1", check, guard=True),))
+
+
+def checked(command: str, files: Mapping[str, bytes]) -> tuple[int, str]:
+    """What `check TEST…` says of the files of a workspace, by path: it believes the tests that lie there."""
+    lines = []
+    for word in shlex.split(command)[1:]:
+        path, _, test = word.partition("::")
+        wanted = dict(_ASSERTED.findall(files.get(path, b"").decode()))
+        name = test.removeprefix("test_")
+        module = files.get(f"src/{path.removeprefix('tests/test_')}", b"").decode()
+        good = name in wanted and f"{name} = {wanted[name]}" in module.splitlines()
+        lines.append(f"{word} {'PASSED' if good else 'FAILED'}")
+    return int(any(line.endswith("FAILED") for line in lines)), "\n".join(lines)
+
+
+def put(command: str, files: MutableMapping[str, bytes]) -> tuple[int, str]:
+    """What `put {PATH: TEXT}` does to the files of a workspace."""
+    given = json.loads(command.removeprefix("put "))
+    for path, text in given.items():
+        files[path] = text.encode()
+    return 0, f"{len(given)} files written"

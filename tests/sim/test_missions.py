@@ -1,0 +1,93 @@
+"""Whole missions in the simulator: what is done is met, in every world, and planted bugs are noticed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from holdfast.app.cli import main
+from holdfast.sim.mission_run import USED, MissionResult, MissionTotals, run_mission_seed, run_missions
+from holdfast.sim.mission_scene import RUBRIC_SHARE, Scene
+from tests.sim.planted.in_missions import BED
+from tests.sim.planted.kit import Plant
+
+SEEDS = 60
+SEEDS_LONG = 500
+
+WITHIN = 120
+"""Seeds that each planted bug is given."""
+
+
+def _clean(totals: MissionTotals) -> None:
+    if totals.failing is not None:
+        pytest.fail(totals.failing.report())
+
+
+def _telling(totals: MissionTotals, seeds: int) -> None:
+    """Whether these worlds had in them what the rules are about."""
+    assert totals.seeds == seeds
+    assert min(totals.rests["done"], totals.rests["failed"], totals.rests["parked person"]) >= seeds / 60
+    assert min(totals.kills, totals.human) >= 2 * seeds
+    assert totals.tempted >= seeds / 5
+    assert totals.lenient > 0
+    assert len(totals.used) >= seeds / 20
+    assert min(totals.used) >= USED
+
+
+def test_no_rule_is_violated() -> None:
+    totals = run_missions(range(SEEDS))
+    _clean(totals)
+    _telling(totals, SEEDS)
+
+
+@pytest.mark.faults
+def test_no_rule_is_violated_in_five_hundred_missions() -> None:
+    totals = run_missions(range(10_000, 10_000 + SEEDS_LONG))
+    _clean(totals)
+    _telling(totals, SEEDS_LONG)
+
+
+def test_a_seed_is_one_world() -> None:
+    seed = next(seed for seed in range(99) if run_mission_seed(seed).kills)
+    assert run_mission_seed(seed) == run_mission_seed(seed)
+
+
+def test_rubric_lines_have_their_share() -> None:
+    scenes = [Scene(seed) for seed in range(400)]
+    criteria = sum(len(scene.wants) - 1 for scene in scenes)
+    assert abs(sum(len(scene.rubric) for scene in scenes) / criteria - RUBRIC_SHARE) < 0.05
+
+
+def _hunt(plant: Plant) -> MissionResult | None:
+    """The first seed whose world its rule finds wrong, None when none does."""
+    with pytest.MonkeyPatch.context() as patch:
+        plant.planting(patch)
+        for seed in range(plant.first, plant.first + WITHIN):
+            result = run_mission_seed(seed, plant.invariant)
+            if any(each.invariant == plant.invariant for each in result.violations):
+                return result
+    return None
+
+
+@pytest.mark.parametrize("plant", BED.plants, ids=lambda plant: plant.name)
+def test_a_planted_bug_is_found(plant: Plant) -> None:
+    assert _hunt(plant) is not None, f"{plant.rule}: {plant.invariant} notices nothing"
+
+
+def test_missions_are_run_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--missions", "--seeds", "2", "--json"]) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["seeds"], last["violations"], last["failing_seed"]) == (2, 0, None)
+    assert sum(last["rests"].values()) == 2
+
+
+def test_a_failing_mission_is_told_with_how_to_see_it_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = next(each for each in BED.plants if each.name == "commits_of_people_count_as_taken_in")
+    plant.planting(monkeypatch)
+    assert main(["sim", "--missions", "--seeds", "40"]) == 1
+    said = capsys.readouterr().out
+    assert "people_lose_nothing" in said
+    assert "again: holdfast sim --missions --first " in said
