@@ -123,7 +123,7 @@ def test_an_unknown_provider_names_the_nearest() -> None:
         find_model("antropic:claude-x")
 
 
-CORE = ("anyio", "msgspec", "idna", "sniffio", "rich", "pygments", "markdown_it", "mdurl", "typing_extensions.py")
+CORE = ("anyio", "msgspec", "idna", "sniffio", "typing_extensions.py")
 
 
 @pytest.mark.parametrize("name", ["anthropic:m", "openai:m", "google:m", "ollama:m"])

@@ -3,13 +3,14 @@
 Between two frames the cursor rests on the first cell of the block: a terminal that is resized carries it
 along with that cell, and a process that is killed leaves nothing hidden. There is no alternate screen,
 the cursor is never hidden, and a frame is one write in which nothing is erased before it is drawn. Only
-what changed is written; that is why this is not rich's own live display.
+what changed is written.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
@@ -32,15 +33,13 @@ class Painter:
     """
 
     def __init__(self, stream: TextIO, *, color: bool) -> None:
-        from rich.cells import cell_len  # a verb that does not draw never loads rich
-
         self._stream = stream
         self._paint = _styles(color)
         self._unicode = (stream.encoding or "").lower().replace("-", "") == "utf8"
         self._rows: list[list[Cell]] = []
         self._size = (0, 0)
         self._gone = False
-        self.measure: Callable[[str], int] = cell_len
+        self.measure: Callable[[str], int] = columns
 
     def size(self) -> tuple[int, int]:
         """Columns and rows of the terminal now."""
@@ -155,17 +154,30 @@ class Painter:
             self._gone = True
 
 
+_WEIGHTS = {"bold": 1, "dim": 2, "italic": 3}
+_COLORS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
+"""What a style is made of, as the numbers that every terminal knows (ECMA-48, SGR)."""
+
+
 def _styles(color: bool) -> Callable[[str, str], str]:
-    from rich.color import ColorSystem
-    from rich.style import Style
+    known = {**_WEIGHTS, **_COLORS} if color else _WEIGHTS
 
     def paint(text: str, style: str) -> str:
-        if not style:
-            return text
-        parsed = Style.parse(style)
-        return (parsed if color else parsed.without_color).render(text, color_system=ColorSystem.STANDARD)
+        codes = ";".join(str(known[word]) for word in style.split() if word in known)
+        return f"\x1b[{codes}m{text}\x1b[0m" if codes else text
 
     return paint
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal gives these characters: none to marks on others, two to wide ones."""
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 def _up(rows: int) -> str:
