@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
@@ -18,12 +18,10 @@ from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, Too
 from holdfast.session.conversation import TextPart
 from holdfast.session.tools_mission import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.sim.mission_scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS
+from holdfast.sim.mission_world import MissionWorld
 from holdfast.sim.oracle_parts import Outcome, Turn, history
 from holdfast.sim.world_model import PRICE
 from holdfast.sim.world_process import Process
-
-if TYPE_CHECKING:
-    from holdfast.sim.mission_world import MissionWorld
 
 TOKENS = 40
 """What a response has, whatever it says: each request costs the same."""

@@ -1,19 +1,40 @@
-"""The repository of a simulated mission, as a process reaches it."""
+"""The doors of a process that works on a simulated mission: the repository, folders, the models of its roles."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from holdfast.brain.doors import Doors
+from holdfast.facts.session import Workspace
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
+from holdfast.sim.doors import doors_of
+from holdfast.sim.mission_cast import RoleDoor
+from holdfast.sim.mission_world import MissionWorld
 from holdfast.sim.world_process import Process
 
-if TYPE_CHECKING:
-    from holdfast.sim.mission_world import MissionWorld
-
 T = TypeVar("T")
+
+
+def mission_doors(process: Process, world: MissionWorld, session_id: str) -> Doors:
+    """What a brain of that process is given for a session."""
+
+    def discard(workspace: Workspace) -> None:
+        if process.alive:
+            world.discard(workspace)
+
+    repository = RepositoryDoor(process, world)
+    return replace(
+        doors_of(process, session_id),
+        model=lambda name: RoleDoor(process, world, session_id),
+        prompts=dict.fromkeys(("planner", "mission_worker", "judge", "compaction", "handoff"), "Do it."),
+        repository=lambda path: repository,
+        workspace=lambda name, near: Workspace(world.workspace(name), True, near.user, near.isolation),
+        discard=discard,
+    )
 
 
 class RepositoryDoor:

@@ -12,6 +12,7 @@ from holdfast.fleet.answers import Answer
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.sim.doors import ClockDoor, StoreDoor
 from holdfast.sim.mission_cast import COST_PICO
+from holdfast.sim.mission_doors import mission_doors
 from holdfast.sim.mission_scene import BASE
 from holdfast.sim.mission_world import FOLLOWED, MissionWorld
 from holdfast.sim.storm import Storm
@@ -67,7 +68,7 @@ class MissionStorm(Storm):
         dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process), limit=world.width)
 
         async def ring(session_id: str) -> None:
-            await wake(session_id, world.doors(process, session_id))
+            await wake(session_id, mission_doors(process, world, session_id))
 
         await dispatcher.run(ring)
 
@@ -76,7 +77,7 @@ class MissionStorm(Storm):
         world, session_id = self.mission, self.people.any().session_id
 
         async def steal(process: Process) -> None:
-            await wake(session_id, world.doors(process, session_id), steal=True)
+            await wake(session_id, mission_doors(process, world, session_id), steal=True)
 
         return self.spawn(steal)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
-from holdfast.brain.doors import Doors
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
@@ -16,13 +15,9 @@ from holdfast.ids import new_session_id
 from holdfast.repo.fake import Folder
 from holdfast.repo.repository_fake import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
-from holdfast.sim.doors import doors_of
-from holdfast.sim.mission_cast import RoleDoor
-from holdfast.sim.mission_doors import RepositoryDoor
 from holdfast.sim.mission_scene import Scene, checked, put
 from holdfast.sim.world import CALM, Session, Weather, World
 from holdfast.sim.world_model import Script
-from holdfast.sim.world_process import Process
 
 FOLLOWED = "refs/heads/main"
 MAIN = "refs/heads/holdfast/sim/main"
@@ -153,23 +148,6 @@ class MissionWorld(World):
         """Observe that a ref was moved."""
         self.moves.append(Move(self.sessions[self.mission_id].head, ref, new))
         self.note(who, f"{ref} at {new[:7]}")
-
-    def doors(self, process: Process, session_id: str) -> Doors:
-        """What a brain of that process is given for a session."""
-
-        def discard(workspace: Workspace) -> None:
-            if process.alive:
-                self.discard(workspace)
-
-        repository = RepositoryDoor(process, self)
-        return replace(
-            doors_of(process, session_id),
-            model=lambda name: RoleDoor(process, self, session_id),
-            prompts=dict.fromkeys(("planner", "mission_worker", "judge", "compaction", "handoff"), "Do it."),
-            repository=lambda path: repository,
-            workspace=lambda name, near: Workspace(self.workspace(name), True, near.user, near.isolation),
-            discard=discard,
-        )
 
 
 def _weather(chance: Random) -> Weather:
