@@ -18,7 +18,7 @@ from holdfast.facts.base import Text, Usage
 from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import SCHEMA, Draft
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
+from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.session import (
     Agent,
@@ -223,6 +223,7 @@ async def home(store: MemoryStore) -> None:
         EmergencyStopped(),
         EmergencyReleased(stop_seq=4),
         BudgetSet(account_id="project:web", period="total", cap_pico=10**13),
+        BriefRead(through_us=1_795_000_000_000_000),
     ]
     for number, fact in enumerate(told, 2):
         draft = Draft(f"evt_home_{number:04d}", "user:ann", fact)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.facts.contract import Check, Contract, Criterion, Item
+from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
+from holdfast.mission.inspection import inspect
+from holdfast.repo.repository import FileChange
 from holdfast.sim.tampers_measure import held
 from tests.mission.ratchet_mini import FILES
 
@@ -188,3 +192,19 @@ def test_checkers_that_are_told_to_pass_over_are_listed() -> None:
     found = held(FILES, {**FILES, "src/harbor/knots.py": text.encode()})
     assert found.violations == ()
     assert any("pass over" in line for line in found.unasked)
+
+
+def test_a_script_that_an_item_is_about_is_the_product_and_no_check() -> None:
+    check = Criterion("greet", "it greets", Check("sh greet.sh Bo | grep -q Bo"))
+    before, after = {"greet.sh": b"exit 1\n"}, {"greet.sh": b"echo Hello, $1.\n"}
+    changes = [FileChange("greet.sh", "changed", "100644")]
+
+    def rules(paths: tuple[str, ...]) -> list[str]:
+        contract = Contract("g", (Item("greet", "greets", criteria=(check,), paths=paths),))
+        found = inspect(
+            before, after, changes, protected=(), scope=(), contract=contract, policy=MissionPolicy(), allowed={}
+        )
+        return [each.rule for each in found.violations]
+
+    assert rules(("greet.sh",)) == []
+    assert rules(()) == ["check_script"]

@@ -29,7 +29,7 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
         unknown = merges.at_the_end(mission)
         if unknown is not None:
             return unknown
-        return _again(mission, f"{len(unmet)} criteria are not met: {', '.join(unmet[:8])}")
+        return _again(mission, f"{_counted(len(unmet), 'criterion', 'criteria')} not met: {', '.join(unmet[:8])}")
     final = _final(mission)
     if final is not None:
         return final
@@ -105,7 +105,11 @@ def _again(mission: MissionState, why: str) -> Action | MissionAction:
         found = plans.open_planner(mission, mission.round + 1)
         if found is not None:
             return found
-    return EscalateMission(f"{why}; {mission.round + 1} plans were tried", tried(mission))
+    return EscalateMission(f"{why}; {_counted(mission.round + 1, 'plan', 'plans')} tried", tried(mission))
+
+
+def _counted(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
 
 
 def _asked(state: State) -> Ask | None:

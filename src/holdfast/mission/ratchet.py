@@ -42,8 +42,9 @@ class Trees:
 
     @cached_property
     def scripts(self) -> frozenset[str]:
-        """Files that the checks run."""
-        return run_by(self.contract, {**self.after, **self.before})
+        """Files that the checks run, but for those that an item names as what it is about: they are the product."""
+        wanted = {path for item in self.contract.items for path in item.paths}
+        return run_by(self.contract, {**self.after, **self.before}) - wanted
 
     @cached_property
     def examples(self) -> bool:
