@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from holdfast.app.cli import main
+from holdfast.sim.mission_rules import RULES
 from holdfast.sim.mission_run import USED, MissionResult, MissionTotals, run_mission_seed, run_missions
 from holdfast.sim.mission_scene import RUBRIC_SHARE, Scene
 from tests.sim.planted.in_missions import BED
@@ -73,6 +75,18 @@ def _hunt(plant: Plant) -> MissionResult | None:
 @pytest.mark.parametrize("plant", BED.plants, ids=lambda plant: plant.name)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     assert _hunt(plant) is not None, f"{plant.rule}: {plant.invariant} notices nothing"
+
+
+def test_every_rule_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+    rows = [f"| `{each.__name__}` | {' '.join((each.__doc__ or '').split())} |" for each in RULES]
+    assert page.partition("| rule |")[2].split("|---|---|\n")[1].splitlines() == rows
+
+
+def test_planted_bugs_are_of_rules() -> None:
+    found = {plant.invariant for plant in BED.plants}
+    assert found <= {each.__name__ for each in RULES}
+    assert len(BED.plants) >= 20
 
 
 def test_missions_are_run_by_the_command(capsys: pytest.CaptureFixture[str]) -> None:

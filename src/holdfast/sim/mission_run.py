@@ -30,7 +30,8 @@ class MissionResult:
     `rest` is how the mission ended, `met` what it says is met. `tempted` counts judges whose whole task was right but
     for rubric lines that are not met, `lenient` those of them that let that pass; `false_accepts` are rubric lines
     that count as met at the end and were not when a judge accepted them, `broken_later` those that were then, and are
-    not any more. `used` is the part of its budget that was used when it rested for money.
+    not any more. `injected` is how many judges would be lenient by the rate of the seed, asked once each; `used` the
+    part of its budget that was used when it rested for money.
     """
 
     seed: int
@@ -47,6 +48,7 @@ class MissionResult:
     broken_later: int
     tempted: int
     lenient: int
+    injected: float
     used: float | None
     faults: tuple[str, ...]
     violations: tuple[Violation, ...]
@@ -126,6 +128,7 @@ def _result(world: MissionWorld, found: list[Violation], used: float | None) -> 
         broken_later=len(false) - len(accepted),
         tempted=len(world.tempted),
         lenient=sum(world.tempted.values()),
+        injected=len(world.tempted) * world.scene.rates["lenient"],
         used=used,
         faults=tuple(sorted(world.faulty)),
         violations=tuple(found),
@@ -149,6 +152,7 @@ class MissionTotals:
     broken_later: int = 0
     tempted: int = 0
     lenient: int = 0
+    injected: float = 0.0
     violations: int = 0
     rests: Counter[str] = field(default_factory=Counter)
     used: list[float] = field(default_factory=list)
@@ -195,7 +199,8 @@ class MissionTotals:
             f"{self.seeds} missions ({rests}), {self.kills} kills, {self.sessions} sessions, {self.requests} requests, "
             f"{self.events} events, {self.human} commits of people; {self.rubric_met} rubric lines met, "
             f"{self.false_accepts} of them accepted wrongly by judges ({self.lenient} of the {self.tempted} that could "
-            f"be were lenient), {self.broken_later} broken later; {self.violations} violations"
+            f"be were lenient, {self.injected:.0f} by their rates), {self.broken_later} broken later; "
+            f"{self.violations} violations"
         )
 
 
@@ -211,6 +216,7 @@ _SUMMED = (
     "broken_later",
     "tempted",
     "lenient",
+    "injected",
 )
 
 

@@ -117,12 +117,8 @@ class MissionWorld(World):
         return commit in self.repository._line(inside)
 
     def workspace(self, session_id: str) -> str:
-        """The path of a folder, empty when it is new. What a verification left is swept by listing a real folder, which
-        this one is not in: a new one takes its place.
-        """
+        """The path of a folder, empty when it is new."""
         path = f"/made/{session_id}"
-        if session_id.startswith("vrf_"):
-            self.hands.workspaces.pop(path, None)
         self.hands.files(path)
         return path
 

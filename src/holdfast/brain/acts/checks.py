@@ -90,9 +90,11 @@ class Places:
         """A clean checkout that goes at the end of the block, and the tree that it is.
 
         It stays when another brain took over: that may wait for the run that goes on there, and sweeps what is left.
+        Two brains that do not know of each other yet have two folders.
         """
         self.count += 1
-        workspace = self.shift.doors.workspace(f"{self.verification_id}-{self.count}", self._near())
+        name = f"{self.verification_id}-{self.shift.epoch}-{self.count}"
+        workspace = self.shift.doors.workspace(name, self._near())
         mine = True
         try:
             laid = await self.laid(ground)
