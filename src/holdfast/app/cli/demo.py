@@ -36,7 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
     parser.add_argument("--model", metavar="M", help="another model than the oracle, such as anthropic:NAME")
     parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
-    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars, for --model and --mission")
+    parser.add_argument(
+        "--budget", metavar="USD", dest="budget_usd", help="money cap in dollars, for --model and --mission"
+    )
     parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="when to kill the brain")
     parser.add_argument("--keep", metavar="DIR", help="a new or empty folder to work in, and keep")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
