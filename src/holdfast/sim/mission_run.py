@@ -184,7 +184,7 @@ class MissionTotals:
         return {
             "seeds": self.seeds,
             "rests": dict(sorted(self.rests.items())),
-            **{name: getattr(self, name) for name in _SUMMED},
+            **{name: round(getattr(self, name), 1) for name in _SUMMED},
             "least_used": min(self.used, default=None),
             "violations": self.violations,
             "failing_seed": None if failing is None else failing.seed,

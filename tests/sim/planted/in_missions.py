@@ -111,12 +111,12 @@ def _applied(patch: pytest.MonkeyPatch, kind: type[Any], fold: Any) -> None:
     patch.setitem(_APPLY, kind, for_missions({kind: fold})[kind])
 
 
-@BED.plant("S25", "verdicts_are_made_once")
+@BED.plant("S25", "verdicts_are_made_once", first=6)
 def verdicts_of_refused_trees_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_merges, "VERDICTS_KEPT", 0)
 
 
-@BED.plant("S24", "nothing_forbidden_is_merged")
+@BED.plant("S24", "nothing_forbidden_is_merged", first=8)
 def what_a_worker_did_to_tests_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inspecting, "hold", lambda *args, **more: Inspection((), (), (), 0))
 
@@ -207,7 +207,7 @@ def judges_are_asked_without_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "_judging", judging)
 
 
-@BED.plant("S24", "caps_hold")
+@BED.plant("S24", "caps_hold", first=8)
 def plans_are_made_without_asking_anybody(patch: pytest.MonkeyPatch) -> None:
     whole = ending._again
 
@@ -217,7 +217,7 @@ def plans_are_made_without_asking_anybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ending, "_again", again)
 
 
-@BED.plant("S24", "few_are_at_work")
+@BED.plant("S24", "few_are_at_work", first=5)
 def who_is_sent_back_goes_on_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tasks, "_has_room", lambda mission, task: True)
 
@@ -226,7 +226,7 @@ def _endless(mission: MissionState, **caps: int) -> MissionState:
     return msgspec.structs.replace(mission, policy=msgspec.structs.replace(mission.policy, **caps))
 
 
-@BED.plant("S5", "verdicts_are_true", first=90)
+@BED.plant("S5", "verdicts_are_true", first=100)
 def a_checkout_is_discarded_under_the_brain_that_took_over(patch: pytest.MonkeyPatch) -> None:
     whole = Places.place
 
