@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from holdfast.facts.session import Environment, Workspace
 from holdfast.mission.formats import marked, read_contract
 from holdfast.mission.lint import Finding, merged, static_findings
 from tests.app.terminal import Type
+from tests.app.testers import toolchain
 from tests.mission.lint_corpus import Case, defect_cases, good_cases
 
 CASES = {case.name: case for case in (*good_cases(), *defect_cases())}
@@ -30,9 +30,6 @@ RUN = ("already_passes", "cannot_fail", "does_not_exist")
 FEW = ("already_passes-2", "cannot_fail-2", "cannot_fail-8", "does_not_exist-1", "good-words-prd")
 
 GIT = ("git", "-c", "user.name=Anna", "-c", "user.email=anna@example.com", "-c", "commit.gpgsign=false")
-
-TESTERS = Environment(toolchains=(sys.prefix,))
-"""pytest is where these tests have it from."""
 
 
 def make(folder: Path, files: dict[str, str]) -> Path:
@@ -59,7 +56,10 @@ async def found_in(case: Case, folder: Path, home: Path) -> list[Finding]:
     async with open_runtime(Settings(home=str(home))) as runtime:
         repository = runtime.repository(str(repo))
         ground = Ground(
-            repository, (await repository.look()).head, Workspace("", True, "", "sandbox"), environment=TESTERS
+            repository,
+            (await repository.look()).head,
+            Workspace("", True, "", "sandbox"),
+            environment=Environment(toolchains=(toolchain(),)),
         )
         outcome = await run_checks(runtime, ground, contract, marked(case.text.encode(), contract))
         assert outcome.not_run == ""
@@ -113,7 +113,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's own settings lay pytest's place into the hands."""
     folder = tmp_path / "config" / "holdfast"
     folder.mkdir(parents=True)
-    (folder / "holdfast.toml").write_text(f'[environment]\ntoolchains = ["{sys.prefix}"]\n')
+    (folder / "holdfast.toml").write_text(f'[environment]\ntoolchains = ["{toolchain()}"]\n')
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
 
 

@@ -33,7 +33,7 @@ from holdfast.repo.repository_fake import FakeRepository
 from holdfast.repo.repository_git import GitRepository
 from holdfast.session.actions import Record
 from holdfast.session.state_mission import MissionState
-from tests.brain.mission_stage import Folders
+from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage
 
 

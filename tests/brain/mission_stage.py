@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +18,13 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import Mission, MissionOpened, MissionPlanned, MissionPolicy, Task
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
-from holdfast.hands.fake_files import ROOT, Files
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.mission.contract import contract_digest
 from holdfast.model.base import Model
 from holdfast.model.scripted import ScriptedModel, parse_script
-from holdfast.repo.fake import Folder
 from holdfast.repo.repository_fake import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
+from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage, WatchedModel
 
 FILES = {
@@ -62,56 +60,6 @@ TASKS = (
     Task("core", "adding", ("add",), ("src/app/core.py",), description="write the body of add"),
     Task("text", "shouting", ("shout", "tone"), ("src/app/text.py",), ("core",)),
 )
-
-
-class _View(MutableMapping[str, bytes]):
-    """The files of a workspace by path from its root."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-
-    def __getitem__(self, path: str) -> bytes:
-        return self._files[f"{ROOT}/{path}"]
-
-    def __setitem__(self, path: str, data: bytes) -> None:
-        self._files[f"{ROOT}/{path}"] = data
-
-    def __delitem__(self, path: str) -> None:
-        del self._files[f"{ROOT}/{path}"]
-
-    def __iter__(self) -> Iterator[str]:
-        return (path.removeprefix(f"{ROOT}/") for path in list(self._files))
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-
-class Folders(MutableMapping[Path, Folder]):
-    """The folders of hands in memory, as a repository in memory writes and reads them."""
-
-    def __init__(self, workspaces: dict[str, Files]) -> None:
-        self._workspaces = workspaces
-
-    def __getitem__(self, path: Path) -> Folder:
-        return _View(self._workspaces[str(path)])
-
-    def __setitem__(self, path: Path, files: Mapping[str, bytes]) -> None:
-        self._workspaces[str(path)] = Files()
-        self[path].update(files)
-
-    def __delitem__(self, path: Path) -> None:
-        del self._workspaces[str(path)]
-
-    def __iter__(self) -> Iterator[Path]:
-        return (Path(each) for each in self._workspaces)
-
-    def __len__(self) -> int:
-        return len(self._workspaces)
-
-    def setdefault(self, path: Path, default: Folder | None = None) -> Folder:
-        """A view of what is there, not what was handed in."""
-        self._workspaces.setdefault(str(path), Files())
-        return self[path]
 
 
 @dataclass

@@ -56,6 +56,30 @@ def is_here() -> bool:
     return shutil.which("git", path=_PATH) is not None
 
 
+def find_program(named: Path | None, oldest: tuple[int, int], does: str) -> str:
+    """The git to use: the `named` one, or the machine's. Raises `CannotRunSafely` when there is none, or an old one."""
+    program = str(named) if named else shutil.which("git", path=_PATH)
+    said = b""
+    if program:
+        try:
+            said = subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
+        except OSError:
+            program = None
+    version = re.match(rb"git version (\d+)\.(\d+)", said)
+    wanted = ".".join(map(str, oldest))
+    if not program or not version:
+        raise CannotRunSafely(
+            f"git {wanted} or newer {does}, and there is none on this machine; nothing was changed: install it "
+            "(`apt install git`)"
+        )
+    if (int(version[1]), int(version[2])) < oldest:
+        raise CannotRunSafely(
+            f"git {wanted} or newer {does}, and {program} is {version[0].decode().removeprefix('git version ')}; "
+            "nothing was changed: install a newer one"
+        )
+    return program
+
+
 class Git:
     """One bare repository, and the git that works on it. `program` is where git is; else it is looked for."""
 
@@ -67,7 +91,7 @@ class Git:
     def ready(self) -> None:
         """Find git and make the repository. Raises `CannotRunSafely` when there is none, or an old one."""
         if not self._program:
-            self._program = self._found()
+            self._program = find_program(self._named, OLDEST, "keeps the snapshots of workspaces")
         if (self.folder / "config").exists():
             return
         for name in ("objects/pack", "objects/info", "refs/holdfast"):
@@ -76,28 +100,6 @@ class Git:
         new = self.folder / f"config.{os.getpid()}.{threading.get_ident()}.lock"
         new.write_text(_CONFIG)
         new.replace(self.folder / "config")  # last: with it, the repository is whole
-
-    def _found(self) -> str:
-        program = str(self._named) if self._named else shutil.which("git", path=_PATH)
-        said = b""
-        if program:
-            try:
-                said = subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
-            except OSError:
-                program = None
-        version = re.match(rb"git version (\d+)\.(\d+)", said)
-        wanted = ".".join(map(str, OLDEST))
-        if not program or not version:
-            raise CannotRunSafely(
-                f"git {wanted} or newer keeps the snapshots of workspaces, and there is none on this machine; nothing "
-                "was changed: install it (`apt install git`)"
-            )
-        if (int(version[1]), int(version[2])) < OLDEST:
-            raise CannotRunSafely(
-                f"git {wanted} or newer keeps the snapshots of workspaces, and {program} is "
-                f"{version[0].decode().removeprefix('git version ')}; nothing was changed: install a newer one"
-            )
-        return program
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]

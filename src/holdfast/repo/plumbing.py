@@ -8,8 +8,6 @@ own, and neither sees a working tree, except where files are compared for `look`
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -18,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from holdfast.errors import CannotRunSafely, RepositoryUnfit, StorageFull
+from holdfast.errors import RepositoryUnfit, StorageFull
+from holdfast.repo.git import find_program
 from holdfast.repo.plumbing_place import Place, Settings, locate, read_settings
 
 OLDEST = (2, 38)
@@ -92,32 +91,10 @@ class Plumbing:
         with self._lock:
             if self._found is None:
                 if not self._program:
-                    self._program = self._find_program()
+                    self._program = find_program(self._named, OLDEST, "commits and merges the work of missions")
                 place = locate(self.path)
                 self._found = (place, self._read(place))
             return self._found
-
-    def _find_program(self) -> str:
-        program = str(self._named) if self._named else shutil.which("git", path=_PATH)
-        said = b""
-        if program:
-            try:
-                said = subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
-            except OSError:
-                program = None
-        version = re.match(rb"git version (\d+)\.(\d+)", said)
-        wanted = ".".join(map(str, OLDEST))
-        if not program or not version:
-            raise CannotRunSafely(
-                f"git {wanted} or newer commits and merges the work of missions, and there is none on this machine; "
-                "nothing was changed: install it (`apt install git`)"
-            )
-        if (int(version[1]), int(version[2])) < OLDEST:
-            raise CannotRunSafely(
-                f"git {wanted} or newer merges the work of missions, and {program} is "
-                f"{version[0].decode().removeprefix('git version ')}; nothing was changed: install a newer one"
-            )
-        return program
 
     def _read(self, place: Place) -> Settings:
         config = place.common / "config"

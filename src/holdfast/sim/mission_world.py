@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -10,11 +10,11 @@ from random import Random
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.hands.fake_files import ROOT, Files
+from holdfast.hands.fake_files import Files
 from holdfast.ids import new_session_id
-from holdfast.repo.fake import Folder
 from holdfast.repo.repository_fake import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
+from holdfast.sim.folders import Folders, View
 from holdfast.sim.mission_scene import Scene, checked, put
 from holdfast.sim.world import CALM, Session, Weather, World
 from holdfast.sim.world_model import Script
@@ -48,7 +48,7 @@ class MissionWorld(World):
         self.width = WIDTH
         self.eager = False
         self.loop.allow(ROUNDS)
-        self.folders = _Folders(self.hands.workspaces)
+        self.folders = Folders(self.hands.workspaces)
         self.repository = FakeRepository(self.folders)
         self.base = self.repository.seed(self.scene.files())
         self.mission_id = new_session_id(self.clock.now_us(), self.entropy)
@@ -127,7 +127,7 @@ class MissionWorld(World):
         self.hands.workspaces.pop(workspace.path, None)
 
     def _command(self, command: str, files: Files) -> tuple[int, str]:
-        inside = _View(files)
+        inside = View(files)
         if command.startswith("put "):
             return put(command, inside)
         return checked(command, inside)
@@ -161,53 +161,3 @@ def _weather(chance: Random) -> Weather:
         hands_die=rate(0.6, 0.15),
         echo=rate(0.3, 0.1),
     )
-
-
-class _View(MutableMapping[str, bytes]):
-    """The files of a workspace by path from its root."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-
-    def __getitem__(self, path: str) -> bytes:
-        return self._files[f"{ROOT}/{path}"]
-
-    def __setitem__(self, path: str, data: bytes) -> None:
-        self._files[f"{ROOT}/{path}"] = data
-
-    def __delitem__(self, path: str) -> None:
-        del self._files[f"{ROOT}/{path}"]
-
-    def __iter__(self) -> Iterator[str]:
-        return (path.removeprefix(f"{ROOT}/") for path in list(self._files))
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-
-class _Folders(MutableMapping[Path, Folder]):
-    """The folders of hands in memory, as a repository in memory writes and reads them."""
-
-    def __init__(self, workspaces: dict[str, Files]) -> None:
-        self._workspaces = workspaces
-
-    def __getitem__(self, path: Path) -> Folder:
-        return _View(self._workspaces[str(path)])
-
-    def __setitem__(self, path: Path, files: Folder) -> None:
-        self._workspaces[str(path)] = Files()
-        self[path].update(files)
-
-    def __delitem__(self, path: Path) -> None:
-        del self._workspaces[str(path)]
-
-    def __iter__(self) -> Iterator[Path]:
-        return (Path(each) for each in self._workspaces)
-
-    def __len__(self) -> int:
-        return len(self._workspaces)
-
-    def setdefault(self, path: Path, default: Folder | None = None) -> Folder:
-        """A view of what is there, not what was handed in."""
-        self._workspaces.setdefault(str(path), Files())
-        return self[path]

@@ -302,7 +302,7 @@ def a_running_call_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
     async def wait(shift: Shift, hands: Hands, call_id: str) -> Any:
         return await hands.wait(shift.epoch, call_id)
 
-    patch.setattr(tool_act, "_wait", wait)
+    patch.setattr(tool_act, "wait", wait)
 
 
 @BED.plant("S14", "only_allowed_calls_run")
