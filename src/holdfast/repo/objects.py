@@ -22,7 +22,7 @@ LEVEL = 1
 
 CHUNK = 1 << 20
 
-_KINDS = {"blob": 3, "tree": 2}
+_KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _PACK_HEADER = b"PACK\0\0\0\2"
 
 
@@ -87,7 +87,8 @@ def decode_tree(data: bytes) -> list[Row]:
     return rows
 
 
-def _entry_header(kind: str, size: int) -> bytes:
+def entry_header(kind: str, size: int) -> bytes:
+    """What stands before an object in a pack: its kind and its size."""
     byte = (_KINDS[kind] << 4) | (size & 15)
     size >>= 4
     out = bytearray()
@@ -113,7 +114,7 @@ class Pack:
 
     def add(self, kind: str, data: bytes) -> None:
         """Add an object whose bytes are at hand."""
-        self._file.write(_entry_header(kind, len(data)))
+        self._file.write(entry_header(kind, len(data)))
         self._file.write(zlib.compress(data, LEVEL))
         self.count += 1
 
@@ -128,7 +129,7 @@ class Pack:
         """The same, of what `read` gives: at most so many bytes each time, none at the end."""
         start = self._file.tell()
         digest, squeeze = object_hash("blob", size), zlib.compressobj(LEVEL)
-        self._file.write(_entry_header("blob", size))
+        self._file.write(entry_header("blob", size))
         left = size
         while left:
             chunk = read(min(left, CHUNK))

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from holdfast.repo.objects import CHUNK, Changing
+from holdfast.repo.objects import CHUNK, Changing, entry_header
 from holdfast.repo.plumbing_place import ObjectFormat
 
 FILE, PROGRAM, LINK, FOLDER, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
 
-_KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _HEADER = b"PACK\0\0\0\2"
 _IGNORED_BY_HFS = frozenset(
     "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff"
@@ -112,7 +111,7 @@ class Pack:
         name = object_id(self._form, kind, data)
         if name not in self._in:
             self._in.add(name)
-            self._file.write(_entry_header(kind, len(data)) + zlib.compress(data, 1))
+            self._file.write(entry_header(kind, len(data)) + zlib.compress(data, 1))
             self.count += 1
             self.bytes += len(data)
         return name
@@ -121,7 +120,7 @@ class Pack:
         """Add the next `size` bytes of a file, without holding them. Raises `Changing` when there are fewer."""
         start = self._file.tell()
         digest, squeeze, left = object_hash(self._form, "blob", size), zlib.compressobj(1), size
-        self._file.write(_entry_header("blob", size))
+        self._file.write(entry_header("blob", size))
         while left:
             chunk = os.read(fd, min(left, CHUNK))
             if not chunk:
@@ -160,14 +159,3 @@ class Pack:
     def close(self) -> None:
         """Give the file back. Safe to repeat."""
         self._file.close()
-
-
-def _entry_header(kind: str, size: int) -> bytes:
-    byte = (_KINDS[kind] << 4) | (size & 15)
-    size >>= 4
-    out = bytearray()
-    while size:
-        out.append(byte | 0x80)
-        byte, size = size & 0x7F, size >> 7
-    out.append(byte)
-    return bytes(out)
