@@ -1,6 +1,6 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover check bench faults live docs lock clean
+.PHONY: help setup demo test cover check bench faults steady live docs lock clean
 
 BIN := .venv/bin
 SIDE_BY_SIDE := -n 3 --dist loadfile
@@ -31,6 +31,9 @@ bench: setup ## every measurement of bench/, one after the other
 
 faults: setup ## the long form of the fault experiments
 	@$(BIN)/python -m pytest -m faults -o faulthandler_timeout=1500 $(ARGS)
+
+steady: setup ## the tests ten times on fresh clones, five times beside loads; hours
+	@$(BIN)/python scripts/steady.py $(ARGS)
 
 live: setup ## the demo on a real model, by a key or a local server; it costs money
 	@$(BIN)/python scripts/live.py $(ARGS)

@@ -1,12 +1,12 @@
 """What the log costs: an append against a bare durable insert, reading back, and the disk.
 
-    python bench/log.py [--rounds N] [--quick]
+    python bench/log.py [--rounds N] [--quick | --watermark]
 
 An append is begun, fenced, chained, its rows moved, committed with one sync. A bare insert puts the same
 bytes into a table of the same file, with one sync. Both take turns, at the same level: inside the
 writing thread, and through the same hop from the event loop, with 1 and 8 writers. Targets: p50 of an
 append ≤ 1.6 × that of a bare insert; 10,000 events of 2 KB read, verified and decoded in 70 ms; disk
-≤ 4 × content.
+≤ 4 × content. `--watermark` measures only an append with the watermark against one without, in turns: ≤ 1.05 ×.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 import anyio
 
 from holdfast.clock import SystemClock
-from holdfast.facts.codec import Draft, encode_body, genesis
+from holdfast.facts.codec import Draft, Event, encode_body, genesis
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolResult
@@ -44,6 +44,7 @@ PER_ROUND = 10
 RATIO_TARGET = 1.6
 READ_TARGET_MS = 70.0
 DISK_TARGET = 4.0
+WATERMARK_TARGET = 1.05
 BARE = "insert into bare (body) values (?)"
 
 
@@ -84,6 +85,51 @@ def insert(connection: sqlite3.Connection, body: bytes) -> None:
     connection.execute("commit")
 
 
+def insert_in(thread: ConnectionThread, body: bytes) -> None:
+    """The bare durable insert, on that thread's connection."""
+    insert(thread.connection(), body)
+
+
+class NoWatermark:
+    """What a writer keeps instead of a watermark to measure what that costs."""
+
+    def write(self, last: Event) -> None:
+        """Nothing is recorded."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def watermark(bench: Bench, lease: Lease, size: int, rounds: int) -> bool:
+    """Print an append with the watermark against one without, in turns on one connection; whether the target holds."""
+    thread = ConnectionThread("bench-write", lambda: connect(bench.path, 30.0))
+    writer = Writer(bench.path, thread, SystemClock())
+    real, none = writer._watermark, NoWatermark()
+    spent: dict[object, list[float]] = {real: [], none: []}
+
+    def one_round(drafts: list[Draft]) -> None:
+        for number, draft in enumerate(drafts):
+            for each in (real, none) if number % 2 else (none, real):
+                writer._watermark = each  # type: ignore[assignment]
+                start = time.perf_counter()
+                ask = writer.ask(partial(append_one, lease, draft))
+                writer.settle(ask)
+                ask.result()
+                spent[each].append((time.perf_counter() - start) * 1e3)
+
+    for _ in range(rounds):
+        await thread.run(partial(one_round, [bench.draft(size) for _ in range(PER_ROUND)]))
+    await thread.close()
+    real.close()
+    ours, bare = statistics.median(spent[real]), statistics.median(spent[none])
+    means = statistics.fmean(spent[real]), statistics.fmean(spent[none])
+    print(
+        f"{size:5d} B watermark, {len(spent[real])} each: p50 {ours:.3f} ms with it, {bare:.3f} without, ratio "
+        f"{ours / bare:.3f}; mean {means[0]:.3f}, {means[1]:.3f}"
+    )
+    return ours / bare <= WATERMARK_TARGET
+
+
 async def in_the_thread(bench: Bench, lease: Lease, size: int, rounds: int) -> tuple[list[float], list[float]]:
     """Milliseconds of appends and of bare inserts, both measured inside one writing thread."""
     thread = ConnectionThread("bench-write", lambda: connect(bench.path, 30.0))
@@ -91,7 +137,7 @@ async def in_the_thread(bench: Bench, lease: Lease, size: int, rounds: int) -> t
     ours: list[float] = []
     bare: list[float] = []
 
-    def one_round(drafts: list[Draft], bodies: list[bytes], _: sqlite3.Connection) -> None:
+    def one_round(drafts: list[Draft], bodies: list[bytes]) -> None:
         for draft, body in zip(drafts, bodies, strict=True):
             start = time.perf_counter()
             ask = writer.ask(partial(append_one, lease, draft))
@@ -125,7 +171,7 @@ async def through_the_hop(bench: Bench, leases: list[Lease], size: int, rounds: 
     async def plain(bodies: list[bytes]) -> None:
         for body in bodies:
             start = time.perf_counter()
-            await thread.run(partial(insert, body=body))
+            await thread.run(partial(insert_in, thread, body))
             bare.append((time.perf_counter() - start) * 1e3)
 
     for _ in range(rounds):
@@ -245,9 +291,26 @@ async def main(rounds: int, sizes: tuple[int, ...]) -> int:
     return 0 if good else 1
 
 
+async def main_watermark(rounds: int) -> int:
+    """Measure the watermark in a fresh folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        with Worker.start(home / "workers", "wrk_bench"):
+            async with await opened(home) as store:
+                bench = Bench(home, store)
+                lease = await bench.lease("ses_mark")
+                await watermark(bench, lease, 2_048, 20)  # the WAL has its size now
+                good = all([await watermark(bench, lease, size, rounds) for size in (1_024, 2_048)])
+    print(f"target: append with the watermark ≤ {WATERMARK_TARGET} x without: {'met' if good else 'MISSED'}")
+    return 0 if good else 1
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="measure the log")
     parser.add_argument("--rounds", type=int, default=100, help=f"rounds of {PER_ROUND} operations")
     parser.add_argument("--quick", action="store_true", help="without the log of 100,000 events")
+    parser.add_argument("--watermark", action="store_true", help="only what the watermark costs")
     given = parser.parse_args()
+    if given.watermark:
+        sys.exit(anyio.run(main_watermark, given.rounds))
     sys.exit(anyio.run(main, given.rounds, (10_000,) if given.quick else (10_000, 100_000)))

@@ -1,6 +1,6 @@
 """What all tests share: no network, a home of their own, folders that any uid can pass through.
 
-- `HOLDFAST_HOME` is a folder of the test; no other `HOLDFAST_*` is set.
+- `HOLDFAST_HOME` and `XDG_CONFIG_HOME` are folders of the test; no other `HOLDFAST_*` is set.
 - `tmp_path` lies under a folder that other uids may pass through (0711), since hands started as
   root drop to another uid. Make what they should write or read theirs.
 - Tests run side by side (`-n`): each worker has a folder of its own below the run's.
@@ -14,12 +14,15 @@ import os
 import shutil
 import signal
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from tests.offline.sitecustomize import forbid_network
+from tests.support.waiting import PATIENCE_S
 
 OFFLINE = Path(__file__).parent / "offline"
 
@@ -38,6 +41,10 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     paths = [str(OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell: children would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -84,12 +91,26 @@ def _open_base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         base.parent.chmod(0o711)  # the run's own folder, above that of this worker
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _leaves_nothing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No process that the tests of a file started outlives them; the model server serves all files of a run."""
+    yield
+    end = time.monotonic() + PATIENCE_S
+    while left := {p: w for p, w in _left_behind(tmp_path_factory.getbasetemp()).items() if "/model-server" not in w}:
+        assert time.monotonic() < end, f"processes outlive the tests of {request.node.nodeid}: {left}"
+        time.sleep(0.1)
+
+
 @pytest.fixture(autouse=True)
 def holdfast_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of this test; nothing has been made in it. `HOLDFAST_HOME` says it to children."""
+    """The home of this test; nothing has been made in it. `HOLDFAST_HOME` says it to children.
+
+    The user's own settings, and what they trust, are in a folder of the test as well.
+    """
     tmp_path.chmod(0o711)
     home = tmp_path / "home"
     monkeypatch.setenv("HOLDFAST_HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return home
 
 

@@ -10,8 +10,12 @@
     │   ├── SandboxUnavailable     5  no isolation here
     │   ├── RepositoryUnfit        5  a repository that cannot be worked on, or was left in the way
     │   ├── StorageFull            5  the disk took no more
+    │   ├── NotTrusted             5  settings of a project that the user has not accepted
     │   └── LogUnavailable         5  the database cannot be opened or is locked
+    │       ├── DiskError          5  the disk under the database answered an error
+    │       └── LogFailed          5  the disk under the database failed for too long; this process gave up
     ├── LogDamaged                 6  the chain of a session is broken at a sequence number
+    │   ├── EventsLost             6  events that were acknowledged are not there any more
     │   └── SchemaTooNew           6  written by a newer Holdfast
     ├── Refused                    –  the log said no; nothing was written
     │   ├── Fenced                 –  a later epoch owns the session or the hands
@@ -101,12 +105,24 @@ class RepositoryUnfit(CannotRunSafely):
     """A git repository cannot be worked on. The message says why, that nothing in it was changed, and the fix."""
 
 
+class NotTrusted(CannotRunSafely):
+    """A command needs settings that only a project has, and the user has not accepted them: `holdfast trust DIR`."""
+
+
 class StorageFull(CannotRunSafely):
     """The disk took no more bytes. What was acknowledged is kept; free some space, then `wake`."""
 
 
 class LogUnavailable(CannotRunSafely):
     """The database cannot be opened, is locked by another program, or is not ours."""
+
+
+class DiskError(LogUnavailable):
+    """The disk under the database answered a read or a write with an error. The next one may succeed."""
+
+
+class LogFailed(LogUnavailable):
+    """The disk under the database kept failing. This process neither reads nor writes the log any more: it ends."""
 
 
 class LogDamaged(HoldfastError):
@@ -121,6 +137,10 @@ class LogDamaged(HoldfastError):
         super().__init__(message)
         self.session_id = session_id
         self.seq = seq
+
+
+class EventsLost(LogDamaged):
+    """Events that were acknowledged are missing. `holdfast recover` says which, and goes on without them."""
 
 
 class SchemaTooNew(LogDamaged):
@@ -222,12 +242,13 @@ class SnapshotFailed(HoldfastError):
 class EnvironmentFailed(HoldfastError):
     """The set-up before the work did not succeed. Nothing of it is kept; the message has the end of what it said.
 
-    `steps` are the commands that were run, as they are recorded.
+    `steps` are the commands that were run, `seen` is what they asked for outside, as they are recorded.
     """
 
-    def __init__(self, message: str, *, steps: tuple[object, ...] = ()) -> None:
+    def __init__(self, message: str, *, steps: tuple[object, ...] = (), seen: tuple[object, ...] = ()) -> None:
         super().__init__(message)
         self.steps = tuple(steps)
+        self.seen = tuple(seen)
 
 
 class NotifyError(HoldfastError):

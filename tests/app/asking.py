@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.app.terminal import Said, Type, rows, typed
+from tests.support.waiting import PATIENCE_S
 
 ASK = ("--ask", "bash", "--no-sandbox")
 
@@ -33,7 +34,7 @@ def types(home: Path, kind: str = "") -> list[str]:
     return [name for (name,) in rows(home / "holdfast.db", "select type from events order by rowid") if kind in name]
 
 
-def comes_to(home: Path, kind: str, count: int = 1, timeout_s: float = 30.0) -> None:
+def comes_to(home: Path, kind: str, count: int = 1, timeout_s: float = PATIENCE_S) -> None:
     """Wait until so many events of that type stand in the log."""
     end_s = time.monotonic() + timeout_s
     while types(home).count(kind) < count:

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.session.home import HOME
 from tests.app.terminal import ended, rows, script, spawn, typed
+from tests.support.waiting import PATIENCE_S
 
 LEAD = 'name = "lead"\ntools = ["bash", "search_log", "sleep", "spawn", "wait_for_children", "cancel_child"]\n'
 """An agent that may open others."""
@@ -56,7 +57,7 @@ def pair(folder: Path) -> str:
     )
 
 
-def until(condition: Callable[[], object], process: Popen[str], timeout_s: float = 60.0) -> None:
+def until(condition: Callable[[], object], process: Popen[str], timeout_s: float = PATIENCE_S) -> None:
     """Look again and again, as long as the process lives."""
     for _ in range(int(timeout_s / 0.01)):
         if condition():

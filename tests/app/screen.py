@@ -18,6 +18,7 @@ from typing import TextIO
 import pyte
 
 from tests.app.terminal import HOLDFAST
+from tests.support.waiting import PATIENCE_S
 
 KEYS = {"ctrl-c": b"\x03", "ctrl-z": b"\x1a"}
 
@@ -122,7 +123,7 @@ class Session(Terminal):
         self.slave = -1
         self.code: int | None = None
 
-    def until(self, seen: Callable[[str], bool] | str, timeout_s: float = 30.0) -> str:
+    def until(self, seen: Callable[[str], bool] | str, timeout_s: float = PATIENCE_S) -> str:
         """Render until the screen shows it; returns the screen as it then is."""
         wanted = seen if callable(seen) else lambda text: seen in text
         end_s = time.monotonic() + timeout_s
@@ -131,7 +132,7 @@ class Session(Terminal):
             assert self.pump(0.1), f"it ended before that was on the screen:\n{self.text}"
         return self.text
 
-    def ended(self, timeout_s: float = 30.0) -> int:
+    def ended(self, timeout_s: float = PATIENCE_S) -> int:
         """Render until the command ends; its exit status."""
         end_s = time.monotonic() + timeout_s
         while self.pump(0.1):

@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.waiting import PATIENCE_S
+
 HOLDFAST = (sys.executable, "-m", "holdfast")
 
 PRICE = {"input_per_mtok": 3.0, "output_per_mtok": 15.0}
@@ -64,7 +66,7 @@ def spawn(
     return subprocess.Popen(command, text=True, env={**os.environ, **(env or {})}, cwd=cwd, **options)
 
 
-def ended(process: subprocess.Popen[str], timeout_s: float = 60.0) -> Said:
+def ended(process: subprocess.Popen[str], timeout_s: float = PATIENCE_S) -> Said:
     """Wait for it."""
     out, err = process.communicate(timeout=timeout_s)
     return Said(process.returncode, out or "", err or "")
@@ -107,3 +109,9 @@ def kept(home: Path) -> dict[str, object]:
     folder = home / "workspaces"
     found["folders"] = sorted(str(path) for path in folder.rglob("*"))
     return found
+
+
+def created(type: Type, key: str) -> dict[str, Any]:
+    """The first event of a session."""
+    event: dict[str, Any] = json.loads(type("export", key).out.splitlines()[0])
+    return event

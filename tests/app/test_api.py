@@ -174,8 +174,9 @@ async def test_a_second_run_with_a_key_goes_on(hf: holdfast.Holdfast, publisher:
     assert more.status == "done"
     with pytest.raises(holdfast.UsageError, match="its system differ"):
         await hf.run(holdfast.Agent(publisher, tools=[publish], system="Be brief."), "x", key="job")
+    (tmp_path / "other").mkdir()
     with pytest.raises(holdfast.UsageError, match="works in"):
-        await hf.run(agent, "x", key="job", workspace=tmp_path)
+        await hf.run(agent, "x", key="job", workspace=tmp_path / "other")
     with pytest.raises(holdfast.UsageError, match="has spent"):
         await hf.run(agent, "x", key="job", budget_usd="0.10")
     assert (await hf.show("job")).events == more.events

@@ -15,6 +15,7 @@ import pytest
 
 from holdfast.app.api_tools import CONTENT_MAX, Tool, tool
 from holdfast.brain.custom import CustomResult, ToolRunner
+from tests.support.waiting import PATIENCE_S
 
 
 class Size(msgspec.Struct):
@@ -139,7 +140,7 @@ print(anyio.run(hang.runner.run, "1.0", {}, "").unknown)
 
 
 def test_a_thread_that_is_left_behind_keeps_no_process_alive() -> None:
-    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.stdout, done.stderr, done.returncode) == ("True\n", "", 0)
 
 
@@ -148,9 +149,9 @@ async def test_calls_run_side_by_side() -> None:
 
     def together() -> int:
         """Meet."""
-        return meet.wait(20)
+        return meet.wait(PATIENCE_S)
 
-    made = tool(timeout_s=30)(together)
+    made = tool(timeout_s=2 * PATIENCE_S)(together)
     results: list[CustomResult] = []
 
     async def one() -> None:

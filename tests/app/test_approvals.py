@@ -91,7 +91,7 @@ def test_a_file_that_changes_before_it_is_used_is_asked_about_again(
 ) -> None:
     items = [asks(type, model)]
     folder = _folder(holdfast_home)
-    assert "bound to  policy\n" in type("inbox", items[0]).went().out
+    assert "bound to  policy, workspace files\n" in type("inbox", items[0]).went().out
     for content in ("appears", "changes"):
         (folder / "input").write_text(content)
         type("approve", items[-1]).went()
@@ -99,7 +99,7 @@ def test_a_file_that_changes_before_it_is_used_is_asked_about_again(
         items.append(item_of(type))
         shown = type("inbox", items[-1]).went().out
         assert f"replaces  {items[-2]}" in shown
-        assert f"bound to  policy, {folder}/input\n" in shown
+        assert f"bound to  policy, {folder}/input, workspace files\n" in shown
         type("approve", items[-2]).refused(2, items[-2], "counts no more", "input has changed")
     assert not (folder / "ran").exists()
     assert "tool.dispatched" not in types(holdfast_home)

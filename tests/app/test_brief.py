@@ -24,6 +24,7 @@ from holdfast.mission.why import suspects
 from holdfast.repo.repository_fake import FakeRepository
 from tests.app.terminal import PRICE, Type, bash, script, turn
 from tests.mission.brief_mission import MAIN, World, contract_of
+from tests.support.trusted import trust
 
 BODY = "def hello(name):\\n    return f'Hello, {name}.'\\n"
 
@@ -60,6 +61,7 @@ def make(repo: Path) -> None:
     git(repo, "init", "-q", "-b", "main")
     git(repo, "add", ".")
     git(repo, "commit", "-qm", "Begin")
+    trust(repo)
 
 
 async def contradictions(home: Path, key: str, since_seq: int) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.app.terminal import Type
+from tests.support.trusted import trust
 
 
 def facts(type: Type, session: str, kind: str) -> list[dict[str, Any]]:
@@ -19,6 +20,7 @@ def facts(type: Type, session: str, kind: str) -> list[dict[str, Any]]:
 
 def test_an_anxious_worker_is_reset_and_all_its_work_is_done(type: Type, holdfast_home: Path) -> None:
     Path("holdfast.toml").write_text('[context]\nstrategy = "compaction"\nline_tokens = 24000\nkeep_tokens = 4000\n')
+    trust()
     type("run", "write all parts", "--model", "anxious:0.6", "--session-id", "parts").went()
     (session,) = (holdfast_home / "workspaces").iterdir()
     written = sorted(session.glob("part_*.txt"))

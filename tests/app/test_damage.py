@@ -127,7 +127,7 @@ def test_tables_of_a_newer_version(type: Type, database: Path) -> None:
         connection.execute("update meta set value = '9' where name = 'schema'")
     before = fingerprint(database)
     for words in EVERY:
-        type(*words).refused(6, "version 9", "this Holdfast knows 3", "upgrade Holdfast")
+        type(*words).refused(6, "version 9", "this Holdfast knows 4", "upgrade Holdfast")
         assert fingerprint(database) == before
 
 

@@ -32,6 +32,7 @@ from holdfast.session.tools_jobs import JOB_TOOLS
 from tests.app.families import stands, until, working
 from tests.app.terminal import Type, ended, rows, script, spawn, turn, typed
 from tests.session.story import Story
+from tests.support.waiting import PATIENCE_S
 
 JOB = "echo begin; echo x >> ran; until [ -e finish ]; do sleep 0.02; done; echo the very end"
 """It counts that it began, and runs until it is told to end."""
@@ -58,7 +59,7 @@ def agent(folder: Path, *turns: dict[str, Any]) -> list[str]:
     return ["--agent", str(file)]
 
 
-def comes(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
+def comes(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
     """Look again and again until it is so."""
     for _ in range(int(timeout_s / 0.01)):
         if condition():

@@ -13,6 +13,7 @@ import pytest
 from holdfast.app.panel import ROWS_MAX
 from tests.app.screen import Session
 from tests.app.terminal import PRICE, Type, bash, script, spawn, turn, typed
+from tests.support.waiting import PATIENCE_S
 
 FORBIDDEN = (b"\x1b[?1049", b"\x1b[?47", b"\x1b[?25l", b"\x1b[2J", b"\x1bc")
 """Alternate screens, a hidden cursor, a cleared screen, a reset."""
@@ -163,7 +164,7 @@ def test_attach_follows_until_the_end(model: str, gate: Path) -> None:
         assert staying.ended() == 0
         assert "→ ok in " in staying.text
         assert "\nAll is done.\nk is done — " in staying.text
-        out, _ = piped.communicate(timeout=30)
+        out, _ = piped.communicate(timeout=PATIENCE_S)
         assert '"type":"user.message"' in out.splitlines()[0]
         assert '"type":"agent.tool_result"' in out
         assert '"type":"result"' in out.splitlines()[-1]

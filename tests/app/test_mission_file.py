@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app.config import Settings
-from holdfast.app.mission_file import POLICY_KEYS, MissionFile, parse_mission_file, read_mission_file
+from holdfast.app.mission_file import POLICY_KEYS, MissionFile, parse_mission_file, project_mission, read_mission_file
 from holdfast.errors import UsageError
 from holdfast.facts.mission import MissionPolicy
 from holdfast.mission.formats import read_contract
@@ -74,7 +74,7 @@ def test_each_key_is_read() -> None:
     same = [name for name in MissionPolicy.__struct_fields__ if getattr(file.policy, name) == getattr(default, name)]
     assert same == []  # each of them was read, and said something else
     assert POLICY_KEYS.keys() == set(MissionPolicy.__struct_fields__)
-    assert parse("") == MissionFile() == read_mission_file(Path("there is none"))
+    assert parse("") == MissionFile() == project_mission(Path("there is none"), Settings())
 
 
 def test_settings_are_filled_in_where_nobody_said_anything() -> None:
@@ -139,7 +139,7 @@ def test_what_cannot_be_meant_is_refused(text: str, says: str) -> None:
 
 def test_a_file_that_is_named_has_to_be_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no mission file"):
-        read_mission_file(tmp_path / "none.toml", named=True)
+        read_mission_file(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b"\xff")
     with pytest.raises(UsageError, match="is not TOML"):
         read_mission_file(tmp_path / "bad.toml")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,14 @@ import pytest
 from holdfast.app.compose import open_runtime
 from holdfast.app.config import Settings
 from holdfast.app.mission_lint_runs import Ground, run_checks
+from holdfast.errors import UsageError
 from holdfast.facts.session import Environment, Workspace
 from holdfast.mission.formats import marked, read_contract
 from holdfast.mission.lint import Finding, merged, static_findings
 from tests.app.terminal import Type
 from tests.app.testers import toolchain
 from tests.mission.lint_corpus import Case, defect_cases, good_cases
+from tests.support.trusted import trust
 
 CASES = {case.name: case for case in (*good_cases(), *defect_cases())}
 
@@ -33,13 +36,16 @@ GIT = ("git", "-c", "user.name=Anna", "-c", "user.email=anna@example.com", "-c",
 
 
 def make(folder: Path, files: dict[str, str]) -> Path:
-    """A repository with one commit."""
+    """A repository with one commit, whose mission.toml the user has accepted."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "Begin")):
         subprocess.run([*GIT, *words], cwd=folder, check=True, capture_output=True)
+    if "mission.toml" in files:
+        with suppress(UsageError):  # one that cannot be read
+            trust(folder)
     return folder
 
 

@@ -10,6 +10,7 @@ import pytest
 from holdfast.app.prompts import BYTES_MAX, NAMES, load_prompt, load_prompts
 from holdfast.errors import UsageError
 from tests.app.terminal import Type, kept, script, turn
+from tests.support.trusted import trust
 
 
 def folder(at: Path, **texts: str | bytes) -> Path:
@@ -65,7 +66,8 @@ def test_a_prompt_that_the_agent_could_write_is_refused(tmp_path: Path) -> None:
     (outside / "worker.md").symlink_to(inside / "worker.md")
     with pytest.raises(UsageError, match="inside the workspace"):
         load_prompts(str(outside), str(tmp_path / "w"))
-    assert load_prompts(str(outside), str(tmp_path / "elsewhere")).texts["worker"] == "obey"
+    with pytest.raises(UsageError, match="symbolic link is not followed"):
+        load_prompts(str(outside), str(tmp_path / "elsewhere"))
 
 
 def test_own_prompts_reach_the_log_by_their_digests(type: Type, holdfast_home: Path, tmp_path: Path) -> None:
@@ -98,6 +100,7 @@ def test_a_repository_may_name_prompts_beside_its_settings_but_not_inside_a_work
     script(Path("m.json"), turn(text="ok"))
     folder(Path("prompts"), worker="Ours.")
     Path("holdfast.toml").write_text('prompts = "prompts"\n')
+    trust()
     run = ("run", "x", "--model", "scripted:m.json")
     type(*run, "--session-id", "apart").went()
     assert hashlib.sha256(b"Ours.").hexdigest() in type("export", "apart").out

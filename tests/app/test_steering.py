@@ -90,16 +90,12 @@ def test_the_emergency_stop_rests_everything_and_its_release_goes_on(
     assert "everything is stopped; asking goes on after" in type("approve", item).went().err
     assert types(holdfast_home).count("emergency.stopped") == 1
     type("stop", "--release").went()
-    _release_all(holdfast_home)
+    (session,) = type("show", "k", "--json").went().lines
+    (holdfast_home / "workspaces" / session["session_id"] / "go").touch()
     assert rests().out == "Over.\n"
     assert type("stop", "--release").went().out == "there is no emergency stop\n"
     assert type("wake", "asking").went().out == "Done.\n"
     type("verify").went()
-
-
-def _release_all(home: Path) -> None:
-    for folder in (home / "workspaces").iterdir():
-        (folder / "go").touch()
 
 
 def test_a_stop_of_a_process_that_hangs_is_told(type: Type, long: str, holdfast_home: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.terminal import PRICE, Type, bash, kept, script, turn
+from tests.support.trusted import trust
 
 RUN = ("run", "x", "--model", "scripted:m.json")
 
@@ -182,6 +183,7 @@ def test_the_later_setting_wins(type: Type, monkeypatch: pytest.MonkeyPatch, tmp
     user.mkdir(parents=True)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(user.parent))
     Path("holdfast.toml").write_text(f"model = 'scripted:{here}/m.json'\nmax_turns = 7\n")
+    trust()
     assert type("run", "x").went().out == "from the file\n"
     (user / "holdfast.toml").write_text(f"model = 'scripted:{here}/n.json'\n")
     assert type("run", "x", "--session-id", "k").went().out == "from the user's file\n"

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
+import threading
+import time
 from pathlib import Path
 
 import anyio
 import pytest
 
+from holdfast.app.compose import OPENED_MAX, open_runtime
+from holdfast.app.config import load_settings
 from holdfast.app.home import open_home
 from holdfast.app.serving import is_served
 from holdfast.clock import SystemClock
-from holdfast.facts.codec import Draft
+from holdfast.facts.codec import SCHEMA, Draft
 from holdfast.facts.session import Agent, CustomTool, SessionCreated, Workspace
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
+from holdfast.log.workers import Worker
 from tests.app.families import stands, until, working
 from tests.app.terminal import Type, bash, ended, rows, script, spawn, turn, typed
 
@@ -171,6 +177,62 @@ def test_a_home_with_another_log_is_served_on_its_own(
         assert not is_served(home, tmp_path / "other.db")
         opened = type("run", "x", "--model", quick, "--session-id", "k", "--detach", "--db", other).went()
         assert "goes on in the background" in opened.out
+
+
+@pytest.mark.parametrize(
+    ("says", "served"), [("", False), ("4", False), ("soon", False), (str(SCHEMA), True), (str(SCHEMA + 1), True)]
+)
+def test_a_worker_that_cannot_read_it_is_left_nothing(
+    type: Type, quick: str, holdfast_home: Path, says: str, served: bool
+) -> None:
+    home = open_home(holdfast_home)
+    with Worker.start(holdfast_home / "serving", "wrk_other", says=says):
+        assert is_served(home) == served
+        opened = type("run", "x", "--model", quick, "--session-id", "k", "--detach").went()
+        assert ("with the worker that serves this home" in opened.out) == served
+    if not served:
+        until_done(holdfast_home)
+
+
+def until_done(home: Path) -> None:
+    """Wait for the process that was started instead."""
+    deadline = time.monotonic() + 60
+    while stands(home) != {"done": 1}:
+        assert time.monotonic() < deadline, stands(home)
+        threading.Event().wait(0.05)
+
+
+def test_a_worker_leaves_a_session_of_a_newer_program_to_others(type: Type, quick: str, holdfast_home: Path) -> None:
+    type("run", "x", "--model", quick, "--session-id", "new", "--detach").went()
+    until_done(holdfast_home)
+    type("send", "new", "more", "--no-wake").went()
+    with sqlite3.connect(holdfast_home / "holdfast.db") as sql:
+        sql.execute("update sessions set vocabulary = ? where key = 'new'", (SCHEMA + 1,))
+    with working("--json", home=holdfast_home) as worker:
+        type("run", "x", "--model", quick, "--session-id", "ours", "--detach").went()
+        until(lambda: stands(holdfast_home) == {"done": 1, "runnable": 1}, worker)
+        type("send", "ours", "once more").went()
+        turns = "select turns from sessions where key = 'ours'"
+        until(lambda: rows(holdfast_home / "holdfast.db", turns) == [(2,)], worker)
+        worker.terminate()
+        said = ended(worker).went(0)
+    errors = [line for line in said.lines if line["type"] == "error"]
+    assert [(line["kind"], line["again_s"]) for line in errors] == [("SchemaTooNew", None)], "once, and not again"
+
+
+def test_what_a_worker_keeps_of_sessions_is_bounded(type: Type, quick: str, holdfast_home: Path) -> None:
+    async def serve_them() -> tuple[int, int]:
+        settings = load_settings(holdfast_home, {"home": str(holdfast_home)})
+        async with open_runtime(settings) as runtime:
+            for number in range(3 * OPENED_MAX):
+                created = SessionCreated(goal="g", agent=Agent(model=quick), workspace=Workspace("/tmp"))
+                draft = Draft(f"evt_{number}", "user:x", created)
+                await runtime.store.post(Post(f"ses_{number}", "created", draft), create=True)
+                await runtime.doors_for(f"ses_{number}")
+            return len(runtime._opened), OPENED_MAX
+
+    kept, most = anyio.run(serve_them)
+    assert kept == most
 
 
 def test_words(type: Type) -> None:

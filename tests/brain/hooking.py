@@ -38,6 +38,7 @@ from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.repository_git import GitRepository
 from tests.brain.stage import Stage
 from tests.hands.rigs import unsandboxed
+from tests.support.waiting import PATIENCE_S
 
 GUARD = """#!/usr/bin/env python3
 import json
@@ -96,9 +97,14 @@ def repository(folder: Path, settings: Any = HOOKS, scripts: dict[str, str] | No
         (folder / path).write_text(text)
         (folder / path).chmod(0o755 if path.endswith(".sh") else 0o644)
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "base"]):
-        subprocess.run(["git", "-C", folder, *command], env=GIT, check=True, timeout=30)
+        subprocess.run(["git", "-C", folder, *command], env=GIT, check=True, timeout=PATIENCE_S)
     found = subprocess.run(
-        ["git", "-C", folder, "rev-parse", "HEAD"], env=GIT, check=True, timeout=30, capture_output=True, text=True
+        ["git", "-C", folder, "rev-parse", "HEAD"],
+        env=GIT,
+        check=True,
+        timeout=PATIENCE_S,
+        capture_output=True,
+        text=True,
     )
     return found.stdout.strip()
 
@@ -120,7 +126,7 @@ def really(command: str, files: Files) -> tuple[int, str]:
             input=given.replace(b"/workspace", str(work).encode()),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=20,
+            timeout=PATIENCE_S,
             check=False,
         )
         for gone in [path for path in files if path.startswith("/workspace/") and not Path(name + path).exists()]:
@@ -189,7 +195,7 @@ class HookStage(Stage):
             await shift.refresh()
             shift.decided_at = shift.state.seq
             try:
-                with anyio.fail_after(30):
+                with anyio.fail_after(PATIENCE_S):
                     yield shift
             finally:
                 shift.background.cancel_scope.cancel()

@@ -105,7 +105,7 @@ async def _planned(shift: Shift, names: list[list[str]]) -> None:
         await shift.fact(
             TaskStarted(task_id=name, child_id=child, attempt=1, base=state_of(shift).main, ref=f"refs/heads/x/{name}"),
             TaskHandedIn(task_id=name, child_id=child, status="done", commit=commit, tree=tree),
-            TaskInspected(task_id=name, tree=tree),
+            TaskInspected(task_id=name, tree=tree, files=(name,)),
             TaskQueued(task_id=name, commit=commit, tree=tree),
         )
 

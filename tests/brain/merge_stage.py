@@ -35,6 +35,7 @@ from holdfast.session.actions import Record
 from holdfast.session.state_mission import MissionState
 from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage
+from tests.support.waiting import PATIENCE_S
 
 
 def effect(command: str, files: Files) -> tuple[int, str]:
@@ -194,7 +195,7 @@ class MergeStage:
         await shift.fact(
             TaskStarted(task_id=name, child_id=child, attempt=attempt, base=state_of(shift).main, ref=ref),
             TaskHandedIn(task_id=name, child_id=child, status="done", commit=commit.commit, tree=commit.tree),
-            TaskInspected(task_id=name, tree=commit.tree),
+            TaskInspected(task_id=name, tree=commit.tree, files=(name,)),
             TaskQueued(task_id=name, commit=commit.commit, tree=commit.tree),
         )
 
@@ -238,7 +239,7 @@ def task(name: str, *criteria: str) -> Task:
 async def checked(stage: MergeStage, shift: Shift, commit: Commit, *names: str, effect: str = "task:t:1") -> None:
     """A verification of a commit for these criteria, all by default."""
     wanted = names or tuple(stage.contract.criteria())
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_S):
         await verifying.verify(shift, Verify(effect, commit.commit, commit.tree, wanted))
 
 

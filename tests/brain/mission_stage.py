@@ -26,6 +26,7 @@ from holdfast.repo.repository_fake import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
 from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage, WatchedModel
+from tests.support.waiting import PATIENCE_S
 
 FILES = {
     "AGENTS.md": b"Write short functions.\n",
@@ -140,7 +141,7 @@ class MissionStage:
 
     async def wake(self, name: str, session_id: str = "") -> Outcome:
         """Wake a role; a hang fails."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             return await wake(session_id or await self.named(name), self.doors_of(name))
 
     async def events(self, session_id: str = "") -> list[Event]:

@@ -42,6 +42,8 @@ class PeopleStage(Stage):
     people: People = field(default_factory=People)
     custom: tuple[CustomTool, ...] = ()
     targets: tuple[FakeTarget, ...] = ()
+    more_tools: tuple[str, ...] = ()
+    workspace: Workspace = field(default_factory=lambda: Workspace("/w"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,10 +60,10 @@ class PeopleStage(Stage):
         )
 
     async def open(self) -> None:
-        agent = Agent(model="scripted", rules=self.rules, custom=self.custom, tools=DEFAULT_TOOLS)
+        agent = Agent(model="scripted", rules=self.rules, custom=self.custom, tools=(*DEFAULT_TOOLS, *self.more_tools))
         people = msgspec.structs.replace(self.people, notify=tuple(each.name for each in self.targets))
         created = SessionCreated(
-            goal="the goal", agent=agent, workspace=Workspace("/w"), limits=self.limits, people=people
+            goal="the goal", agent=agent, workspace=self.workspace, limits=self.limits, people=people
         )
         await self.intake.open(self.session_id, created)
 

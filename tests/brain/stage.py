@@ -22,6 +22,7 @@ from holdfast.ids import system_entropy
 from holdfast.log.memory import MemoryStore
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.model.scripted import ScriptedModel, parse_script
+from tests.support.waiting import PATIENCE_S
 
 OnPart = Callable[[StreamPart], Any]
 
@@ -114,7 +115,7 @@ class Stage:
     async def wake(self, worker: str = "wrk_1", *, steal: bool = False) -> Outcome:
         """Wake it; a hang fails."""
         who = replace(self.doors.worker, worker_id=worker)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             return await wake(self.session_id, replace(self.doors, worker=who), steal=steal)
 
     async def run(self) -> Outcome:
@@ -137,7 +138,7 @@ class Stage:
     async def until(self, type_: str) -> Event:
         """Wait until an event of that type stands in the log."""
         seen = 0
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             while True:
                 for event in await self.store.read(self.session_id, after=seen):
                     seen = event.seq

@@ -23,6 +23,7 @@ from holdfast.session.money import pico_from_usd
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import CHILD_TOOLS
 from tests.brain.stage import Stage, turn
+from tests.support.waiting import PATIENCE_S
 
 PRICE = {"input_per_mtok": 10.0, "output_per_mtok": 0.0}
 COST = {"usage": {"input_tokens": 100_000, "output_tokens": 0}}
@@ -73,8 +74,8 @@ class Family:
         async def handle(session_id: str) -> None:
             await wake(session_id, await self._doors(session_id))
 
-        with anyio.fail_after(30):
-            dispatcher = InlineDispatcher(self.store, self.stage.clock, only=self.top, limit=64)
+        with anyio.fail_after(PATIENCE_S):
+            dispatcher = InlineDispatcher(self.store, self.stage.clock, boot_id="fake-boot", only=self.top, limit=64)
             await dispatcher.ring(self.top)
             await dispatcher.run(handle)
 

@@ -29,6 +29,7 @@ from holdfast.session.state import Call
 from tests.brain.hooking import SCRIPTS, HookStage, open_killable, wake_killable
 from tests.brain.stage import turn
 from tests.hands.rigs import REAL, real
+from tests.support.waiting import PATIENCE_S
 
 WRITE = ("write", {"file_path": "a.py", "content": "x = 1  # TODO\n"})
 READ = ("read", {"file_path": "a.py"})
@@ -345,14 +346,14 @@ async def test_a_hook_outlives_its_brain_and_its_word_counts(event: str, tmp_pat
     paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ["PYTHONPATH"]])
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}) as brain:  # noqa: ASYNC220
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(PATIENCE_S):
                 while not (work / "marks").exists():
                     await anyio.sleep(0.02)
                     assert brain.poll() is None
         finally:
             brain.send_signal(signal.SIGKILL)
     (work / "go").touch()
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_S):
         _, facts = await wake_killable(tmp_path, session_id, turns)
     assert (work / "marks").read_text() == "ran\n", "it ran once"
     (ran,) = [fact for fact in facts if isinstance(fact, HookRan) and fact.event != HAND_IN_EVENT]

@@ -25,6 +25,7 @@ from holdfast.facts.repo import MergeStarted, RepoMerged, RepoMoved
 from holdfast.repo.repository_git import GitRepository
 from tests.brain.merge_driver import MAIN, SESSION
 from tests.repo.repositories import git, made, put
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.anyio
 
@@ -158,7 +159,7 @@ async def test_killed_in_a_check_with_its_hands(tmp_path: Path, holdfast_home: P
 
 async def checking(home: Path) -> Path:
     """The checkout in which the check runs, once it does."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_S):
         while True:
             for marks in (home / "workspaces").glob("vrf_*/marks"):
                 if marks.read_text():

@@ -97,7 +97,9 @@ async def test_a_second_answer_is_told_who_was_first() -> None:
     stale = await stage.item()
     await stage.intake.deny(stale, "no")
     ben = stage.intake.acting_as("user:ben")
-    with pytest.raises(ItemClosed, match=r"already denied by anna at .* with the words: no"):
+    with pytest.raises(
+        ItemClosed, match=r"already denied by anna \(the name is not verified\) at .* with the words: no"
+    ):
         await ben.approve(stale)
     assert len(await stage.facts(ApprovalDecided)) == 1
 

@@ -11,20 +11,24 @@ from holdfast.brain.acts.roles import open_role
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Contract
-from holdfast.facts.mission import CriterionChecked, MissionPolicy, PlannerOpened, Task
+from holdfast.facts.mission import CriterionChecked, MissionPlanned, MissionPolicy, PlannerOpened, PlanRefused, Task
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
+from holdfast.mission import plans
 from holdfast.mission.actions import OpenRole
 from holdfast.mission.plan import plan_problems, read_plan
 from holdfast.mission.verdicts import read_verdict
 from holdfast.repo.repository import Commit
+from holdfast.session.actions import Record
 from tests.brain.mission_stage import CONTRACT, FILES, MissionStage
 from tests.brain.stage import turn
 
 pytestmark = pytest.mark.anyio
 
 CHANGED = {**FILES, "src/app/text.py": b"def shout(text):\n    return text.upper()\n"}
+DEFINED = "src/app/text.py:1: def shout(text):"
+UPPER = "src/app/text.py:2: return text.upper()"
 SECRET = "trust me, it is perfect"
 
 
@@ -89,7 +93,7 @@ async def test_a_judge_sees_contract_difference_and_results_and_nothing_that_a_w
 
 
 async def test_a_verdict_counts_when_each_criterion_has_evidence_that_is_there() -> None:
-    right = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, ["src/app/text.py:2"], ""))
+    right = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, [UPPER], ""))
     stage, _, seq = await judged([turn("", right)])
     assert seq == 9
     await stage.wake("judge text")
@@ -108,7 +112,7 @@ async def test_a_verdict_counts_when_each_criterion_has_evidence_that_is_there()
         (verdict("pass", ("shout", True, ["event 9"], "")), "tone has no verdict"),
         (verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, [], "")), "tone has no evidence"),
         (
-            verdict("pass", ("shout", True, ["event 2"], ""), ("tone", True, ["src/app/text.py:1"], "")),
+            verdict("pass", ("shout", True, ["event 2"], ""), ("tone", True, [DEFINED], "")),
             "event 2 is no result",
         ),
         (
@@ -140,7 +144,7 @@ async def test_a_verdict_that_cannot_count_is_refused_in_words(said: tuple[str, 
 
 
 async def test_a_pass_of_what_failed_is_refused_by_the_brain_and_again_by_the_mission() -> None:
-    both = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, ["src/app/text.py:1"], ""))
+    both = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, [DEFINED], ""))
     stage, _, _ = await judged([turn("", both)] * 9, outcome="fail")
     await _once(stage, "judge text")
     first, *_ = await stage.facts(ToolResult, await stage.named("judge text"))
@@ -152,12 +156,27 @@ async def test_a_pass_of_what_failed_is_refused_by_the_brain_and_again_by_the_mi
     assert "the outcome was fail" in found.refused
 
 
+async def test_what_a_judge_ran_is_evidence_and_what_it_did_not_run_is_none() -> None:
+    look = ("bash", {"command": "python -m app hello"})
+    asked = ("shout", True, ["event 9"], "")
+    invented = verdict("pass", asked, ("tone", True, ["$ python -m app bye => HELLO"], ""))
+    stage, _, _ = await judged([turn("", look), turn("", invented)])
+    await _once(stage, "judge text")
+    ran, refused, *_ = await stage.facts(ToolResult, await stage.named("judge text"))
+    assert "you did not run `python -m app bye`" in refused.content
+    seen = verdict("pass", asked, ("tone", True, [f"$ python -m app hello => {ran.content}"], ""))
+    stage, _, _ = await judged([turn("", look), turn("", seen)])
+    await stage.wake("judge text")
+    _, accepted = await stage.facts(ToolResult, await stage.named("judge text"))
+    assert accepted.outcome == "ok", accepted.content
+
+
 @pytest.mark.parametrize("status", ["failed", "cancelled", "parked"])
 async def test_a_judge_that_ends_otherwise_never_means_pass(status: str) -> None:
     stage, _, _ = await judged([])
     shift = await stage.hold()
     assert shift.state.mission is not None
-    said = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, ["src/app/text.py:1"], ""))[1]
+    said = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, [DEFINED], ""))[1]
     child_id = await stage.named("judge text")
     report = ChildFinished(child_id=child_id, status=status, submitted=said)  # type: ignore[arg-type]
     found = read_verdict(shift.state.mission, report, shift.state.mission.tasks["text"])
@@ -221,3 +240,31 @@ async def test_a_plan_that_leaves_a_criterion_out_comes_back_and_a_whole_one_is_
     assert plan_problems(tasks, shift.state.mission, "", dropped) == ()
     assert tasks[1] == Task("b", "shouting", ("shout", "tone"), ("src/app/text.py",), ("a",))
     assert note == "in this order"
+
+
+async def test_a_planner_whose_plans_cannot_be_worked_by_is_stopped_after_three() -> None:
+    short = ("submit_plan", {"tasks": PLAN[:1]})
+    stage = await planned([turn("", short)] * 9)
+    await stage.wake("planner")
+    results = await stage.facts(ToolResult, await stage.named("planner"))
+    assert [each.outcome for each in results] == ["error", "error", "ok"]
+    (report,) = await stage.facts(ChildFinished)
+    shift = await stage.hold()
+    assert shift.state.mission is not None
+    action = plans.step(shift.state, shift.state.mission)
+    assert isinstance(action, Record)
+    refused, made = action.facts
+    assert isinstance(refused, PlanRefused)
+    assert "No task has the criterion shout" in refused.problems[0]
+    assert isinstance(made, MissionPlanned)
+    assert {name for task in made.tasks for name in task.criteria} >= {"add", "shout", "tone"}
+    assert report.status == "done"
+
+
+async def test_fields_that_nobody_knows_are_named_and_dropped() -> None:
+    whole = ("submit_plan", {"tasks": [each | {"priority": 1} for each in PLAN], "why": "so"})
+    stage = await planned([turn("", whole)])
+    await stage.wake("planner")
+    (result,) = await stage.facts(ToolResult, await stage.named("planner"))
+    assert result.outcome == "ok"
+    assert "`why` is no field and was left out" in result.content

@@ -19,6 +19,7 @@ from holdfast.log.verify import verify
 from tests.brain.mission_stage import FILES
 from tests.brain.role_driver import DONE
 from tests.repo.repositories import git, made
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +46,7 @@ def killed(base: Path, moment: str) -> None:
 def through(base: Path, moment: str) -> None:
     """Run the driver to its end."""
     driver = begun(base, moment)
-    driver.communicate(timeout=30)
+    driver.communicate(timeout=PATIENCE_S)
     assert driver.returncode == 0
 
 

@@ -33,6 +33,7 @@ from holdfast.hands.base import Network
 from holdfast.session.notes import FRAME, FRAME_BEGIN, FRAME_END
 from tests.brain.outside_stage import DOCS, POLICY, READ, USE, CountedNotes, KeptSpecs, OutsideStage, bash
 from tests.brain.stage import turn
+from tests.support.waiting import PATIENCE_S
 
 
 def parked(outcome: Outcome) -> bool:
@@ -134,7 +135,7 @@ async def test_a_change_reaches_a_call_that_runs() -> None:
         await stage.until("tool.dispatched")
         changed = msgspec.structs.replace(POLICY, allow=(DOCS, Destination("new.test")))
         await stage.update(changed)
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             while stage.outside.request(stage.session_id, "new.test") != "allowed":
                 await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
@@ -154,13 +155,13 @@ async def test_what_a_call_reads_holds_secrets_while_it_still_runs() -> None:
         assert stage.outside.held(stage.session_id) == ()
         assert stage.outside.request(stage.session_id, "registry.test") == "allowed"
         looks = outside.looks
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             while outside.looks < looks + 2:
                 await anyio.lowlevel.checkpoint()
         assert not await stage.facts(EgressRecorded), "packages alone are recorded once, when the call ends"
         stage.outside.request(stage.session_id, "docs.test")
         await stage.until("egress.recorded")
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             while stage.outside.held(stage.session_id) != ("KEY",):
                 await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()

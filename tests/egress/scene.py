@@ -20,6 +20,7 @@ from holdfast.testing.egress.rig import at
 from holdfast.testing.hands import bash, run
 from tests.egress.rigs import ProxyRig
 from tests.hands.rigs import bubblewrap, real
+from tests.support.waiting import PATIENCE_S
 
 SES = "ses_lives"
 ONE = Place("one.test", 443)
@@ -35,7 +36,7 @@ def pid_of(rig: ProxyRig, session_id: str = SES) -> int:
 
 async def gone(rig: ProxyRig, session_id: str = SES) -> None:
     """Wait until no proxy of that session lives."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while is_locked(places(rig.folder, session_id).lock):  # noqa: ASYNC110 - another process ends
             await anyio.sleep(0.01)
 

@@ -21,6 +21,25 @@ PRIVATE = (
     "203.0.113.80",
     "2001:db8::1",
     "::ffff:10.0.0.1",
+    "::ffff:8.8.8.8",
+    "::ffff:0:8.8.8.8",
+    "fec0::1",
+    "feff:ffff::1",
+    "192.88.99.1",
+    "192.88.99.255",
+    "3fff::1",
+    "3fff:fff:ffff::1",
+    "5f00::1",
+    "5f00:ffff::1",
+    "64:ff9b:1::808:808",
+)
+NEVER = (
+    "::ffff:0:127.0.0.1",
+    "::ffff:0:169.254.169.254",
+    "64:ff9b::127.0.0.1",
+    "64:ff9b:1::127.0.0.1",
+    "64:ff9b:1:7f00:0:100::",
+    "64:ff9b:1:a9fe:a9:fe00::",
 )
 
 
@@ -30,7 +49,7 @@ def test_none_of_these(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["93.184.216.34", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+    "address", ["93.184.216.34", "8.8.8.8", "192.88.98.1", "192.88.100.1", "2606:4700::1111", "64:ff9b::808:808"]
 )
 def test_the_world(address: str) -> None:
     assert problem_with(address, private=False) == ""
@@ -40,6 +59,12 @@ def test_the_world(address: str) -> None:
 def test_private_ones_only_where_the_policy_says_so(address: str) -> None:
     assert "private" in problem_with(address, private=False)
     assert problem_with(address, private=True) == ""
+
+
+@pytest.mark.parametrize("address", NEVER)
+def test_what_carries_one_of_these_is_never_dialed(address: str) -> None:
+    assert problem_with(address, private=False)
+    assert problem_with(address, private=True) in ("it is this machine", "it is a metadata service")
 
 
 @pytest.mark.parametrize("address", [one for one in BAD if one not in PRIVATE])

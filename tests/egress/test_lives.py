@@ -235,6 +235,7 @@ async def test_nothing_secret_can_be_seen_of_it(tmp_path: Path) -> None:
         assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE)
         assert Path(f"/proc/{pid}/mem").stat().st_uid == 0  # not dumpable: root's, whoever runs it
         modes = {path.name: path.stat().st_mode & 0o777 for path in places(rig.folder, SES).own.iterdir()}
+        assert modes.pop("notes") == 0o700
         assert set(modes.values()) == {0o600}
         assert places(rig.folder, SES).own.stat().st_mode & 0o777 == 0o700
 
@@ -247,7 +248,6 @@ async def test_no_other_user_may_connect(tmp_path: Path) -> None:
         program = (
             "import os, socket, sys\n"
             "sock = socket.socket(socket.AF_UNIX)\n"
-            "os.chdir(sys.argv[1])\n"
             "sock.connect('s')\n"
             "sock.sendall(b'CONNECT one.test:443 HTTP/1.1\\r\\nHost: one.test:443\\r\\n\\r\\n')\n"
             "print(sock.recv(100)[:12])"
@@ -255,9 +255,9 @@ async def test_no_other_user_may_connect(tmp_path: Path) -> None:
         said = {}
         for uid in (61_001, 61_002):
             done = await anyio.run_process(
-                ["/usr/bin/python3", "-I", "-S", "-c", program, str(Path(gateway.socket).parent)],
+                ["/usr/bin/python3", "-I", "-S", "-c", program],
                 **{"user": uid, "group": uid, "extra_groups": []},  # type: ignore[arg-type]
-                check=False, env={}, cwd="/",
+                check=False, env={}, cwd=Path(gateway.socket).parent,
             )  # fmt: skip
             said[uid] = done.stdout or done.stderr[-60:]
         assert said[61_001] == b"b'HTTP/1.1 200'\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import queue
 import ssl
 import subprocess
 import threading
@@ -38,6 +39,7 @@ class World:
         self.tables = folder / "tables.json"
         self.seen: list[Seen] = []
         self.files: dict[str, bytes] = {}
+        self.streams: dict[str, queue.Queue[bytes | None]] = {}
         self.repositories = folder / "repositories"
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the world's authority")])
@@ -155,6 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
             found = server.world.files.get(path)
             kind = {"content-type": "text/html" if path.endswith("/") else "application/octet-stream"}
             self._send(200 if found is not None else 404, kind, found or b"")
+        elif path in server.world.streams:
+            self._stream(server.world.streams[path])
         elif path.startswith("/git/"):
             self._git(server.world.repositories, headers, body)
         else:
@@ -235,6 +239,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for byte in out:
             self.wfile.write(b"1\r\n" + bytes([byte]) + b"\r\n")
+            self.wfile.flush()
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _stream(self, pieces: queue.Queue[bytes | None]) -> None:
+        """Each piece in a chunk, as soon as the test gives it."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+        while piece := pieces.get(timeout=60):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
 

@@ -23,11 +23,12 @@ from holdfast.facts.job import ServiceStarted
 from holdfast.facts.session import Destination, EgressPolicy, Environment, SecretUse, Service
 from holdfast.session.window import build, needed
 from tests.environment.rigs import Home, home, listing, write
+from tests.support.waiting import PATIENCE_S
 
 
 async def appears(making: Path) -> None:
     """Wait until a set-up says that it has begun: a file that a process of the sandbox makes, which sets no event."""
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE_S):
         while not list(making.glob("*/workspace/begun")):  # noqa: ASYNC110 - see above
             await anyio.sleep(0.01)
 

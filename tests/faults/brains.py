@@ -16,10 +16,10 @@ import msgspec
 
 from tests.faults.nursery import Order, Report
 from tests.faults.seams import Seam
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
-PATIENCE_S = 90.0
 """How long anything may take before the test says that it hangs."""
 
 

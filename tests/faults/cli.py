@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.faults.brains import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def holdfast(home: Path, *words: str, before: tuple[str, ...] = ()) -> subprocess.Popen[str]:

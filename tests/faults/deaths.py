@@ -17,10 +17,11 @@ from pathlib import Path
 
 from holdfast.hands.box.journal import Testimony
 from tests.faults import oracle
-from tests.faults.brains import PATIENCE_S, Brain, Nursery, wait_for
+from tests.faults.brains import Brain, Nursery, wait_for
 from tests.faults.seams import Seam
 from tests.faults.story import SHORT, Session, open_session
 from tests.faults.victims import Witness, signal_process, supervisors, until_gone
+from tests.support.waiting import PATIENCE_S
 
 SYNC_CALLS = ("fdatasync", "pwrite64")
 

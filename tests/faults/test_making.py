@@ -24,6 +24,7 @@ from holdfast.hands.fake import FakeProvider
 from holdfast.hands.launch import Lives
 from tests.brain.stage import Stage, turn
 from tests.faults.victims import supervisors
+from tests.support.waiting import PATIENCE_S
 
 SPEC = "hnd_1"
 
@@ -51,7 +52,7 @@ class Hanging:
 
     async def send(self, number: int) -> None:
         """Signal the supervisor once it waits for its sandbox; end what stands for that."""
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_S):
             while not (found := self._waiting()):  # noqa: ASYNC110 - other processes, which set no event of ours
                 await anyio.sleep(0.002)
         supervisor, sandbox = found
@@ -86,7 +87,7 @@ async def test_a_supervisor_killed_while_it_starts(tmp_path: Path) -> None:
 async def test_a_supervisor_stopped_while_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging = Hanging(tmp_path)
     monkeypatch.setattr(launch, "READY_S", 1.0)
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as group:
             group.start_soon(hanging.send, signal.SIGSTOP)
             with pytest.raises(HandsError, match="did not start within"):

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from holdfast.facts.shift import LeaseStolen, ShiftStarted
 from tests.faults import deaths, oracle
-from tests.faults.brains import PATIENCE_S, Nursery, wait_for
+from tests.faults.brains import Nursery, wait_for
 from tests.faults.cli import finished, holdfast
 from tests.faults.seams import Seam
 from tests.faults.story import SHORT, open_session
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_second_wake_attaches_to_a_stopped_brain(tmp_path: Path, brains: Nursery) -> None:

@@ -15,6 +15,7 @@ from holdfast.fleet.serve import Service
 from holdfast.session.rows import SessionRow
 from tests.brain.stage import Stage
 from tests.fleet.clock import ManualClock, settle
+from tests.support.waiting import PATIENCE_S
 
 
 @dataclass
@@ -52,9 +53,9 @@ async def served(
         seen.looked_at.append(session_id)
         await (handler(session_id) if handler is not None else wake(session_id, stage.doors))
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as group:
-            service = Service(stage.store, clock, limit=limit, on_error=seen.failed)
+            service = Service(stage.store, clock, boot_id=stage.doors.worker.boot_id, limit=limit, on_error=seen.failed)
             group.start_soon(service.run, handle)
             yield seen
             group.cancel_scope.cancel()

@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from holdfast.brain.wake import wake
 from holdfast.facts.people import ApprovalExpired, NoticeSent
 from holdfast.facts.session import Agent, People, Rule, SessionCreated, Workspace
+from holdfast.fleet.dispatch import InlineDispatcher
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import HOUR_S, ManualClock, settle
 from tests.fleet.served import Served, served
@@ -94,6 +96,116 @@ async def test_a_service_that_begins_after_the_clock_went_back_sees_it_too() -> 
         assert row.due_us is not None
         assert row.due_us - clock.now_us() <= WAIT_S * 1_000_000
         await clock.pass_(WAIT_S + LOOK_S)
+        assert await seen.stands() == "done"
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("back_s", [45.0, HOUR_S, 365 * 24 * HOUR_S])
+async def test_a_crew_smaller_than_the_due_list_wakes_them_all_in_time(limit: int, back_s: float) -> None:
+    clock = ManualClock()
+    first = sleeper(clock)
+    await first.open()
+    others = [f"ses_other{number}" for number in range(5)]
+    for name in others:
+        created = SessionCreated(goal="g", agent=Agent(model="scripted", tools=("sleep",)), workspace=Workspace("/w"))
+        await first.intake.open(name, created)
+    async with served(first, clock, limit=limit) as seen:
+        await settle(2_000)
+        rows = await first.store.sessions()
+        assert {(row.status, row.reason) for row in rows} == {("parked", "timer")}
+        clock.jump(-back_s)
+        await clock.pass_(WAIT_S - 30)
+        assert {row.reason for row in await first.store.sessions()} == {"timer"}
+        await clock.pass_(30 + 2 * LOOK_S)
+        await settle(2_000)
+        assert {row.status for row in await first.store.sessions()} == {"done"}
+        assert not seen.errors
+
+
+@pytest.mark.parametrize(("age_s", "back_s"), [(0.5, 0.1), (0.7, 0.5), (0.9, 0.85), (0.99, 0.5), (0.3, 0.3)])
+async def test_a_wait_older_than_the_jump_is_not_longer(age_s: float, back_s: float) -> None:
+    clock = ManualClock()
+    stage = sleeper(clock)
+    await stage.open()
+    async with served(stage, clock) as seen:
+        assert await seen.stands() == "parked timer"
+        await clock.pass_(age_s * WAIT_S)
+        clock.jump(-back_s * WAIT_S)
+        await clock.pass_((1 - age_s) * WAIT_S - 2)
+        assert await seen.stands() == "parked timer"
+        await clock.pass_(2 + LOOK_S)
+        assert await seen.stands() == "done"
+
+
+@pytest.mark.parametrize("back_s", [0.5 * WAIT_S, HOUR_S])
+async def test_nobody_has_to_see_the_clock_go_back(back_s: float) -> None:
+    """The session parked, the clock was set, and only then a process comes to look."""
+    clock = ManualClock()
+    stage = sleeper(clock)
+    await stage.run()
+    clock.wall_us += round(0.6 * WAIT_S * 1_000_000)
+    clock.mono_s += 0.6 * WAIT_S
+    clock.jump(-back_s)
+    async with served(stage, clock) as seen:
+        await clock.pass_(0.4 * WAIT_S - 5)
+        assert await seen.stands() == "parked timer"
+        await clock.pass_(5 + LOOK_S)
+        assert await seen.stands() == "done"
+
+
+async def inline(stage: Stage) -> list[str]:
+    """One run of the inline dispatcher; the sessions that it woke."""
+    woken: list[str] = []
+
+    async def handle(session_id: str) -> None:
+        woken.append(session_id)
+        await wake(session_id, stage.doors)
+
+    dispatcher = InlineDispatcher(stage.store, stage.doors.clock, boot_id=stage.doors.worker.boot_id)
+    await dispatcher.run(handle)
+    return woken
+
+
+@pytest.mark.parametrize("back_s", [2.0, HOUR_S, 365 * 24 * HOUR_S])
+async def test_the_inline_dispatcher_runs_what_can_run_under_any_clock(back_s: float) -> None:
+    clock = ManualClock()
+    stage = sleeper(clock)
+    await stage.open()
+    clock.jump(-back_s)
+    assert await inline(stage) == [stage.session_id]
+    row = await stage.store.find(stage.session_id)
+    assert (row.status, row.reason) == ("parked", "timer")
+
+
+@pytest.mark.parametrize("back_s", [0.5 * WAIT_S, HOUR_S])
+async def test_the_inline_dispatcher_sees_that_a_wait_is_over(back_s: float) -> None:
+    clock = ManualClock()
+    stage = sleeper(clock)
+    await stage.run()
+    clock.jump(-back_s)
+    await inline(stage)
+    clock.wall_us += round((WAIT_S - 1) * 1_000_000)
+    clock.mono_s += WAIT_S - 1
+    await inline(stage)
+    assert (await stage.store.find(stage.session_id)).status == "parked"
+    clock.wall_us += 2_000_000
+    clock.mono_s += 2
+    assert await inline(stage) == [stage.session_id]
+    assert (await stage.store.find(stage.session_id)).status == "done"
+
+
+async def test_a_clock_set_back_within_a_shift_makes_the_wait_at_its_end_no_longer() -> None:
+    """The provider's answer comes under the new clock; what it asks to wait for is decided by the old one's times."""
+    clock = ManualClock()
+    turns = [turn("", ("sleep", {"seconds": WAIT_S}), delay_s=20.0), turn("up again")]
+    stage = Stage(turns, clock=clock, tools=("sleep",))
+    await stage.open()
+    async with served(stage, clock) as seen:
+        await clock.pass_(10)
+        clock.jump(-5 * HOUR_S)
+        await clock.pass_(10 + WAIT_S - 5)
+        assert await seen.stands() == "parked timer"
+        await clock.pass_(5 + 2 * LOOK_S)
         assert await seen.stands() == "done"
 
 

@@ -16,6 +16,7 @@ from holdfast.notify.base import Notice, Replies
 from holdfast.notify.fake import FakeReplies
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import ManualClock, settle
+from tests.support.waiting import PATIENCE_S
 
 EVERY_S = 30.0
 
@@ -70,7 +71,7 @@ async def heard() -> AsyncIterator[Heard]:
     turns = [turn("", ("bash", {"command": "ls"})), turn("ok")]
     one = Heard(Stage(turns, clock=clock, rules=(Rule("bash", "ask"),)), clock)
     stage = one.stage
-    with anyio.fail_after(30):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as group:
             listener = Listener([one.channel], stage.store, stage.intake, clock, every_s=EVERY_S, tell=one.told.append)
             group.start_soon(listener.run)
@@ -102,7 +103,7 @@ async def test_an_answer_is_posted_once_under_its_persons_name() -> None:
         one.channel.press(notice, "deny")
         await one.clock.pass_(2 * EVERY_S)
         (decided,) = await one.decisions()
-        assert (decided.verdict, decided.via) == ("approve", "ntfy")
+        assert (decided.verdict, decided.via, decided.proof) == ("approve", "ntfy", "reply_code")
         posted = [event for event in await one.stage.events() if event.type == "approval.decided"]
         assert posted[0].actor == "user:fake"
         assert one.told == [f"{notice.item_id} was approved by fake"]

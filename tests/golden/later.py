@@ -104,6 +104,7 @@ def full(odd: str) -> list[AnyFact]:
             guards={"policy": "01" * 32}, why=odd, touches="money", cost_pico=5, evidence=(15,), options=("yes", "no"),
             default="deny", expires_us=AT_US + DAY_US, remind_us=AT_US + 1, escalate_us=AT_US + 2,
             approvers=("ann",), second=("eve",), account_id="ses_more", proposed_pico=7, replaces="itm_gone",
+            uncounted=("run.log",),
         ),
         NoticeSent(
             notice_id="ntc_1", target="phone", item_id="itm_full", round="first", ok=True, detail=odd,
@@ -163,6 +164,7 @@ def posts(odd: str, end: str) -> list[tuple[str, AnyFact]]:
     if whole:
         decided = ApprovalDecided(
             item_id="itm_full", verdict="approve", note=odd, digest="cd" * 32, via="ntfy", grant=grant,
+            proof="reply_code",
             account_id="ses_more", budget_pico=8 * 10**12,
         )  # fmt: skip
     media = (Image("image/png", b"\x89PNG\x00\xff"), Document("application/pdf", b"%PDF", "a.pdf" if whole else ""))
@@ -171,8 +173,11 @@ def posts(odd: str, end: str) -> list[tuple[str, AnyFact]]:
         finished = ChildFinished(
             child_id="ses_c", status="parked", reason="cap", summary=odd, detail="d", cost_pico=3, turns=4
         )
+    seen = ApprovalSeen(item_id=f"itm_{end}", by="ann")
+    if whole:
+        seen = ApprovalSeen(item_id=f"itm_{end}", by="ann", expires_us=AT_US, boot_id="boot", booted_us=AT_US - 9_000)
     told: list[tuple[str, AnyFact]] = [
-        (f"seen:itm_{end}", ApprovalSeen(item_id=f"itm_{end}", by="ann", expires_us=AT_US if whole else None)),
+        (f"seen:itm_{end}", seen),
         (f"item:itm_{end}", decided),
         ("media", UserMessage(content=media)),
         ("child:ses_c:1", finished),

@@ -26,11 +26,12 @@ from holdfast.facts.session import (
     Rule,
     SessionCreated,
     SessionError,
+    SessionEventsLost,
     SessionForked,
     SessionUpdated,
     Workspace,
 )
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import AnyFact
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
@@ -108,10 +109,16 @@ def full() -> list[AnyFact]:
         ToolOutcomeUnknown(call_id="4.1", reason="the hands are gone", content="Look before you act."),
         ModelRequestStart(purpose="turn", model="scripted:demo", attempt=1, inputs_through=12, max_output_tokens=1),
         ModelRequestEnd(request_seq=13, outcome="error", error_kind="overloaded", message=ODD, retry_after_s=2.0),
-        SessionError(kind="storage_full", message=ODD),
+        SessionError(kind="storage_full", message=ODD, at_seq=3),
+        SessionEventsLost(content=ODD, known_seq=99, calls=("9.0", "9.1")),
+        SessionEventsLost(content=""),
         HandsLost(hands_id="hnd_1", reason="its supervisor died"),
         HandsReleased(hands_id="hnd_1"),
-        ShiftEnded(status="parked", reason="timer", detail="until tomorrow", due_us=1_795_000_100_000_000),
+        ClockSet(boot_id="boot", booted_us=1_788_000_000_000_000),
+        ShiftEnded(
+            status="parked", reason="timer", detail="until tomorrow", due_us=1_795_000_100_000_000,
+            boot_id="boot", booted_us=1_788_000_000_000_000,
+        ),
     ]  # fmt: skip
 
 
@@ -145,7 +152,14 @@ async def story(
         return Draft(next(names), actor, fact)
 
     def shift(worker_id: str) -> ShiftStarted:
-        return ShiftStarted(worker_id=worker_id, host_id="host", boot_id="boot", pid=4242, program="holdfast 0.1.0")
+        return ShiftStarted(
+            worker_id=worker_id,
+            host_id="host",
+            boot_id="boot",
+            pid=4242,
+            program="holdfast 0.1.0",
+            booted_us=1_789_000_000_000_000,
+        )
 
     async def post(fact: AnyFact, key: str) -> None:
         await store.post(Post(session_id, key, draft(fact, "user:ann")), create=isinstance(fact, SessionCreated))

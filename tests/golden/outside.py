@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
 from holdfast.facts.environment import EnvironmentRecorded, Step
-from holdfast.facts.hands import HandsProvisioned, HandsRestored
+from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsRestored, HostFile
 from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.session import (
     Agent,
@@ -64,13 +64,14 @@ def full(odd: str) -> list[AnyFact]:
             environment="ab" * 32, holds_workspace=True,
         ),
         HandsRestored(hands_id="hnd_1", snapshot="ef" * 32, through_seq=2, content=odd, unkept=("4.0",)),
+        HandsHostFiles(hands_id="hnd_1", files=(HostFile(odd, "direnv"),), before=True, cut=True),
         JobStarted(
             job_id="4.0", call_id="4.0", hands_id="hnd_1", name="train", command=odd, line="^done",
             deadline_us=AT_US + 1, until_us=AT_US + 2,
         ),
         ServiceStarted(name="db", call_id="4.1", hands_id="hnd_1", command="postgres", health="pg_isready"),
         ServiceEnded(name="db", hands_id="hnd_1", reason="stopped", content=odd),
-        EgressRecorded(through=9, seen=(seen,), dropped=2),
+        EgressRecorded(through=9, seen=(seen,), dropped=2, set_up=True),
         EgressFailed(reason=odd),
         SessionTainted(reason=odd, evidence=(9,)),
         ToolResult(call_id="4.2", outcome="ok", content=odd, untrusted=True),

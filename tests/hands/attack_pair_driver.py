@@ -15,6 +15,7 @@ from holdfast.hands.box.tree import descendants
 from holdfast.testing.hands import bash, job, run
 from tests.hands.attack_driver import BRIDGE, LIMITED, Host, put_scripts, verdicts
 from tests.hands.rigs import RealRig, bubblewrap, real
+from tests.support.waiting import PATIENCE_S
 
 SCRIPTS = ("attack_tools", "attacks_pair")
 
@@ -37,7 +38,7 @@ class _Side:
         self.hands = await self.rig.provider.provision(spec, 1)
         plant = job("/usr/bin/python3 -m tests.hands.attacks_pair plant", 120.0, line="^ready")
         await self.hands.start(1, "1.0", plant)
-        status = await self.hands.status(1, "1.0", wait_s=30.0)
+        status = await self.hands.status(1, "1.0", wait_s=PATIENCE_S)
         assert status.line is not None, status
         self.told = json.loads(status.line.partition(" ")[2])
 

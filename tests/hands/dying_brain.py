@@ -44,7 +44,7 @@ async def unclaimed(folder: Path, workspace: str) -> None:
 
     SupervisedHands.claim = stay  # type: ignore[method-assign, assignment]
     spec = HandsSpec("ses_kit", "hnd_unclaimed", Workspace(workspace, disposable=True))
-    await BubblewrapProvider(folder, lives=Lives(grace_s=0.1)).provision(spec, 1)
+    await BubblewrapProvider(folder, lives=Lives(claim_s=0.1)).provision(spec, 1)
 
 
 if __name__ == "__main__":

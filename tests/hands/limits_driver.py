@@ -15,6 +15,7 @@ from holdfast.hands.base import ExecResult, Hands
 from holdfast.hands.box import tree
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import RealRig, bubblewrap, real
+from tests.support.waiting import PATIENCE_S
 
 SMALL = HandsPolicy(memory_bytes=256 << 20, processes=64, disk_bytes=96 << 20)
 LARGE = HandsPolicy(memory_bytes=2 << 30, processes=500, disk_bytes=4 << 30)
@@ -77,7 +78,7 @@ os.wait(), os.wait()
 GET_AWAY = "for i in 1 2 3; do (setsid bash -c 'trap \"\" TERM HUP INT; while :; do sleep 1; done' &) ; done; echo away"
 
 
-async def drop(base: Path, policy: HandsPolicy, *, timeout_s: float = 30.0) -> dict[str, Any]:
+async def drop(base: Path, policy: HandsPolicy, *, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
     """Drop them all, one after another, and a harmless call after each."""
     out: dict[str, Any] = {}
     async with real(base, bubblewrap) as rig:
@@ -116,7 +117,7 @@ async def _left(rig: RealRig, hands: Hands) -> int:
     """Processes of the sandbox beside its own: bubblewrap, the agent, the watcher and what it counts with."""
     supervisor = rig.supervisor(hands)
     left = -1
-    for _ in range(200):
+    for _ in range(int(PATIENCE_S / 0.01)):
         left = len([entry for entry in tree.descendants(supervisor) if not _own(entry.pid)])
         if left == 0:
             break

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import msgspec
 
 from holdfast.clock import SystemClock
+from holdfast.errors import HandsError
 from holdfast.facts.session import Workspace
-from holdfast.hands.base import Hands, HandsSpec, Provider
+from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Provider
 from holdfast.hands.box.journal import replay
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.fake import FakeProvider
@@ -20,6 +22,7 @@ from holdfast.hands.launch import Lives
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import new_hands_id, system_entropy
 from holdfast.testing import hands as kit
+from tests.support.waiting import PATIENCE_S
 
 Made = Callable[[Path], Provider]
 
@@ -45,7 +48,7 @@ class FakeRig:
 
     async def heard(self, count: int) -> list[tuple[str, str]]:
         """All news so far, when there are that many."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             while len(self.news) < count:
                 await anyio.sleep(max(0.0, self.fake.next_due()))
                 self.fake.settle()
@@ -75,7 +78,7 @@ class RealRig:
 
     async def heard(self, count: int) -> list[tuple[str, str]]:
         """All news so far, when there are that many."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             while True:
                 lines = self.news.read_text().splitlines() if self.news.exists() else []
                 if len(lines) >= count:
@@ -148,3 +151,27 @@ async def real(base: Path, made: Made) -> AsyncIterator[RealRig]:
     finally:
         with anyio.CancelScope(shield=True):
             await rig.close()
+
+
+@asynccontextmanager
+async def started_in_time(
+    base: Path, lives: Lives, request: Callable[[float], ExecRequest]
+) -> AsyncIterator[tuple[RealRig, Hands, float]]:
+    """Hands without a sandbox whose call 1.0 runs, and their longest life in seconds.
+
+    A machine that is too slow to start a call within `lives.longest_s` gets hands with a longer life.
+    """
+    life_s = lives.longest_s / 4
+    for factor in (1, 4, 16, 64):
+        life_s *= 4
+        (folder := base / f"life{factor}").mkdir()
+        longer = msgspec.structs.replace(lives, longest_s=life_s)
+        async with real(folder, lambda at, lives=longer: UnsandboxedProvider(at, lives=lives)) as rig:  # type: ignore[misc]
+            try:
+                hands = await rig.provider.provision(rig.spec(), 1)
+                await hands.start(1, "1.0", request(life_s))
+            except HandsError:
+                continue
+            yield rig, hands, life_s
+            return
+    raise AssertionError(f"no call could be started within {life_s:.0f} s")

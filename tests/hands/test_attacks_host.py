@@ -26,6 +26,7 @@ from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.session.tools import TOOLS, check_input
 from holdfast.testing.hands import bash, job, run, service, tool
 from tests.hands.rigs import LIVES, REAL, RealRig, real
+from tests.support.waiting import PATIENCE_S
 
 FLIPS = 2_000
 
@@ -66,7 +67,7 @@ def test_settings_that_a_command_plants_open_nothing(
 
 async def planted(rig: RealRig, name: str) -> None:
     """Wait until a command has made that file."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while not (rig.workspace / name).exists():  # noqa: ASYNC110 - another process makes it
             await anyio.sleep(0.01)
 
@@ -82,7 +83,7 @@ async def test_who_stops_its_keeper_is_ended_nevertheless(what: str, tmp_path: P
         command = f"{STOP} while :; do kill -STOP $PPID; sleep 0.01; done"
         await hands.start(1, "1.0", bash(command, 600.0) if what == "bash" else service("x", command))
         await planted(rig, "stopped")
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             await hands.kill(1, "1.0")
             assert (await hands.wait(1, "1.0")).cancelled
             late = await run(hands, "2.0", bash(f"{STOP} sleep 600", 0.5))
@@ -94,7 +95,7 @@ async def test_who_stops_its_keeper_gets_no_more_of_the_disk(tmp_path: Path) -> 
     fill = "for i in $(seq 60); do head -c 10000000 /dev/zero > f$i; sleep 0.05; done; sleep 60"
     async with real(tmp_path, REAL["bubblewrap"]) as rig:
         hands = await rig.provider.provision(rig.spec(policy=HandsPolicy(disk_bytes=64 << 20)), 1)
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             result = await run(hands, "1.0", bash(f"{STOP} {fill}", 60.0))
         assert result.limit == "disk", result
         assert sum(path.stat().st_size for path in rig.workspace.glob("f*")) < 300 << 20
@@ -109,7 +110,7 @@ async def test_who_stops_everything_holds_no_brain_up(tmp_path: Path) -> None:
         hands = await rig.provider.provision(rig.spec(), 1)
         await hands.start(1, "1.0", job(stop, 600.0))
         await planted(rig, "stopped")
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             with suppress(HandsError):
                 await hands.pack(1, "/usr/share/doc", io.BytesIO())
             await hands.kill(1, "1.0")
@@ -297,7 +298,7 @@ async def test_no_name_of_a_job_is_a_word_of_the_host(tmp_path: Path) -> None:
         note = (sys.executable, "-c", "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]))", str(told))
         hands = await rig.provider.provision(rig.spec(on_news=(*note, "{call}", "{news}")), 1)
         await hands.start(1, "1.0;touch", job(f"echo '{{call}} {{news}}' # {name!r}", name=name))
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             while not (told.exists() and told.read_text()):  # noqa: ASYNC110 - another process writes it
                 await anyio.sleep(0.01)
         assert told.read_text() == "['1.0;touch', 'exit']"

@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.app import config
 from holdfast.app.config import pinned_rules
+from holdfast.app.nofollow import read_beneath
 from holdfast.environment.keep import packages_laid
 from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.hands.box import places
@@ -111,7 +112,7 @@ def test_rules_that_become_a_link_at_any_moment(line: int, tmp_path: Path) -> No
     rules = tmp_path / "AGENTS.md"
     rules.write_text("rules")
     read = ""
-    codes = (pinned_rules.__code__, config._read_text.__code__)
+    codes = (pinned_rules.__code__, config.read_text.__code__, read_beneath.__code__)
     with between(line, codes, lambda: swapped(rules, secret)), suppress(UsageError):
         read = pinned_rules(tmp_path)
     assert read in ("", "rules")

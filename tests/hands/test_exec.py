@@ -13,6 +13,7 @@ from holdfast.errors import HandsLost
 from holdfast.hands.base import ExecRequest, Hands
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import RealRig
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ async def test_a_fork_bomb_dies_with_its_call(rig: RealRig, tmp_path: Path) -> N
         pytest.skip("without a sandbox nothing limits the number of processes")
     word = f"bomb-{os.getpid()}"
     bomb = f'python3 -c "\nimport os\nwhile True:\n  try: os.fork()\n  except OSError: pass\n" {word}'
-    result = await run(hands, "1.0", bash(bomb, 60.0))
+    result = await run(hands, "1.0", bash(bomb, PATIENCE_S))
     assert result.limit == "processes", result
     assert not result.timed_out
     assert result.killed > 100

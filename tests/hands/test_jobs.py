@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -15,14 +16,13 @@ import pytest
 from holdfast.errors import HandsLost
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.box.journal import replay
-from holdfast.hands.box.kernel import is_locked
 from holdfast.hands.box.tree import descendants
 from holdfast.hands.launch import Lives
-from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, job, run, service
-from tests.hands.rigs import RealRig, real
+from tests.hands.rigs import RealRig, started_in_time
 from tests.hands.test_exec import STUBBORN, living
 from tests.hands.test_supervisor import until, until_dead
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_a_job_is_ended_whole(rig: RealRig, tmp_path: Path) -> None:
@@ -56,10 +56,9 @@ async def test_a_job_lives_without_a_brain_and_its_end_is_told(rig: RealRig, req
 
 async def test_idleness_and_age_end_no_job(tmp_path: Path) -> None:
     lives = Lives(grace_s=0.1, longest_s=2.0)
-    async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
-        hands = await rig.provider.provision(rig.spec(), 1)
+    waits = "sleep {life}; touch late; while [ ! -e go ]; do sleep 0.01; done; echo done"
+    async with started_in_time(tmp_path, lives, lambda life: job(waits.format(life=life + 0.2))) as (rig, hands, _):
         pid = rig.supervisor(hands)
-        await hands.start(1, "1.0", job("sleep 2.2; touch late; while [ ! -e go ]; do sleep 0.01; done; echo done"))
         hands._talk.close()  # type: ignore[attr-defined]
         await until(rig.workspace / "late")
         assert (await run(hands, "2.0", bash("echo young"))).ok, "while a job runs they take calls"
@@ -73,16 +72,18 @@ async def test_idleness_and_age_end_no_job(tmp_path: Path) -> None:
 async def test_a_service_outlives_idleness_and_not_age(tmp_path: Path) -> None:
     lives = Lives(grace_s=0.1, longest_s=2.5)
     word = f"service-{os.getpid()}-{tmp_path.name}"
-    async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
-        hands = await rig.provider.provision(rig.spec(), 1)
+    began = time.monotonic()
+    async with started_in_time(tmp_path, lives, lambda life: service("one", f"exec -a {word} sleep 300")) as (
+        rig,
+        hands,
+        life_s,
+    ):
         pid = rig.supervisor(hands)
-        await hands.start(1, "1.0", service("one", f"sleep 0.4; touch ready; exec -a {word} sleep 300"))
         hands._talk.close()  # type: ignore[attr-defined]
-        await until(rig.workspace / "ready")
-        assert is_locked(str(rig.journal(hands).parent / "lock")), "it is idle, and a service runs"
         await until_dead(pid)
+        assert time.monotonic() - began >= life_s, "no idleness ended them"
         assert (await hands.status(1, "1.0")).state == "unknown"
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             while living(word):  # noqa: ASYNC110 - another process ends
                 await anyio.sleep(0.01)
 
@@ -94,11 +95,11 @@ async def test_who_does_not_take_the_news_is_told_again(one: RealRig) -> None:
     spec = one.spec(on_news=("/bin/sh", "-c", script, "tell", "{call}", "{news}"))
     hands = await one.provider.provision(spec, 1)
     await hands.start(1, "1.0", job("true"))
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while not tries.exists() or len(tries.read_text().splitlines()) < 3:  # noqa: ASYNC110 - another process writes it
             await anyio.sleep(0.02)
     await hands.start(1, "2.0", job("sleep 0.7"))
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while "2.0" not in tries.read_text():  # noqa: ASYNC110 - another process writes it
             await anyio.sleep(0.02)
     assert tries.read_text().splitlines() == ["1.0 exit"] * 3 + ["2.0 exit"], "and then no more"
@@ -138,7 +139,7 @@ async def test_a_dead_sandbox_with_a_job_is_told(rig: RealRig) -> None:
 async def test_a_pattern_has_a_bounded_cost(one: RealRig) -> None:
     hands = await one.provider.provision(one.spec(), 1)
     await hands.start(1, "1.0", job(f"echo {'a' * 40}b; while [ ! -e go ]; do sleep 0.01; done", line="(a+)+$"))
-    status = await hands.status(1, "1.0", wait_s=20.0)
+    status = await hands.status(1, "1.0", wait_s=PATIENCE_S)
     assert status.state == "running"
     assert "took longer" in status.problem
     assert (await run(hands, "2.0", bash("touch go; echo well"))).ok
@@ -154,10 +155,10 @@ async def test_services_see_each_other_and_calls_see_them(rig: RealRig) -> None:
     serve = "exec python3 -m http.server 8099 --bind 127.0.0.1"
     ask = "python3 -c \"import urllib.request as u; print(u.urlopen('http://127.0.0.1:8099/f').read().decode())\""
     await run(hands, "1.0", bash("printf served > f"))
-    await hands.start(1, "2.0", service("web", serve, health=f"{ask} > /dev/null", ready_s=30.0))
-    assert (await hands.status(1, "2.0", wait_s=30.0)).ready == "yes"
+    await hands.start(1, "2.0", service("web", serve, health=f"{ask} > /dev/null", ready_s=PATIENCE_S))
+    assert (await hands.status(1, "2.0", wait_s=PATIENCE_S)).ready == "yes"
     await hands.start(1, "3.0", service("second", f"{ask}; sleep 300", health="test -e other"))
-    assert (await hands.read(1, "3.0", wait_s=20.0)).text == "served\n"
+    assert (await hands.read(1, "3.0", wait_s=PATIENCE_S)).text == "served\n"
     assert (await run(hands, "4.0", bash(ask))).output == "served\n"
     assert "GET /f" in (await hands.read(1, "2.0")).text
 
@@ -167,10 +168,10 @@ async def test_a_health_command_that_hangs_is_ended(one: RealRig, tmp_path: Path
     hands = await one.provider.provision(one.spec(), 1)
     health = f"echo trying; exec -a {word} sleep 300"
     await hands.start(1, "1.0", service("web", health=health, ready_s=0.5))
-    status = await hands.status(1, "1.0", wait_s=20.0)
+    status = await hands.status(1, "1.0", wait_s=PATIENCE_S)
     assert (status.state, status.ready) == ("running", "no")
     assert "trying" in status.problem
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_S):
         while living(word):  # noqa: ASYNC110 - another process ends
             await anyio.sleep(0.01)
 

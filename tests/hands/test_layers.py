@@ -107,7 +107,8 @@ async def test_a_users_own_empty_places_stay(tmp_path: Path) -> None:
 
 
 async def test_a_workspace_can_be_written_beside_itself(tmp_path: Path) -> None:
-    upper = tmp_path / "upper"
+    upper = tmp_path / "draft" / "upper"
+    upper.parent.mkdir()
     async with real(tmp_path, bubblewrap) as rig:
         (rig.workspace / "old").write_text("old\n")
         probe = await rig.provider.provision(rig.spec(), 1)

@@ -22,6 +22,7 @@ from holdfast.hands.probe import diagnose
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import REAL, real
+from tests.support.waiting import PATIENCE_S
 
 KINDS = {"files", "network", "processes", "syscalls", "users", "memory", "disk", "cpu"}
 
@@ -206,7 +207,7 @@ async def test_many_hands_at_once_on_one_machine(tmp_path: Path) -> None:
             "u.bind('\\0canary'); u.listen(); open('/tmp/canary', 'w'); open('ready', 'w'); import time; time.sleep(60)"
         )
         await one.start(1, "1.0", bash(f'python3 -c "{server}"'))
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             while not (rig.workspace / "ready").exists():  # noqa: ASYNC110 - another process makes it
                 await anyio.sleep(0.01)
         look = (
@@ -249,6 +250,6 @@ def test_the_agent_starts_from_source_too(tmp_path: Path) -> None:
     magic, parts = marshal.loads(agent_parts())
     path = tmp_path / "agent"
     path.write_bytes(marshal.dumps((b"other", [(name, source, b"") for name, source, _ in parts])))
-    done = subprocess.run(agent_command(str(path)), stdin=subprocess.DEVNULL, check=False, timeout=20)
+    done = subprocess.run(agent_command(str(path)), stdin=subprocess.DEVNULL, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0
     assert len(magic) == 4

@@ -29,6 +29,7 @@ from holdfast.hands.remote.worker import check_url
 from holdfast.ids import new_hands_id, system_entropy
 from holdfast.testing.hands import CHECKS, bash, run
 from tests.hands.rigs import Remembering, kill_and_wait
+from tests.support.waiting import PATIENCE_S
 
 SOME = (
     "lives.a_call_id_runs_once",
@@ -92,7 +93,7 @@ class RemoteRig:
 
     async def made(self, path: str) -> None:
         """Wait until a command there has made that file."""
-        with anyio.fail_after(40):
+        with anyio.fail_after(PATIENCE_S):
             while not (self.base / "there" / "work" / "ses_kit" / path).exists():  # noqa: ASYNC110 - not our process
                 await anyio.sleep(0.02)
 

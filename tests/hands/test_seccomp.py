@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.hands.seccomp import MACHINES, assemble
+from holdfast.seccomp import MACHINES, assemble
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 

@@ -23,14 +23,15 @@ from holdfast.hands.launch import Lives
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
-from tests.hands.rigs import RealRig, kill_and_wait, real
+from tests.hands.rigs import RealRig, kill_and_wait, real, started_in_time
 from tests.hands.test_exec import living
 from tests.support.as_user import UID
+from tests.support.waiting import PATIENCE_S
 
 
 async def until(path: Path) -> None:
     """Return when a file is there."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while not path.exists():  # noqa: ASYNC110 - another process makes it
             await anyio.sleep(0.005)
 
@@ -42,7 +43,7 @@ async def until_dead(pid: int) -> None:
     except ProcessLookupError:
         return
     try:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             await anyio.wait_readable(handle)
     finally:
         os.close(handle)
@@ -54,7 +55,7 @@ async def test_sigkill_in_the_middle_of_a_call(rig: RealRig) -> None:
     command = f"setsid bash -c 'exec -a {word} sleep 300' & touch ready; sleep 300"
     await hands.start(1, "1.0", bash(command))
     await until(rig.workspace / "ready")
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while not (inside := living(f"{word}\0" + "300")):  # noqa: ASYNC110 - another process becomes it
             await anyio.sleep(0.005)
     await rig.kill(hands)
@@ -149,7 +150,7 @@ async def test_a_stopped_supervisor_is_never_waited_for(one: RealRig) -> None:
     impatient = SupervisedHands(hands.identity, one.folder / hands.identity.hands_id, answer_s=0.3)
     os.kill(pid, signal.SIGSTOP)
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE_S):
             for step in (
                 lambda: impatient.fence(2),
                 lambda: impatient.status(2, "1.0"),
@@ -181,7 +182,7 @@ async def test_a_zombie_has_no_effect(rig: RealRig) -> None:
             waited.append(f"{fenced.mine} {fenced.current}")
 
     await zombie.start(1, "1.0", bash("sleep 300"))
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE_S):
         async with anyio.create_task_group() as group:
             group.start_soon(wait)
             await anyio.sleep(0.05)
@@ -249,13 +250,13 @@ async def test_never_claimed_it_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_at_its_longest_life_it_takes_no_new_call(tmp_path: Path) -> None:
+    waits = "sleep {life}; touch late; while [ ! -e go ]; do sleep 0.01; done; echo done"
     lives = Lives(longest_s=0.5)
-    async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
-        hands = await rig.provider.provision(rig.spec(), 1)
-        await hands.start(1, "1.0", bash("sleep 1; echo done"))
-        await run(hands, "1.1", bash("sleep 0.6"))
+    async with started_in_time(tmp_path, lives, lambda life: bash(waits.format(life=life))) as (rig, hands, _):
+        await until(rig.workspace / "late")
         with pytest.raises(HandsLost, match="longest life"):
             await hands.start(1, "2.0", bash("printf x >> marks"))
+        (rig.workspace / "go").touch()
         assert (await hands.wait(1, "1.0")).output == "done\n"
         await until_dead(rig.supervisor(hands))
         assert (await hands.status(1, "2.0")).state == "never_started"
@@ -338,7 +339,8 @@ async def test_what_fails_to_start_leaves_nothing(tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
-    async with real(tmp_path, lambda folder: BubblewrapProvider(folder, program=str(broken))) as rig:
+    (tmp_path / "base").mkdir()
+    async with real(tmp_path / "base", lambda folder: BubblewrapProvider(folder, program=str(broken))) as rig:
         with pytest.raises(SandboxUnavailable, match="AppArmor"):
             await rig.provider.provision(rig.spec(), 1)
         assert list(rig.folder.iterdir()) == []

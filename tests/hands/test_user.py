@@ -12,8 +12,9 @@ from holdfast.facts.session import Workspace
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.unsandboxed import UnsandboxedProvider
-from holdfast.hands.user import FIRST_UID, UIDS, choose_user, make_ready, set_apart, take_over
+from holdfast.hands.user import choose_user, make_ready, take_over
 from holdfast.testing.hands import bash, run
+from holdfast.uids import SANDBOXES, set_apart
 from tests.hands.rigs import REAL, real
 from tests.support.as_user import UID
 
@@ -78,7 +79,7 @@ def test_an_id_is_set_apart_where_it_may_write(folder: Path) -> None:
     folder.chmod(0o777)
     user = choose_user(Workspace(str(folder)))
     assert user.uid == set_apart(str(folder)) == choose_user(Workspace(str(folder))).uid
-    assert FIRST_UID <= user.uid < FIRST_UID + UIDS
+    assert user.uid in range(*SANDBOXES)
     assert folder.stat().st_uid == 0
 
 

@@ -16,6 +16,7 @@ from holdfast.hands.base import Hands
 from holdfast.hands.box.tree import Entry, descendants, entry_of
 from holdfast.testing.hands import bash, run, service
 from tests.hands.rigs import RealRig
+from tests.support.waiting import PATIENCE_S
 
 
 def states(word: str, found: list[Entry]) -> list[str]:
@@ -34,7 +35,7 @@ async def test_all_stand_still_and_go_on(rig: RealRig, tmp_path: Path) -> None:
     await hands.start(1, "1.0", service("one", f"exec -a {word} bash -c 'while true; do :; done; # {word}'"))
     await hands.start(1, "1.1", bash(f"exec -a {word}-stopped bash -c 'kill -STOP $$; sleep 300'"))
     supervisor = rig.supervisor(hands)
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while states(f"{word}-stopped", found := descendants(supervisor)) != ["T"] or not states(word, found):  # noqa: ASYNC110
             await anyio.sleep(0.01)  # other processes become what is waited for
     await hands.pause(1)
@@ -72,7 +73,7 @@ async def test_a_tar_of_any_size_comes_to_its_end(one: RealRig, size: int) -> No
     (one.workspace / "a").mkdir()
     (one.workspace / "a" / "file").write_bytes(bytes(size))
     tar = io.BytesIO()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         await hands.pack(1, "a", tar)
     tar.seek(0)
     with tarfile.open(fileobj=tar) as archive:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 
 needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed: apt install strace")
@@ -23,7 +25,7 @@ def command(verb: str, home: Path, *rest: object) -> list[str]:
 def run(verb: str, home: Path, *rest: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run to the end."""
     return subprocess.run(
-        [*under, *command(verb, home, *rest)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [*under, *command(verb, home, *rest)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 

@@ -101,9 +101,20 @@ async def sqlite_rig(home: Path) -> AsyncIterator[SqliteRig]:
             rig.end()
 
 
-async def open_store(home: Path, busy_timeout_s: float = 30.0, clock: Clock | None = None) -> SqliteStore:
+async def open_store(
+    home: Path,
+    busy_timeout_s: float = 30.0,
+    clock: Clock | None = None,
+    patience_s: float = 5.0,
+    accept_loss: bool = False,
+) -> SqliteStore:
     return await SqliteStore.open(
-        home / "holdfast.db", workers=home / "workers", clock=clock or SystemClock(), busy_timeout_s=busy_timeout_s
+        home / "holdfast.db",
+        workers=home / "workers",
+        clock=clock or SystemClock(),
+        busy_timeout_s=busy_timeout_s,
+        patience_s=patience_s,
+        accept_loss=accept_loss,
     )
 
 

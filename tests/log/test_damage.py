@@ -333,7 +333,7 @@ async def test_the_file_is_its_users_alone(holdfast_home: Path) -> None:
     async with sqlite_rig(holdfast_home) as rig:
         await Scenario(rig).open()
         modes = {path.name: path.stat().st_mode & 0o777 for path in holdfast_home.glob("holdfast.db*")}
-    assert modes == {"holdfast.db": 0o600, "holdfast.db-wal": 0o600, "holdfast.db-shm": 0o600}
+    assert modes == dict.fromkeys(("holdfast.db", "holdfast.db-wal", "holdfast.db-shm", "holdfast.db-mark"), 0o600)
 
 
 def contents(home: Path) -> dict[str, bytes]:

@@ -11,6 +11,7 @@ import pytest
 from holdfast.errors import LogDamaged, SchemaTooNew
 from holdfast.facts.codec import body_digest, genesis
 from holdfast.facts.egress import SessionTainted
+from holdfast.facts.shift import ShiftEnded
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
 from holdfast.session.accounts import spent_within
@@ -73,17 +74,24 @@ async def test_the_tables_are_those_of_a_new_file(holdfast_home: Path, tmp_path:
     assert columns(holdfast_home / "holdfast.db") == columns(tmp_path / "holdfast.db")
 
 
-async def test_tables_of_version_2(holdfast_home: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+async def test_later_tables(holdfast_home: Path, tmp_path: Path, version: int) -> None:
     async with sqlite_rig(holdfast_home) as rig:
         case = Scenario(rig)
         await case.open("ses_a")
         lease = await case.take("ses_a")
         await case.append(lease, case.draft(SessionTainted(reason="it has read")))
+        parked = ShiftEnded(status="parked", reason="timer", due_us=9_000, boot_id="boot", booted_us=2_000)
+        await case.append(lease, case.draft(parked))
     with sqlite3.connect(holdfast_home / "holdfast.db") as old:
-        old.execute("alter table sessions drop column marks")
-        old.execute("update meta set value = '2' where name = 'schema'")
+        for index in ("sessions_runnable", "sessions_by_boot", "sessions_parked"):
+            old.execute(f"drop index {index}")
+        for column in ("boot_id", "due_boot_us", *(("marks",) if version == 2 else ())):
+            old.execute(f"alter table sessions drop column {column}")
+        old.execute("update meta set value = ? where name = 'schema'", (str(version),))
     async with await open_store(holdfast_home) as store:
-        assert (await store.find("ses_a")).marks == "tainted"
+        row = await store.find("ses_a")
+        assert (row.marks, row.boot_id, row.due_boot_us) == ("tainted", "boot", 7_000)
         assert (await verify(store)).findings == ()
     async with await open_store(tmp_path):
         pass

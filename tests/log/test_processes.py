@@ -19,6 +19,7 @@ from holdfast.log.verify import verify
 from holdfast.testing.log import Scenario
 from tests.log.processes import acknowledged, line, run, running, tell
 from tests.log.rigs import open_store, sqlite_rig
+from tests.support.waiting import PATIENCE_S
 
 
 async def test_two_processes_append_and_post_without_a_gap(holdfast_home: Path) -> None:
@@ -123,7 +124,7 @@ async def test_waiting_sees_another_process_post(holdfast_home: Path) -> None:
         async def wait() -> None:
             heads.append(await rig.store.wait("ses_a", 1))
 
-        with anyio.fail_after(60):
+        with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as group:
                 group.start_soon(wait)
                 await anyio.wait_all_tasks_blocked()
@@ -149,7 +150,7 @@ async def test_a_change_by_another_process_is_noticed(holdfast_home: Path) -> No
         async def wait(after: int) -> None:
             tokens.append(await rig.store.changed(after))
 
-        with anyio.fail_after(60):
+        with anyio.fail_after(PATIENCE_S):
             await wait(token)
             async with anyio.create_task_group() as group:
                 group.start_soon(wait, tokens[0])
@@ -175,7 +176,7 @@ async def test_what_this_process_appends_is_told_without_a_look(holdfast_home: P
             heads.append(await rig.store.wait("ses_a", 2))
 
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(PATIENCE_S):
                 async with anyio.create_task_group() as group:
                     group.start_soon(wait)
                     await anyio.wait_all_tasks_blocked()
@@ -191,7 +192,7 @@ async def test_two_stores_in_one_process_see_each_other(holdfast_home: Path) -> 
     async with sqlite_rig(holdfast_home) as rig, await open_store(holdfast_home) as other:
         case = Scenario(rig)
         lease = await case.started()
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE_S):
             async with anyio.create_task_group() as group:
                 group.start_soon(other.wait, "ses_a", 2)
                 await anyio.wait_all_tasks_blocked()

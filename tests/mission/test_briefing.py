@@ -69,7 +69,7 @@ def test_a_worker_knows_the_whole_contract_by_digest_and_index() -> None:
 
 def test_only_what_was_verified_on_this_very_tree_is_said_to_pass() -> None:
     assert "[a1] it adds (event 7)" in worker(tree="old")
-    assert "(event" not in worker(tree="new")  # it failed there
+    assert "What passes already" not in worker(tree="new")  # it failed there
     assert "(event" not in worker(tree="other")  # nobody ran it there
 
 
@@ -152,3 +152,24 @@ def test_a_difference_that_is_too_long_is_cut_and_says_so() -> None:
     told = judge_goal(mission(), ("a1",), "old", "+" * (DIFF_CHARACTERS + 1), Past())
     assert "(cut here; the whole tree is in your folder)" in told
     assert len(told) < DIFF_CHARACTERS + 4_000
+
+
+def test_a_worker_sees_what_fails_on_the_very_tree_that_it_starts_from() -> None:
+    def run(tree: str, output: str) -> CriterionChecked:
+        return CriterionChecked(
+            verification_id="v", tree=tree, criteria=("a1",), outcome="fail", runs=1, command="pytest", output=output
+        )
+
+    past = Past(checked=((9, run("new", "assert 1 + 1 == 3")),))
+    told = worker(past, tree="new")
+    assert "# What fails now" in told
+    assert "[a1] fail (event 9)" in told
+    assert "assert 1 + 1 == 3" in told
+    assert "# What fails now" not in worker(past, tree="old")
+
+
+def test_a_judge_sees_changes_that_nobody_asked_for() -> None:
+    past = Past(unasked=("src/a.py: answers that tests expect",))
+    told = judge_goal(mission(), ("a1",), "old", "+x", past)
+    assert "- src/a.py: answers that tests expect" in told
+    assert "nobody asked for" not in judge_goal(mission(), ("a1",), "old", "+x", Past())

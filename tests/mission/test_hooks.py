@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.mission import hooks, hooks_talk
 from holdfast.mission.hooks import Hook
+from tests.support.waiting import PATIENCE_S
 
 SETTINGS = {
     "permissions": {"allow": ["Bash(ls:*)"]},
@@ -253,7 +254,9 @@ def test_long_words_are_cut_at_their_beginning() -> None:
 )
 def test_the_two_outputs_are_told_apart(command: str, out: str, err: str | None, code: int) -> None:
     whole = hooks_talk.command_of(Hook("Stop", command), "/tmp/it's here")
-    ran = subprocess.run(["bash", "-c", whole], input="told", capture_output=True, text=True, timeout=20, check=False)
+    ran = subprocess.run(
+        ["bash", "-c", whole], input="told", capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert ran.returncode == code
     found = hooks_talk.apart(ran.stdout)
     assert found[0] == out

@@ -12,32 +12,73 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Judged
 from holdfast.mission.globs import matches
-from holdfast.mission.verdicts import Known, Said, files_named, line_counts, problems, read, read_verdict
+from holdfast.mission.verdicts import Known, Said, files_named, problems, read, read_verdict
 from holdfast.session.state_mission import ChildRole, MissionState, Verdict
 
 NAMES = ("run", "read")
-LINES = {"src/a.py": 3, "empty.py": 0}
-KNOWN = Known(NAMES, {"run": Verdict(7, "pass")}, {7}, LINES)
-WHOLE = (Judged("run", True, ("event 7",)), Judged("read", True, ("src/a.py:3",)))
+FILES = {"src/a.py": b"import os\n\n    return  os.sep\n", "empty.py": b""}
+RUNS = (("cd /workspace && python -m a --shout hi", "HI\n2 lines\n"), ("true", ""))
+KNOWN = Known(NAMES, {"run": Verdict(7, "pass")}, {7}, FILES, RUNS)
+READ = "src/a.py:3: return os.sep"
+WHOLE = (Judged("run", True, ("event 7",)), Judged("read", True, (READ,)))
 
 
 @pytest.mark.parametrize(
     "evidence",
-    ["event 7", "Event #7 says so", "#7", "event: 7", "src/a.py:1", "./src/a.py:2", "/workspace/src/a.py:3 (the loop)"],
+    [
+        "src/a.py:1: import os",
+        "./src/a.py:1 `import os`",
+        "/workspace/src/a.py:3: return os.sep",
+        "src/a.py:1-3: import os return os.sep",
+        "`src/a.py:1`: import os",
+        "$ python -m a --shout hi => HI",
+        "$ python -m a --shout hi\nHI\n2 lines",
+        "`$ cd /workspace && python -m a --shout hi` -> 2 lines",
+        "$ true",
+    ],
 )
 def test_evidence_that_can_be_looked_up_counts(evidence: str) -> None:
     said = Said("pass", (WHOLE[0], Judged("read", True, (evidence,))))
     assert problems(said, KNOWN) == ()
 
 
+@pytest.mark.parametrize("evidence", ["event 7", "Event #7 says so", "#7", "event: 7"])
+def test_an_event_shows_what_a_check_says_and_nothing_else(evidence: str) -> None:
+    assert problems(Said("pass", (Judged("run", True, (evidence,)), WHOLE[1])), KNOWN) == ()
+    said = Said("pass", (WHOLE[0], Judged("read", True, (evidence,))))
+    assert "read has no check of its own" in " ".join(problems(said, KNOWN))
+    with_more = Said("pass", (WHOLE[0], Judged("read", True, (evidence, READ))))
+    assert problems(with_more, KNOWN) == ()
+
+
+def test_a_failing_criterion_needs_a_place_and_no_quotation() -> None:
+    failing = (WHOLE[0], Judged("read", False, ("src/a.py:2",), "it says nothing"))
+    assert problems(Said("fail", failing), KNOWN) == ()
+
+
+@pytest.mark.parametrize("issue", ["MISSING: hello is not defined at all", "could be shorter"])
+def test_a_pass_with_an_issue_contradicts_itself(issue: str) -> None:
+    said = Said("pass", (WHOLE[0], msgspec.structs.replace(WHOLE[1], issue=issue)))
+    assert "read passes and has an issue" in " ".join(problems(said, KNOWN))
+
+
 @pytest.mark.parametrize(
     ("evidence", "words"),
     [
         ("event 8", "event 8 is no result"),
-        ("I looked", "names no file with a line and no event"),
-        ("src/a.py", "names no file with a line and no event"),
+        ("I looked", "cannot be looked up"),
+        ("src/a.py", "cannot be looked up"),
+        ("it prints HI", "cannot be looked up"),
         ("src/a.py:4", "has 3 lines, so there is no line 4"),
         ("src/a.py:0", "no line 0"),
+        ("src/a.py:3-1: return", "no line 3-1"),
+        ("src/a.py:1-99: return", "no line 1-99"),
+        ("src/a.py:1", "quote what stands at src/a.py:1"),
+        ("src/a.py:1: return os.sep", "does not say 'return os.sep'"),
+        ("src/a.py:3: returns the right thing", "does not say"),
+        ("$ python -m other => HI", "you did not run `python -m other`"),
+        ("$ python -m a --shout hi => HELLO", "did not print 'HELLO'"),
+        ("$ python -m a --shout hi", "give what `python -m a --shout hi` printed"),
         ("src/b.py:1", "there is no file src/b.py"),
         ("../etc/passwd:1", "there is no file ../etc/passwd"),
     ],
@@ -48,7 +89,7 @@ def test_evidence_that_is_not_there_is_refused(evidence: str, words: str) -> Non
 
 
 def test_one_bad_piece_of_evidence_among_good_ones_is_refused_too() -> None:
-    said = Said("pass", (WHOLE[0], Judged("read", True, ("src/a.py:1", "src/a.py:900"))))
+    said = Said("pass", (WHOLE[0], Judged("read", True, ("src/a.py:1: import os", "src/a.py:900: x"))))
     assert len(problems(said, KNOWN)) == 1
 
 
@@ -93,7 +134,7 @@ _JUDGED = some.builds(
     Judged,
     some.sampled_from(["run", "read", "other"]),
     some.booleans(),
-    some.lists(some.sampled_from(["#7", "#8", "src/a.py:1", "src/a.py:9", "trust me", ""]), max_size=2).map(tuple),
+    some.lists(some.sampled_from(["#7", "#8", READ, "src/a.py:9: x", "trust me", ""]), max_size=2).map(tuple),
     some.sampled_from(["", "it is wrong"]),
 )
 
@@ -106,7 +147,8 @@ def test_what_counts_as_a_pass_has_evidence_for_everything_and_no_failed_check(
     if not problems(Said("pass", judged), known):
         assert outcome == "pass"
         assert sorted(each.criterion for each in judged) == ["read", "run"]
-        assert all(each.passes and set(each.evidence) <= {"#7", "src/a.py:1"} and each.evidence for each in judged)
+        assert all(each.passes and set(each.evidence) <= {"#7", READ} and each.evidence for each in judged)
+        assert not any(each.issue for each in judged)
 
 
 # --- what the mission records --------------------------------------------------------------------
@@ -163,10 +205,6 @@ def test_the_files_that_are_named_are_looked_up_and_hardly_any_others() -> None:
     globs = files_named(said)
     assert [name for name in ("a[1]*.py", "a1x.py", "b.py", "c.py") if matches(name, globs)] == ["a[1]*.py", "b.py"]
     assert not [name for name in ("a", "b/c") if matches(name, files_named(Said("pass", WHOLE[:1])))]
-
-
-def test_lines_are_counted_as_people_do() -> None:
-    assert line_counts({"a": b"", "b": b"x", "c": b"x\n", "d": b"x\ny"}) == {"a": 0, "b": 1, "c": 1, "d": 2}
 
 
 def test_nonsense_is_no_verdict() -> None:

@@ -301,7 +301,7 @@ class World:
     def _inspect(self, task_id: str) -> None:
         task = self.mission.tasks[task_id]
         found = (Violation("test_deleted", "tests/a.py"),) if self.wrong() and self.wrong() else ()
-        facts: list[Fact] = [TaskInspected(task_id=task_id, tree=task.tree, violations=found)]
+        facts: list[Fact] = [TaskInspected(task_id=task_id, tree=task.tree, files=("src/a.py",), violations=found)]
         if found:
             facts.append(RatchetViolated(task_id=task_id, tree=task.tree, violations=found))
         self.tell(*facts)

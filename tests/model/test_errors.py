@@ -79,7 +79,7 @@ def test_the_lines_of_a_stream_are_let_through_however_they_are_cut(stream: byte
     for size in (1, 2, 3, 100):
         lines = Lines()
         for at in range(0, len(stream), size):
-            lines.check(stream[at : at + size])
+            lines.take(stream[at : at + size])
         lines.end()
 
 
@@ -88,7 +88,7 @@ def test_any_other_line_is_an_error(stream: bytes) -> None:
     lines = Lines()
 
     def read() -> None:
-        lines.check(stream)
+        lines.take(stream)
         lines.end()
 
     with pytest.raises(GarbledStream):

@@ -16,6 +16,7 @@ from holdfast.facts.base import Usage
 from holdfast.model.names import ModelName, parse_name
 from holdfast.model.prices import parse_prices
 from tests.model.rigs import request, user
+from tests.support.trusted import trust
 
 VARIABLES = sorted({name for remote in REMOTES.values() for name in (*remote.urls, *remote.keys)})
 
@@ -220,4 +221,6 @@ def test_a_repository_cannot_send_keys_elsewhere(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="another machine"):
         load_settings(tmp_path, {})
     file.write_text('model = "openai-compatible:m@http://127.0.0.1:8000/v1"\n')
+    assert load_settings(tmp_path, {}).model == ""
+    trust(tmp_path)
     assert load_settings(tmp_path, {}).model.startswith("openai-compatible:m@")

@@ -16,13 +16,14 @@ from holdfast.model.base import StreamPart, TextDelta
 from tests.model.rigs import Rig, request, tool_turn, user
 from tests.model.test_wire_faults import within_the_call
 from tests.support.fault_proxy import Fault
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not a valid FinishReason")
 
 
 async def until_stalling(rig: Rig, count: int) -> None:
     """Wait until so many connections hang."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE_S):
         while rig.proxy.stalling != count:
             await anyio.lowlevel.checkpoint()
 

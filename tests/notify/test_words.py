@@ -10,8 +10,9 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.notify.base import Notice, notice_id
 from holdfast.notify.fake import FakeTarget
 from holdfast.notify.outlet import Outlet, addressed, deliver, send_test
-from holdfast.notify.text import message, one_line, visible
+from holdfast.notify.text import message, one_line
 from holdfast.notify.words import Round, end_notice, item_notice
+from holdfast.session.visible import visible
 from holdfast.testing.notify import example
 
 REQUEST = ApprovalRequested(

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.repo.base import Kept
+from holdfast.repo.base import Kept, shown
 from holdfast.repo.shadow import ShadowShelf
 from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN
 from holdfast.testing.repo.rig import refused
 from tests.repo.rigs import fresh, picture
+from tests.support.waiting import PATIENCE_S
 
 
 def run(command: list[str], env: dict[str, str] | None = None) -> None:
@@ -244,15 +245,18 @@ async def what_is_no_file(ground: Ground) -> None:
 
 async def a_file_that_becomes_a_fifo_meanwhile(ground: Ground) -> None:
     """A keep that opened the FIFO to read would wait for ever."""
-    with meanwhile(FIFO, ground), anyio.fail_after(60):
+    with meanwhile(FIFO, ground), anyio.fail_after(PATIENCE_S):
         for seq in range(200):
             await ground.shelf.keep("ses_a", ground.work, seq)
 
 
 async def names_that_git_refuses(ground: Ground) -> None:
     """Names are bytes: what looks like `.git`, what is no text, what has a line in it, what is very long."""
-    names = [b".GIT", b".Git", b"git~1", b".git ", b".git.", b".git::$INDEX_ALLOCATION", b".g\xe2\x80\x8cit", b"a\\b"]
-    names += [
+    odd = [b".GIT", b".Git", b"git~1", b".git ", b".git.", b".git::$INDEX_ALLOCATION", b".g\xe2\x80\x8cit", b"a\\.git"]
+    names = [
+        b"a\\b",
+        b".gitignore",
+        b"git~2",
         b"\xff\xfe",
         b"new\nline",
         b"tab\t",
@@ -266,11 +270,16 @@ async def names_that_git_refuses(ground: Ground) -> None:
         b"a",
         b"a-",
     ]
-    for name in names:
+    for name in [*names, *odd]:
         path = os.path.join(os.fsencode(ground.work), name)
         os.mkdir(path)
         Path(os.fsdecode(os.path.join(path, name))).write_bytes(name)
     kept, copy = await ground.round_trip()
+    assert sorted((each.path, each.why) for each in kept.skipped) == sorted(
+        (shown(name), "taken for .git by other systems") for name in odd
+    )
+    for name in odd:
+        shutil.rmtree(os.path.join(os.fsencode(ground.work), name))
     assert picture(copy) == picture(ground.work)
     assert kept.files == len(names)
     os.unlink(os.path.join(os.fsencode(ground.work), b"\xff\xfe", b"\xff\xfe"))

@@ -14,6 +14,7 @@ import pytest
 
 from holdfast.errors import RepositoryUnfit
 from holdfast.repo.base import Owner
+from holdfast.repo.plumbing import Failed
 from holdfast.repo.plumbing_objects import is_git_name
 from holdfast.repo.repository import Commit, Conflict
 from holdfast.repo.repository_git import GitRepository
@@ -305,3 +306,39 @@ async def test_a_folder_that_nests_without_end_is_refused(tmp_path: Path) -> Non
 )  # fmt: skip
 def test_names_that_some_system_takes_for_git(name: bytes, is_one: bool) -> None:
     assert is_git_name(name) is is_one
+
+
+ODD_NAMES = (
+    ".GIT", ".Git", "git~1", "GIT~1", ".git ", ".git.", ".git . .", ".git::$INDEX_ALLOCATION", ".gi\u200ct",
+    "\ufeff.git", "\u200d.g\u202ait", "a\\.git", ".git:x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+async def test_what_other_systems_take_for_git_is_named_and_left_out(tmp_path: Path, name: str) -> None:
+    """As a folder with a configuration in it, at the top and below, and as a file; `.git` itself is no news."""
+    repository = made(tmp_path / "r")
+    door = GitRepository(repository, tmp_path / "state")
+    start = (await door.look()).head
+    work = tmp_path / "w"
+    await door.checkout(start, work)
+    put(work, {f"{name}/config": b"[core]\n", f"in/{name}/hooks/x": b"x", f"at/{name}": b"gitdir: x", "at/ok": b"1"})
+    put(work, {"nested/.git/config": b"[core]\n"})
+    commit = await door.commit(work, (start,), "work", 0)
+    assert [change.path for change in await door.changes(start, commit.commit)] == ["at/ok"]
+    assert sorted(commit.left_out) == sorted([name, f"in/{name}", f"at/{name}"])
+    again = await door.commit(work, (commit.commit,), "again", 0)
+    assert (again.commit, again.left_out) == (commit.commit, commit.left_out)
+
+
+async def test_git_itself_protects_other_systems(tmp_path: Path) -> None:
+    """What a tree could smuggle past us, git refuses to put into an index."""
+    repository = made(tmp_path / "r")
+    door = GitRepository(repository, tmp_path / "state")
+    blob = git(repository, "rev-parse", "HEAD:README.md")
+    await door.look()
+    index = {"GIT_INDEX_FILE": str(tmp_path / "index")}
+    door._git.run("update-index", "--add", "--cacheinfo", f"100644,{blob},.gitx/config", extra=index)
+    for name in (".GIT/config", "git~1/config", ".gi\u200ct/config", ".git./config", "sub/.Git::$INDEX_ALLOCATION/x"):
+        with pytest.raises(Failed, match=r"Invalid path|cannot add"):
+            door._git.run("update-index", "--add", "--cacheinfo", f"100644,{blob},{name}", extra=index)

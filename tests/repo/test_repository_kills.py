@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 
@@ -108,12 +108,19 @@ def test_killed_at_random_often(tmp_path: Path) -> None:
 def rounds(base: Path, count: int, seed: int) -> None:
     chance = random.Random(seed)
     repository = made(base / "repository")
+    with child(base) as process:
+        until(process, "making")
+        began = monotonic()
+        until(process, "moved", 2)
+        step_s = (monotonic() - began) / 2  # as long as a step takes here and now
+    settled(base)
     done: dict[str, str] = {}
     for _ in range(count):
+        found = len(whole_quick(repository))  # before the child is there: it may merge while we look
         with child(base) as process:
             first = until(process, "making")
-            assert int(first[1]) == len(whole_quick(repository))
-            sleep(chance.uniform(0, 0.12))  # the moment of the kill, not a wait for anything
+            assert int(first[1]) == found
+            sleep(chance.uniform(0, 1.2 * step_s))  # the moment of the kill, not a wait for anything
             os.killpg(process.pid, signal.SIGKILL)
             assert process.stdout is not None
             said = process.stdout.read()
@@ -123,9 +130,9 @@ def rounds(base: Path, count: int, seed: int) -> None:
             if word in ("made", "moved"):
                 assert done.setdefault(step, commit[0]) == commit[0], "the same work made another commit"
         steps = whole(repository)
+        assert len(steps) >= 2
         moved = [line.split() for line in said.splitlines() if line.startswith("moved")]
         assert not moved or len(steps) > int(moved[-1][1]), "a ref that was said to be moved is not"
-    assert len(whole(repository)) >= 2
     assert not list((repository / ".git/refs").rglob("*.lock"))
 
 

@@ -131,7 +131,7 @@ async def test_another_file_system_is_not_entered(work: Path, shelf: ShadowShelf
 
 async def settled(shelf: ShadowShelf, work: Path) -> None:
     """Keep until nothing was written too recently to be noted."""
-    for _ in range(100):
+    for _ in range(5_000):
         if (await shelf.keep("ses_a", work, 0)).read == 0:
             return
         await anyio.sleep(0.005)

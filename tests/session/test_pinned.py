@@ -172,7 +172,7 @@ def lived(seed: int, strategy: str, renewals: int) -> Life:
     life = Life(seed, strategy)
     head = life.head()
     assert head == (
-        f"The prompt.\n\n{SYSTEM}\n\n# Rules of this project\n\n{RULES}",
+        f"The prompt.\n\nCommands have no network.\n\n{SYSTEM}\n\n# Rules of this project\n\n{RULES}",
         f"{GOAL}\n\n# It is done when\n\n1. {CRITERIA[0]}\n2. {CRITERIA[1]}\n3. {CRITERIA[2]}",
     )
     while life.compactions + life.resets < renewals:

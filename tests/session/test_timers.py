@@ -11,8 +11,8 @@ from holdfast.facts.union import AnyFact, type_of
 from holdfast.facts.user import UserMessage
 from holdfast.session.children import due, is_over
 from holdfast.session.decide import is_idle
-from holdfast.session.fold import CLOCK_STEP_US, empty, fold
-from holdfast.session.state import State
+from holdfast.session.fold import empty, fold
+from holdfast.session.state import CLOCK_STEP_US, State
 
 MINUTE_US = 60_000_000
 AT_US = 1_000 * MINUTE_US

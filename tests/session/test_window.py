@@ -16,7 +16,7 @@ BASH = ("bash", {"command": "ls"})
 def test_the_head_holds_prompt_rules_and_goal_byte_for_byte() -> None:
     story = Story(pinned="keep\n\tthe tabs ")
     context = build(story.state(), story.bodies, "the prompt")
-    assert context.system == "the prompt\n\n# Rules of this project\n\nkeep\n\tthe tabs "
+    assert context.system == "the prompt\n\nCommands have no network.\n\n# Rules of this project\n\nkeep\n\tthe tabs "
     assert context.messages[0].role == "user"
     assert context.messages[0].parts == (TextPart("the goal\n  as written"),)
 

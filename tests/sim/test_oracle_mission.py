@@ -339,8 +339,9 @@ async def test_a_judge_sees_what_is_missing(mini: Library, whole: Whole, tmp_pat
     assert {each["criterion"] for each in wrong} == {each.id for each in found.criteria if each.item == owner}
     assert all("_scale" in each["issue"] for each in wrong)
     (place,) = wrong[0]["evidence"]
-    file, _, line = place.partition(":")
+    file, line, text = place.split(":", 2)
     assert "_scale" in at.files()[file].split("\n")[int(line) - 1]
+    assert "_scale" in text
     again = judging(found, tmp_path)
     for block in found.bodies:
         again.put(block)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
+
 UID = 61_234
 PYTHON = "/usr/bin/python3"
 
@@ -63,7 +65,7 @@ def reachable_source(base: Path) -> Path:
     return folder
 
 
-def run_as_user(base: Path, module: str, *arguments: str, timeout_s: float = 120.0) -> Any:
+def run_as_user(base: Path, module: str, *arguments: str, timeout_s: float = PATIENCE_S) -> Any:
     """Run `python -m module base/mine …` as the ordinary user; returns the JSON it prints.
 
     `base` must be passable by others. Skips, saying why, where it cannot be done.

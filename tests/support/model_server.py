@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import PATIENCE_S
+
 FILES = Path(__file__).parent / "aimock"
 VERSION = "1.43.0"
 OLDEST = (20, 15)
@@ -97,7 +99,7 @@ class ModelServer:
         self.port = port
 
     def _ask(self, method: str, path: str, body: object = None) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         try:
             headers = {"content-type": "application/json"}
             connection.request(method, path, None if body is None else json.dumps(body), headers)

@@ -22,6 +22,7 @@ from holdfast.vault.keep import put
 from holdfast.vault.kept import KEPT_S, ReferenceVault, take_over
 from holdfast.vault.keyrings import FAILURES, read_keyring
 from holdfast.vault.sources import Source
+from tests.support.waiting import PATIENCE_S
 from tests.vault.rigs import Hurried
 
 VALUE = "place-Value-0123456789"
@@ -91,7 +92,7 @@ def test_a_file_of_another_user_is_refused(token: Path) -> None:
 # --- commands --------------------------------------------------------------------------------------
 
 
-def _python(text: str, *, most: int = 100, timeout_s: float = 20.0, **variables: str) -> tuple[bytes, str]:
+def _python(text: str, *, most: int = 100, timeout_s: float = PATIENCE_S, **variables: str) -> tuple[bytes, str]:
     env = {"PATH": os.environ["PATH"], **variables}
     found = run((sys.executable, "-c", text), env, SystemClock(), most=most, timeout_s=timeout_s)
     assert "secretly" not in repr(found)
@@ -120,7 +121,11 @@ def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
     text = (
         f"import os, time; pid = os.fork()\nif pid: open({str(pid_file)!r}, 'w').write(str(pid))\nelse: time.sleep(60)"
     )
-    assert _python(text, timeout_s=2.0)[1].startswith("it took longer")  # the one left behind holds the pipe
+    for limit_s in (2.0, 10.0, 50.0):  # a loaded machine may take longer until the program runs
+        # The process left behind holds the pipe.
+        assert _python(text, timeout_s=limit_s)[1].startswith("it took longer")
+        if pid_file.exists():
+            break
     try:
         watched = os.pidfd_open(int(pid_file.read_text()))
     except ProcessLookupError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import tracemalloc
 import urllib.parse
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 
 import pytest
@@ -25,6 +27,10 @@ def _base64(encode: Callable[[bytes], bytes], before: int) -> Callable[[str], by
 
 def _escaped(value: str) -> bytes:
     return "".join(f"\\u{int.from_bytes(unit.encode('utf-16-be')):04X}" for unit in value).encode()
+
+
+def _lines(text: bytes, end: bytes) -> bytes:
+    return end.join(text[at : at + 5] for at in range(0, len(text), 5))
 
 
 FORMS: dict[str, Callable[[str], bytes]] = {
@@ -46,11 +52,32 @@ FORMS: dict[str, Callable[[str], bytes]] = {
     "json in UTF-8": lambda value: json.dumps(value, ensure_ascii=False).encode()[1:-1],
     "json with slashes": lambda value: json.dumps(value).replace("/", "\\/").encode()[1:-1],
     "json, all of it": _escaped,
+    "json in json": lambda value: json.dumps(json.dumps(value)[1:-1]).encode()[1:-1],
+    "base64 in lines": lambda value: _lines(base64.b64encode(b"x" + value.encode()), b"\n"),
+    "base64 in lines of json": lambda value: _lines(base64.b64encode(value.encode()), b"\\r\\n"),
+    "base64 in a url": lambda value: urllib.parse.quote(base64.b64encode(value.encode())).encode(),
+    **{f"base32 base64-like at {at}": _base64(base64.b32encode, at) for at in range(4)},
+    "hex with blanks": lambda value: value.encode().hex(" ").encode(),
+    "hex with colons": lambda value: value.encode().hex(":").upper().encode(),
+    "hex in lines": lambda value: _lines(value.encode().hex().encode(), b"\r\n\t"),
+    "url twice": lambda value: "".join(f"%25{byte:02X}" for byte in value.encode()).encode(),
+    "backslash x": lambda value: "".join(f"\\x{byte:02x}" for byte in value.encode()).encode(),
+    "octal": lambda value: "".join(f"\\{byte:03o}" for byte in value.encode()).encode(),
+    "entities": lambda value: "".join(f"&#{ord(char)};" for char in value).encode(),
+    "entities in hex": lambda value: "".join(f"&#x{ord(char):X};" for char in value).encode(),
+    "html": lambda value: html.escape(value).encode(),
+    "UTF-16": lambda value: value.encode("utf-16-le"),
+    "UTF-16, big end first": lambda value: value.encode("utf-16-be"),
 }
 
 
+@lru_cache
+def _forms(value: str) -> Forms:
+    return Forms([Secret(value)])
+
+
 def _flow(value: str, data: bytes, cuts: list[int]) -> bytes:
-    scrubber = Scrubber(Forms([Secret(value)]))
+    scrubber = Scrubber(_forms(value))
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return b"".join(scrubber.feed(data[a:b]) for a, b in pairwise(edges)) + scrubber.end()
 

@@ -261,7 +261,7 @@ def test_a_repository_may_describe_its_environment_and_hold_hands_tighter(load: 
         '[environment]\nsetup = ["make deps"]\npackages = ["cmake"]\n'
         '[hands]\nmemory_bytes = "1G"\ncpus = 2\nrequire_hard = ["network"]\n'
     )
-    settings = load("[hands]\nprocesses = 100\n", theirs)
+    settings = load("[hands]\nprocesses = 100\n", theirs, trusted=True)
     assert hands_policy.hands(settings) == HandsPolicy(
         memory_bytes=1 << 30, processes=100, cpus=2.0, require_hard=("network",)
     )

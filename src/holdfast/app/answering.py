@@ -6,14 +6,15 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import budget_pico, count, duration_s
+from holdfast.app.config import budget_pico, count, duration_s, process_proof
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
-from holdfast.app.progress import one_line
+from holdfast.app.inbox import block
 from holdfast.errors import UsageError
 from holdfast.facts.people import Grant, Verdict
 from holdfast.fleet.answers import Answer
 from holdfast.session.items import ItemRow
+from holdfast.session.visible import visible_line
 
 DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 
@@ -47,10 +48,12 @@ async def answer(call: Call, verdict: Verdict) -> int:
     """Answer an item. The session goes on: in the process that runs it, in a worker, or in one started for it."""
     async with open_runtime(call.settings) as runtime:
         item = await runtime.store.item(call.args.item)
+        request = await runtime.intake.asked(item)
         given = Answer(
             verdict=verdict,
             note=call.args.note,
             via="cli",
+            proof=process_proof(),
             digest=call.args.digest,
             grant=await _grant(call, runtime, item),
             budget_pico=_cap(call),
@@ -64,11 +67,17 @@ async def answer(call: Call, verdict: Verdict) -> int:
                     "session_id": item.session_id,
                     "seq": receipt.seq,
                     "verdict": verdict,
+                    "action": request.action,
                     "by": runtime.intake.actor,
+                    "proof": given.proof,
                 }
             )
         else:
-            call.say(f"{DONE[verdict]} {item.item_id} of {name_of(row)}: {one_line(item.title)}{_more(given.grant)}")
+            call.say(
+                f"{DONE[verdict]} {item.item_id} of {name_of(row)}: {visible_line(item.title)}{_more(given.grant)}"
+            )
+            for line in block("action", request.action):
+                call.say(line)
         call.note(await see_to(call, runtime, item.session_id, start=not call.args.no_wake))
         return 0
 
@@ -95,4 +104,4 @@ def _more(grant: Grant | None) -> str:
         return ""
     times = f" the next {grant.uses}" if grant.uses is not None else " further ones"
     until = f" for {grant.for_s:g} s" if grant.for_s is not None else ""
-    return f"; also{times} of {grant.tool} like {one_line(grant.match, 60)}{until}"
+    return f"; also{times} of {grant.tool} like {visible_line(grant.match)}{until}"

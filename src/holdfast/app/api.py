@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, Unpack, overload
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
 from holdfast.app.api_agent import Agent, check_functions, functions_of, runners
@@ -30,7 +32,7 @@ from holdfast.app.api_types import (
     session_of,
 )
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import Settings, count, known_key, load_settings
+from holdfast.app.config import FOUND, Settings, count, known_key, load_settings, process_proof
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
@@ -267,19 +269,19 @@ class Holdfast:
             grant = await self._intake(by).grant_for(row, for_s=for_s, uses=uses, match=match)
         cap = cap_of(budget_usd) if budget_usd is not None else None
         digest = item.digest if isinstance(item, Item) else ""
-        answer = Answer(verdict="approve", note=note, via="api", digest=digest, grant=grant, budget_pico=cap)
+        answer = Answer(verdict="approve", note=note, digest=digest, grant=grant, budget_pico=cap)
         return await self._answered(row.item_id, answer, by)
 
     async def deny(self, item: Item | str, note: str = "", *, by: str = "") -> Item:
         """Refuse what an item asks for; the model reads the note. Raises as `approve` does."""
         verdict: Verdict = "deny"
         digest = item.digest if isinstance(item, Item) else ""
-        return await self._answered(_id(item), Answer(verdict=verdict, note=note, via="api", digest=digest), by)
+        return await self._answered(_id(item), Answer(verdict=verdict, note=note, digest=digest), by)
 
     async def _answered(self, item_id: str, answer: Answer, by: str) -> Item:
         runtime = self._open()
         row = await runtime.store.item(item_id)
-        await self._intake(by).answer(row, answer)
+        await self._intake(by).answer(row, msgspec.structs.replace(answer, via="api", proof=process_proof()))
         return await item_of(runtime, await runtime.store.item(row.item_id))
 
     # --- inside ---------------------------------------------------------------------------------------
@@ -327,6 +329,8 @@ async def open(
     if home is not None:
         given["home"] = fspath(home)
     loaded = load_settings(Path.cwd(), {name: _setting(name, value) for name, value in given.items()})
+    for each in loaded.ignored:
+        warnings.warn(each.note(), stacklevel=4)
     async with open_runtime(loaded) as runtime:
         failed: Exception | None = None
         async with anyio.create_task_group() as group:
@@ -344,7 +348,7 @@ async def open(
 
 def _setting(name: str, value: Any) -> Any:
     """One of the settings, checked as in a file."""
-    kinds = {each.name: str(each.type) for each in fields(Settings)}
+    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
     known_key(name, kinds, "settings")
     if name == "prices":
         return parse_prices(value, "settings")

@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 from os import PathLike, fspath
 from typing import Any, Literal, get_args
 
+from holdfast.app.agent_file import load_agent
 from holdfast.app.api_tools import Runner, Tool, tool
-from holdfast.app.config import load_agent, nearest
+from holdfast.app.config import nearest
 from holdfast.app.models import settled_model
 from holdfast.app.rules import load_rules
 from holdfast.errors import UsageError

@@ -47,7 +47,12 @@ async def to_rest(
 ) -> None:
     """Run a session, and those that it opens, until nothing is due; wait for what another process runs of it."""
     dispatcher = InlineDispatcher(
-        runtime.store, SystemClock(), only=session_id, limit=SIDE_BY_SIDE, on_error=_left_to_its_log
+        runtime.store,
+        SystemClock(),
+        boot_id=runtime.worker.boot_id,
+        only=session_id,
+        limit=SIDE_BY_SIDE,
+        on_error=_left_to_its_log,
     )
     taken = not steal
 
@@ -87,7 +92,14 @@ async def serve_all(
             on_error(session_id, error)
 
     with serve(runtime.home, runtime.worker.worker_id, database_path(runtime.settings)):
-        service = Service(runtime.store, SystemClock(), limit=limit, on_error=failed)
+        service = Service(
+            runtime.store,
+            SystemClock(),
+            boot_id=runtime.worker.boot_id,
+            limit=limit,
+            on_error=failed,
+            share=runtime.share(),
+        )
         await alongside(lambda: service.run(handle), lambda: look_after(runtime))
     raise AssertionError("a service ends by being cancelled")
 

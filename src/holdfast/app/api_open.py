@@ -21,6 +21,7 @@ from holdfast.app.compose import PROGRAM, Runtime
 from holdfast.app.config import Settings, budget_pico, count, known_key, pinned_rules
 from holdfast.app.models import find_model
 from holdfast.app.opening import check_folder
+from holdfast.app.trust import require
 from holdfast.brain.recall import recall
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
 from holdfast.facts import session as facts
@@ -134,6 +135,8 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
     if not goal.strip():
         raise UsageError('the goal is empty; say what is wanted, such as "fix the failing test"')
     settings = runtime.settings
+    if not (agent.model or settings.model):
+        require(settings.ignored, "model")
     who = declared(agent, settings.model)
     limits = Limits(
         budget_pico=cap_of(order.budget_usd, settings.budget_usd),
@@ -155,7 +158,7 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
     hands = any(tool.where == "" for tool in offered(who))
     if hands:
         await _check_machine(runtime, workspace)
-    with _ready(workspace, hands=hands):
+    with _ready(workspace, runtime.home.path, hands=hands):
         created = SessionCreated(
             goal=goal,
             agent=who,
@@ -215,14 +218,14 @@ async def _check_machine(runtime: Runtime, workspace: Workspace) -> None:
 
 
 @contextmanager
-def _ready(workspace: Workspace, *, hands: bool) -> Iterator[None]:
+def _ready(workspace: Workspace, home: Path, *, hands: bool) -> Iterator[None]:
     """The workspace is there and its user can work in it. One that was made for this is removed on an error."""
     path = Path(workspace.path)
     if workspace.disposable:
-        path.mkdir(mode=0o755)
+        path.mkdir(mode=0o700)
     try:
         if hands:
-            make_ready(workspace, choose_user(workspace))
+            make_ready(workspace, choose_user(workspace), home=home)
         yield
     except BaseException:
         if workspace.disposable:

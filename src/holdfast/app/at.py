@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.progress import counted, harmless
+from holdfast.app.progress import counted
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.fleet.points import Point, point_at
@@ -15,6 +15,7 @@ from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
 from holdfast.session.rows import SessionRow
+from holdfast.session.visible import harmless
 
 NOW = -1
 """Instead of a position: the workspace as it is in its folder now."""

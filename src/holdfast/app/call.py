@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from holdfast.app.config import Settings
+from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
+from holdfast.session.visible import harmless, visible_json
 
 
-class ReaderGone(Exception):
+class ReaderGone(ObserverGone):
     """Whoever read our standard output has closed it; there is nobody left to tell."""
 
 
@@ -38,7 +40,7 @@ class Call:
         if self.json:
             self.note(text)
         else:
-            _put(sys.stdout, text)
+            _put(sys.stdout, harmless(text))
 
     def note(self, text: str) -> None:
         """A line about progress, on standard error. When nobody can read it any more, it is dropped."""
@@ -46,13 +48,13 @@ class Call:
             self.above(text)
             return
         try:
-            print(text, file=sys.stderr, flush=True)
+            print(harmless(text), file=sys.stderr, flush=True)
         except OSError:
             return
 
     def emit(self, value: dict[str, Any]) -> None:
-        """One JSON object on a line of standard output."""
-        _put(sys.stdout, json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+        """One JSON object on a line of standard output, with hidden characters as `\\uXXXX`."""
+        _put(sys.stdout, visible_json(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
 
     def typed(self, *words: str) -> str:
         """A command that can be typed as it stands, for the same home and log as this one."""

@@ -20,8 +20,9 @@ from holdfast.app.models import find_model
 from holdfast.app.outside import open_egress
 from holdfast.app.prompts import load_prompts
 from holdfast.app.providers import Providers, SessionProvider
+from holdfast.app.serving import workers
 from holdfast.app.targets import outlets
-from holdfast.brain.doors import Doors, NoObserver, Observer, Worker
+from holdfast.brain.doors import Doors, NoObserver, Observer, Worker, uptime
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Egress
@@ -29,6 +30,7 @@ from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.fleet.intake import Intake
+from holdfast.fleet.serve import Share
 from holdfast.hands.base import Provider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
@@ -41,11 +43,16 @@ from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
 from holdfast.repo.repository_git import GitRepository
 from holdfast.repo.shadow import ShadowShelf
+from holdfast.session.rows import Uptime
 
 PROGRAM = f"holdfast {__version__}"
 
 _KEPT = frozenset({"HOME", "PATH", "LANG", "LC_ALL", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
 """Variables that whoever is started for news of a job gets."""
+
+
+OPENED_MAX = 64
+"""Openings of sessions that are kept in memory, so that each need not be folded twice. The oldest goes first."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,15 @@ class Runtime:
     worker: Worker
     intake: Intake
     _opened: dict[str, SessionCreated] = field(default_factory=dict)
+
+    def up(self) -> Uptime:
+        """The uptime of this machine, by which waits are over though the wall clock was set back."""
+        return uptime(SystemClock(), self.worker.boot_id)
+
+    def share(self) -> Share:
+        """The place of this worker among those that serve the same log."""
+        living = partial(workers, self.home, database_path(self.settings))
+        return Share(self.worker.worker_id, living, SystemClock())
 
     @cached_property
     def outlets(self) -> Mapping[str, Outlet]:
@@ -74,6 +90,11 @@ class Runtime:
     def providers(self) -> Providers:
         """What makes hands, by name."""
         return Providers(self.home.hands)
+
+    def close(self) -> None:
+        """Give up connections to hands elsewhere: an error that somebody keeps would keep them open."""
+        if "providers" in self.__dict__:
+            self.providers.close()
 
     @cached_property
     def egress(self) -> Egress:
@@ -103,7 +124,7 @@ class Runtime:
         observer: Observer | None = None,
     ) -> Doors:
         """Everything that a brain of a session on that workspace needs."""
-        prompts = load_prompts(self.settings.prompts, workspace.path)
+        prompts = load_prompts(self.settings.prompts, workspace.path, self.settings.prompt_files)
         return Doors(
             log=self.store,
             leases=self.store,
@@ -134,6 +155,8 @@ class Runtime:
             state, _ = await recall(session_id, self.store, self.store)
             if state.created is None:
                 raise UnknownSession(f"session {session_id} has no beginning; `holdfast verify {session_id}` says more")
+            while len(self._opened) >= OPENED_MAX:
+                del self._opened[next(iter(self._opened))]
             self._opened[session_id] = state.created
         created = self._opened[session_id]
         doors = self.doors(created.workspace, observer=observer)
@@ -152,7 +175,10 @@ class Runtime:
         """
         kept = [f"{name}={value}" for name, value in environment().items() if name in _KEPT]
         words = ["--home", str(self.home.path), *(("--db", self.settings.db) if self.settings.db else ())]
-        words += ("--prompts", self.settings.prompts) if self.settings.prompts else ()
+        if self.settings.prompt_files is not None:  # accepted: that is asked again there
+            words += ("--project", self.settings.project)
+        elif self.settings.prompts:
+            words += ("--prompts", self.settings.prompts)
         program = (sys.executable, "-P", "-m", "holdfast.app.news")
         return ("/usr/bin/env", "-i", *kept, *program, *words, session_id)
 
@@ -164,7 +190,7 @@ class Runtime:
         path = self.home.workspaces / session_id
         fresh = Workspace(str(path), True, near.user, near.isolation, near.read_only, near.env, near.origin)
         try:
-            path.mkdir(mode=0o755, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
             make_ready(fresh, choose_user(fresh))
         except OSError as error:
             raise machine_trouble(f"{error.strerror}: {path}") from error
@@ -175,8 +201,11 @@ class Runtime:
 
 
 @asynccontextmanager
-async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
-    """Open the home and its log for this process; closed again on the way out."""
+async def open_runtime(settings: Settings, *, accept_loss: bool = False) -> AsyncIterator[Runtime]:
+    """Open the home and its log for this process; closed again on the way out.
+
+    `accept_loss` opens a log that lacks acknowledged events, to record their loss.
+    """
     database = database_path(settings)
     home = open_home(Path(settings.home))
     clock = SystemClock()
@@ -189,8 +218,13 @@ async def open_runtime(settings: Settings) -> AsyncIterator[Runtime]:
     )
     live = LiveWorker.start(home.workers, worker.worker_id)
     try:
-        async with await SqliteStore.open(database, workers=home.workers, clock=clock) as store:
-            intake = Intake(store, store, clock, system_entropy, actor())
-            yield Runtime(settings, home, store, worker, intake)
+        opening = SqliteStore.open(database, workers=home.workers, clock=clock, accept_loss=accept_loss)
+        async with await opening as store:
+            intake = Intake(store, store, clock, system_entropy, actor(), worker.boot_id)
+            runtime = Runtime(settings, home, store, worker, intake)
+            try:
+                yield runtime
+            finally:
+                runtime.close()
     finally:
         live.close()

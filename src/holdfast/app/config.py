@@ -1,4 +1,4 @@
-"""Settings: `holdfast.toml` of the repository, then the user's, then `HOLDFAST_*`, then flags; the later wins."""
+"""Settings: `holdfast.toml` of the project, then the user's, then `HOLDFAST_*`, then flags; the later wins."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.app.nofollow import read_beneath
 from holdfast.app.own import check_repository
+from holdfast.app.project_files import FILE, project_model, prompts_of, read_project
+from holdfast.app.project_keys import Change, changes, flat, keep
+from holdfast.app.trust import Ignored, SettingsFile, TrustStore
 from holdfast.errors import CannotRunSafely, UsageError
-from holdfast.facts.session import Agent, Limits
+from holdfast.facts.session import Limits
 from holdfast.model.prices import parse_prices
 from holdfast.session.money import Price, pico_from_usd
-from holdfast.session.tools import CHOOSABLE, DEFAULT_TOOLS
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,9 @@ class Settings:
     Tables are checked and read elsewhere: `notify` by targets.py, `people`, `context` and `breakers` by policies.py,
     `hands` and `environment` by hands_policy.py, `egress` and `search` by egress_policy.py, `secrets` by secrets.py.
     `prices` maps models to what their tokens cost. What only the user's own file may have is in own.py.
+
+    `ignored` are the keys of a project's files that do not count, since the user has not accepted them. `project` is
+    the folder whose file was accepted, and `prompt_files` are the prompts that it names, as they were accepted.
     """
 
     home: str = ""
@@ -47,9 +53,15 @@ class Settings:
     egress: dict[str, Any] = field(default_factory=dict)
     secrets: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)
+    ignored: tuple[Ignored, ...] = ()
+    project: str = ""
+    prompt_files: Mapping[str, bytes] | None = None
 
 
-_NAMES = {each.name: each.type for each in fields(Settings)}
+FOUND = ("ignored", "project", "prompt_files")
+"""Fields that no file and no flag can set."""
+
+_NAMES = {each.name: each.type for each in fields(Settings) if each.name not in FOUND}
 
 _TABLES = ("people", "context", "breakers", "hands", "environment", "egress")
 """Settings that are a table each; a later file changes only the keys that it has."""
@@ -59,21 +71,88 @@ _FAMILIES = ("notify", "secrets", "search")
 
 
 def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
-    """The settings that hold in folder `start` with these flags; a flag that is None was not given."""
-    settings = Settings()
-    mine = _user_file()
-    for path in (_repository_file(start), mine):
-        if path is not None and path.is_file():
-            found = _from_file(path, own=path.resolve() == mine.resolve())
-            merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
-            settings = replace(settings, **{**found, **merged})
-    settings = replace(settings, **_from_environment())
-    words = _NAMES.keys() - {"prices", *_TABLES, *_FAMILIES}
-    given = {name: value for name, value in flags.items() if name in words and value is not None}
-    settings = replace(settings, **given)
+    """The settings that hold in folder `start` with these flags; a flag that is None was not given.
+
+    Of a project's file only harmless keys count until the user has accepted it (docs/trust.md).
+    """
+    stronger = _stronger(flags)
+    settings = _merged(Settings(), *stronger)
+    file = find_project(start)
+    if file is not None:
+        settings = _with_project(file, settings, stronger)
     if settings.prompts:
         settings = replace(settings, prompts=str((start / Path(settings.prompts).expanduser()).absolute()))
     return settings if settings.home else replace(settings, home=str(default_home()))
+
+
+def project_changes(file: SettingsFile, flags: Mapping[str, Any]) -> list[Change]:
+    """What a project's holdfast.toml would change. Raises `UsageError`."""
+    stronger = _stronger(flags)
+    return changes(project_values(file), vars(_merged(Settings(), *stronger)), _set_by(stronger))
+
+
+def _stronger(flags: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """What the user set: their own file, the environment, the flags."""
+    path = _user_file()
+    mine = _user_settings(path) if path.is_file() else {}
+    words = _NAMES.keys() - {"prices", *_TABLES, *_FAMILIES}
+    given = {name: value for name, value in flags.items() if name in words and value is not None}
+    return mine, _from_environment(), given
+
+
+def _set_by(layers: tuple[Mapping[str, Any], ...]) -> frozenset[str]:
+    return frozenset(key for layer in layers for key, _ in flat(layer))
+
+
+def _merged(settings: Settings, *layers: Mapping[str, Any]) -> Settings:
+    """The settings with these over them; of a table, a later layer changes only the keys that it has."""
+    for found in layers:
+        merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
+        settings = replace(settings, **{**found, **merged})
+    return settings
+
+
+def _with_project(file: SettingsFile, settings: Settings, stronger: tuple[Mapping[str, Any], ...]) -> Settings:
+    """The settings with those of a project's file below them that count."""
+    values = project_values(file)
+    accepted = trust_store().accepts(file)
+    user_set = _set_by(stronger)
+    found = changes(values, vars(settings), user_set)
+    refused = () if accepted else tuple(each.key for each in found if (each.danger or file.problem))
+    refused = tuple(key for key in refused if key not in user_set)
+    counts = frozenset(key for key, _ in flat(values)) - {*refused}
+    if file.problem:
+        counts = frozenset()
+    settings = _merged(Settings(), keep(values, counts), *stronger)
+    if refused or file.problem:
+        settings = replace(settings, ignored=(Ignored(str(file.path), refused, file.problem),))
+    if accepted:
+        settings = replace(settings, project=str(file.path.parent))
+    if accepted and "prompts" in values and "prompts" not in user_set:
+        settings = replace(settings, prompt_files={Path(name).name: data for name, data in prompts_of(file)})
+    return settings
+
+
+def project_values(file: SettingsFile) -> dict[str, Any]:
+    """What a project's holdfast.toml says, checked. Raises `UsageError`, except for one that may not count."""
+    try:
+        values = parse_toml(file.data, file.path, "the settings file")
+        check_repository(file.path, values, _user_file())
+        found = {name: _checked(name, value, str(file.path)) for name, value in values.items()}
+        if "prompts" in found:
+            found["prompts"] = _prompts_folder(file.path, found["prompts"])
+    except UsageError:
+        if file.problem:
+            return {}
+        raise
+    if "model" in found:
+        found["model"] = project_model(file.path.parent, found["model"])
+    return found
+
+
+def trust_store() -> TrustStore:
+    """What the user accepted, in their own configuration folder."""
+    return TrustStore(config_folder())
 
 
 def default_home() -> Path:
@@ -129,37 +208,49 @@ def terminal_wishes() -> tuple[str, bool]:
     return os.environ.get("TERM", ""), not os.environ.get("NO_COLOR")
 
 
-def _repository_file(start: Path) -> Path | None:
-    for folder in (start, *start.parents):
-        if (folder / "holdfast.toml").is_file():
-            return folder / "holdfast.toml"
-        if (folder / ".git").exists():
-            break
-    return None
+def config_folder() -> Path:
+    """The folder of the user's own settings."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(config) / "holdfast"
 
 
 def _user_file() -> Path:
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    return Path(config) / "holdfast" / "holdfast.toml"
+    return config_folder() / FILE
+
+
+def find_project(start: Path) -> SettingsFile | None:
+    """The holdfast.toml of the project that `start` is in, up to the top of a repository. Raises `UsageError`."""
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        path = folder / FILE
+        if os.path.lexists(path):
+            own = _user_file()
+            return None if own.is_file() and path.resolve() == own.resolve() else read_project(path)
+        if os.path.lexists(folder / ".git"):
+            break
+    return None
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
     """A TOML file, or a `UsageError` that says where it goes wrong."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_bytes(), path, what)
     except OSError as error:
         raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+
+
+def parse_toml(data: bytes, path: Path, what: str) -> dict[str, Any]:
+    """The same from the bytes of the file."""
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{what} {path} is not TOML: {error}") from error
 
 
-def _from_file(path: Path, *, own: bool) -> dict[str, Any]:
-    data = read_toml(path, "the settings file")
-    if not own:
-        check_repository(path, data, _user_file())
-    found = {name: _checked(name, value, str(path)) for name, value in data.items()}
+def _user_settings(path: Path) -> dict[str, Any]:
+    found = {name: _checked(name, value, str(path)) for name, value in read_toml(path, "the settings file").items()}
     if "prompts" in found:
-        found["prompts"] = _prompts_folder(path, found["prompts"], own=own)
+        found["prompts"] = str((path.parent / Path(found["prompts"]).expanduser()).absolute())
     return found
 
 
@@ -168,15 +259,15 @@ def check_shared(path: Path, data: Mapping[str, Any]) -> None:
     check_repository(path, data, _user_file())
 
 
-def _prompts_folder(path: Path, value: str, *, own: bool) -> str:
-    """The folder that a file names. One of a repository stays below it, so that its place tells who may write there."""
-    folder = path.parent / Path(value).expanduser()
-    if not own and not folder.resolve().is_relative_to(path.parent.resolve()):
+def _prompts_folder(path: Path, value: str) -> str:
+    """The folder that a project's file names, which lies below it."""
+    inside = os.path.normpath(Path(value).expanduser())
+    if os.path.isabs(inside) or inside.split(os.sep)[0] == "..":
         raise UsageError(
             f"prompts in {path} is {value!r}, which lies outside the folder of that file; name a folder below it, or "
             f"set it in your own {_user_file()}"
         )
-    return str(folder.absolute())
+    return str(path.parent / inside)
 
 
 def variables(names: Collection[str]) -> dict[str, str]:
@@ -250,64 +341,9 @@ def nearest(name: str, known: Collection[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
 
 
-THINKING = ("off", "low", "medium", "high")
-"""How much a model may reason before it answers."""
-
-
-def load_agent(path: str, model: str) -> Agent:
-    """The agent of an `--agent` file. `model` overrides.
-
-    Its keys are name, model, fallbacks, thinking, system or system_file, and tools.
-    """
-    if not path:
-        return Agent(model=model, tools=DEFAULT_TOOLS)
-    file = Path(path)
-    data = read_toml(file, "the agent file")
-    texts = dict.fromkeys(("name", "model", "system", "system_file", "thinking"), str)
-    known: dict[str, type] = {**texts, "tools": list, "fallbacks": list}
-    for name, value in data.items():
-        known_key(name, known, str(file))
-        if not isinstance(value, known[name]):
-            raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
-    tools = tuple(data.get("tools", DEFAULT_TOOLS))
-    for tool in tools:
-        if tool not in CHOOSABLE:
-            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), CHOOSABLE)}")
-    system = data.get("system", "")
-    if "system_file" in data:
-        system = _read_text(file.parent / data["system_file"], f"the system prompt of {file},")
-    thinking = data.get("thinking", "")
-    if thinking not in ("", *THINKING):
-        raise UsageError(f"thinking in {file} is {thinking!r}; it is one of {', '.join(THINKING)}, or left out")
-    fallbacks = data.get("fallbacks", [])
-    if not all(isinstance(each, str) and each for each in fallbacks):
-        raise UsageError(f'fallbacks in {file} are names of models, such as fallbacks = ["anthropic:NAME"]')
-    return Agent(
-        model=model or data.get("model", ""),
-        name=data.get("name", file.stem),
-        system=system,
-        tools=tools,
-        fallbacks=tuple(fallbacks),
-        thinking=thinking,
-    )
-
-
-def _read_text(path: Path, what: str, *, follow: bool = True) -> str:
-    """The text of a file. Where a command may be at work at this moment, a link is not followed."""
-    flags = os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    try:
-        with open(path, encoding="utf-8", opener=lambda name, mode: os.open(name, mode | flags)) as file:
-            return file.read()
-    except OSError as error:
-        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{what} {path} is not UTF-8 text (byte {error.start + 1})") from error
-
-
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
-DURATION_MAX_S = 10 * 366 * 86_400
-"""No time span is longer."""
+DURATION_MAX_S = 10 * 366 * 86_400  # no time span is longer
 
 
 def duration_s(value: Any) -> float:
@@ -328,12 +364,22 @@ RULE_FILES = ("AGENTS.md", "CLAUDE.md")
 
 
 def pinned_rules(workspace: Path) -> str:
-    """The text of the workspace's AGENTS.md, or CLAUDE.md when there is none; empty without both."""
+    """The text of the workspace's AGENTS.md, or CLAUDE.md when there is none; empty without both. No link counts."""
     for name in RULE_FILES:
         file = workspace / name
         if file.is_file() and not file.is_symlink():
-            return _read_text(file, "the project's rules", follow=False)
+            return read_text(workspace, name, "the project's rules")
     return ""
+
+
+def read_text(folder: Path, name: str, what: str) -> str:
+    """The text of a file below a folder; no link is followed. Raises `UsageError`."""
+    try:
+        return read_beneath(folder, name).decode()
+    except OSError as error:
+        raise UsageError(f"{what} {folder / name} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {folder / name} is not UTF-8 text (byte {error.start + 1})") from error
 
 
 def passed_on(names: Collection[str]) -> dict[str, str]:
@@ -347,3 +393,8 @@ def actor() -> str:
         return f"user:{getpass.getuser()}"
     except (KeyError, OSError):
         return f"user:{os.geteuid()}"
+
+
+def process_proof() -> str:
+    """What is proven about who answers from this process: its user, as the kernel has it, whatever name it gives."""
+    return f"process_uid:{os.geteuid()}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from holdfast.app.tables import Key, is_text, read_table, texts, yes_or_no
+from holdfast.egress.bounds import is_override
 from holdfast.egress.names import Malformed, Place, read_authority, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import Destination
@@ -96,11 +98,22 @@ def paths(value: Any) -> tuple[str, ...]:
     return tuple(globs)
 
 
+def headers(value: Any) -> tuple[str, ...]:
+    """Names of headers beside the usual ones. Raises `ValueError`."""
+    names = tuple(name.lower() for name in texts('["x-team"]')(value))
+    for name in names:
+        if _HEADER.fullmatch(name) is None or is_override(name.encode()):
+            raise ValueError(f'{name!r} is no header that a request with bounds may have, such as "x-team"')
+    return tuple(dict.fromkeys(names))
+
+
+_HEADER = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _DESTINATION = {
     "host": Key(_place),
     "ports": Key(_ports),
     "methods": Key(methods),
     "paths": Key(paths),
+    "headers": Key(headers),
     "plain": Key(yes_or_no),
     "private": Key(yes_or_no),
 }

@@ -32,7 +32,10 @@ _WENT = (0, 1, 3, 4)
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
-    command += ("--prompts", call.settings.prompts) if call.settings.prompts else ()
+    if (
+        call.settings.prompts and call.settings.prompt_files is None
+    ):  # those of a project are found by the process itself
+        command += ("--prompts", call.settings.prompts)
     with log.open("ab") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
@@ -68,7 +71,7 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
         return f"everything is stopped; {name} goes on after `{call.typed('stop', '--release')}`"
     if state.paused:
         return f"{name} is paused, and goes on with `{call.typed('wake', name)}`"
-    if row.status == "cancelled" or is_idle(state, SystemClock().now_us()):
+    if row.status == "cancelled" or is_idle(state, SystemClock().now_us(), runtime.up()):
         return f"{name} has nothing to do now"
     if is_served(runtime.home, database_path(call.settings)):
         return f"a worker serves this home, and goes on with {name}"

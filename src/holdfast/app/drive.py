@@ -18,7 +18,7 @@ from holdfast.app.family import TOGETHER, Family
 from holdfast.app.live import LiveProgress, can_draw, drawn
 from holdfast.app.news import look_after
 from holdfast.app.painter import Painter
-from holdfast.app.progress import JsonProgress, PlainProgress, counted, harmless, terminal_width
+from holdfast.app.progress import JsonProgress, PlainProgress, counted, terminal_width
 from holdfast.app.serving import attend
 from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import Doors, Observer
@@ -33,6 +33,7 @@ from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
+from holdfast.session.visible import harmless
 
 LOOK_S = 1.0
 """How often an attached command looks whether the holder still lives."""
@@ -139,7 +140,13 @@ async def _to_its_stop(
     """
     family = Family(call, runtime)
     dispatcher = InlineDispatcher(
-        runtime.store, SystemClock(), only=session_id, limit=TOGETHER, on_error=family.failed, stays=stays
+        runtime.store,
+        SystemClock(),
+        boot_id=runtime.worker.boot_id,
+        only=session_id,
+        limit=TOGETHER,
+        on_error=family.failed,
+        stays=stays,
     )
 
     async def handle(each: str) -> None:

@@ -93,6 +93,8 @@ def _for_a_person(state: State, typed: Typed, wake: str, otherwise: str) -> str:
         return f"It rests until {wake}."
     if state.ended == RESTING:
         return f"{otherwise} Or let it go on as it is with {wake}."
+    if state.failing.repeated():
+        return f"Once the cause is gone, try again with {wake}."
     if not asked:
         return otherwise
     return " ".join(f"Answer with {_answer(ask.item_id, typed)}" for ask in asked)

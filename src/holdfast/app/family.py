@@ -51,7 +51,12 @@ class Family:
     async def see_through(self, session_id: str) -> None:
         """Run all below a session that has ended itself, until none of them has anything to do now."""
         dispatcher = InlineDispatcher(
-            self._runtime.store, SystemClock(), only=session_id, limit=TOGETHER, on_error=self.failed
+            self._runtime.store,
+            SystemClock(),
+            boot_id=self._runtime.worker.boot_id,
+            only=session_id,
+            limit=TOGETHER,
+            on_error=self.failed,
         )
         await dispatcher.run(self.run)
 

@@ -22,8 +22,10 @@ import msgspec
 
 from holdfast.app.config import Settings, count, duration_s, known_key, nearest
 from holdfast.app.destinations import destinations
+from holdfast.app.project_keys import SET_UP
 from holdfast.app.sizes import size_bytes
 from holdfast.app.tables import NAME, Key, at_least, is_text, or_none, read_table, some_of, text, texts, yes_or_no
+from holdfast.app.trust import require
 from holdfast.environment.recipes import RECIPES
 from holdfast.errors import UsageError
 from holdfast.facts.session import Environment, HandsPolicy, Service
@@ -56,7 +58,11 @@ def read_environment(values: Mapping[str, Any], where: str) -> Environment:
 
 
 def environment(settings: Settings) -> Environment:
-    """What stands ready before work begins. Raises `UsageError`, also for a secret that is not there."""
+    """What stands ready before work begins. Raises `UsageError`, also for a secret that is not there.
+
+    Raises `NotTrusted` when a step of the set-up is only in a project's file that the user has not accepted.
+    """
+    require(settings.ignored, *(f"environment.{name}" for name in SET_UP))
     found = read_environment(settings.environment, "[environment]")
     for variable, secret in found.dotenv.items():
         if secret not in settings.secrets:

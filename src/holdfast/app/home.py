@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import CannotRunSafely
+from holdfast.privileges import folder_mode
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,17 @@ class Home:
 def open_home(path: Path) -> Home:
     """The home at `path`, made if need be.
 
-    As root, what a dropped user id must reach can be passed through, never listed.
+    All of it is for its owner alone. One that an earlier version left open is closed.
     """
     home = Home(path.absolute())
-    passable = 0o711 if os.geteuid() == 0 else 0o700
+    passable = folder_mode()
     try:
         for folder in (home.path, home.workspaces, home.cache, home.hands):
             _make(folder, passable)
         for folder in (home.workers, home.logs):
             _make(folder, 0o700)
+        for name in os.listdir(home.path):
+            _close(home.path / name)
     except OSError as error:
         raise CannotRunSafely(
             f"the home folder {home.path} cannot be used ({error.strerror}: {error.filename}); nothing was written. "
@@ -70,5 +74,15 @@ def open_home(path: Path) -> Home:
 def _make(folder: Path, mode: int) -> None:
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     status = folder.stat()
-    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o022:
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077 & ~mode:
         folder.chmod(mode)
+
+
+def _close(path: Path) -> None:
+    """Take from others what an earlier version let them do with something right in the home."""
+    with contextlib.suppress(FileNotFoundError):
+        status = path.lstat()
+        mode = stat.S_IMODE(status.st_mode)
+        open_ = 0o077 & ~(folder_mode() if stat.S_ISDIR(status.st_mode) else 0o600)
+        if mode & open_ and status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode):
+            path.chmod(mode & ~open_)

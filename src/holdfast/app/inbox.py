@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from holdfast.app.progress import harmless, one_line
+from holdfast.app.progress import counted, one_line
 from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
-from holdfast.notify.text import visible
 from holdfast.session.items import ItemRow
 from holdfast.session.money import usd, usd_float
+from holdfast.session.policy import TREE
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
+from holdfast.session.visible import visible, visible_line
 
 Group = Literal["needs you", "errors", "finished", "running"]
 
@@ -21,17 +22,25 @@ GROUPS: tuple[Group, ...] = ("needs you", "errors", "finished", "running")
 FINISHED_US = 7 * 86_400 * 1_000_000
 """What ended longer ago is not shown: `holdfast ps --all` has it."""
 
+LISTED_WIDTH, LISTED_LINES = 100, 3
+"""The list shows actions of at most so many lines of so many characters; longer ones have to be opened."""
+
 STOPPED_BY_HAND = "the process was asked to stop"
 """How a shift ends that a signal ended: no error."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An open item with its whole question, and who may answer it now; nobody named means anybody."""
+    """An item with its whole question, and who may answer it now; nobody named means anybody.
+
+    Of a closed one `answered` says how and by whom, and `proof` what is proven about that.
+    """
 
     item: ItemRow
     request: ApprovalRequested
     names: tuple[str, ...] = ()
+    answered: str = ""
+    proof: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,14 +126,29 @@ def lines(entries: list[Entry], now_us: int) -> list[str]:
 
 
 def entry_lines(entry: Entry, now_us: int) -> list[str]:
-    """One entry as one line, or two with what is asked."""
+    """One entry as one line, with the whole of what is asked below it, or with how much of it has to be opened."""
     age = span(now_us - entry.since_us)
     name = one_line(entry.name or entry.row.key or entry.row.session_id, 60 if entry.row.parent else 30)
     if entry.item is None:
         return [f"{name:<30} {age:>6}  {one_line(entry.title or entry.row.goal, 80)}"]
     item, request = entry.item.item, entry.item.request
-    head = f"{item.item_id}  {one_line(request.title, 60)}  ({name}, {age}{_overdue(request, now_us)})"
-    return [head, f"    {one_line(request.action, 100)}"]
+    head = f"{item.item_id}  {_title(request)}  ({name}, {age}{_overdue(request, now_us)})"
+    if not is_listed_whole(entry.item):
+        size = f"{counted(request.action.count(chr(10)) + 1, 'line')}, {counted(len(request.action), 'character')}"
+        return [head, f"    not shown here: {size}; open it before you answer"]
+    return [head, *(f"    | {line}" for line in visible(request.action).split("\n"))]
+
+
+def is_listed_whole(shown: Shown) -> bool:
+    """Whether the list shows the whole of an item's title and action. Only then may it be answered from the list."""
+    action = visible(shown.request.action).split("\n")
+    fits = len(action) <= LISTED_LINES and all(len(line) <= LISTED_WIDTH for line in action)
+    return fits and len(visible_line(shown.request.title)) <= LISTED_WIDTH
+
+
+def _title(request: ApprovalRequested) -> str:
+    title = visible_line(request.title)
+    return title if len(title) <= LISTED_WIDTH else title[: LISTED_WIDTH - 1] + "…"
 
 
 def _overdue(request: ApprovalRequested, now_us: int) -> str:
@@ -137,22 +161,23 @@ def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
     The agent writes part of it, so its lines stand behind a bar: none of them can pass for one of ours.
     """
     item, request = shown.item, shown.request
-    told = [f"{item.item_id}  {one_line(request.title)}"]
+    told = [f"{item.item_id}  {visible_line(request.title)}"]
     asked = f"asked {span(now_us - item.opened_us)} ago{_overdue(request, now_us)}, {_cost(request.cost_pico)} so far"
     told.append(_field("session", f"{one_line(row.key or row.session_id)}: {one_line(row.goal, 80)}"))
     told.append(_field("", asked))
     if row.marks:
         told.append(_field("", " and ".join(_MARKS[mark] for mark in row.marks.split() if mark in _MARKS)))
     if item.status != "open":
-        told.append(_field("stands", item.status))
-    told += _block("action", request.action)
-    told += _block("why", request.why)
+        told.append(_field("stands", visible_line(shown.answered) or item.status))
+    told += block("action", request.action)
+    told += block("why", request.why)
     for number, option in enumerate(request.options, 1):
-        told += _block(f"answer {number}", option)
+        told += block(f"answer {number}", option)
     if request.touches:
-        told.append(_field("reaches", harmless(request.touches)))
+        told.append(_field("reaches", visible_line(request.touches)))
     if request.guards:
-        told.append(_field("bound to", ", ".join(harmless(name.removeprefix("file:")) for name in request.guards)))
+        guards = ("workspace files" if name == TREE else name.removeprefix("file:") for name in request.guards)
+        told.append(_field("bound to", ", ".join(map(visible_line, guards))))
     if request.replaces:
         told.append(_field("replaces", f"{request.replaces}: what that was bound to has changed"))
     if request.evidence:
@@ -197,7 +222,8 @@ def _field(name: str, value: str) -> str:
     return f"{name:<9} {value}"
 
 
-def _block(name: str, text: str) -> list[str]:
+def block(name: str, text: str) -> list[str]:
+    """A text that an agent may have written, whole, behind a bar."""
     if not text:
         return []
     return [f"{name if not place else '':<9} | {line}" for place, line in enumerate(visible(text).split("\n"))]
@@ -262,6 +288,8 @@ def public_item(shown: Shown) -> dict[str, Any]:
         "account_id": request.account_id,
         "proposed_usd": usd_float(request.proposed_pico),
         "replaces": request.replaces,
+        "answered": shown.answered,
+        "proof": shown.proof,
     }
 
 

@@ -166,6 +166,6 @@ def _listed(data: bytes) -> tuple[str, ...] | None:
     try:
         entries = json.loads(body)["data"] or []
         names = tuple(str(entry["id"]) for entry in entries)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return tuple(name for name in names if name.isprintable() and " " not in name and "embed" not in name)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from holdfast.app.compose import Runtime
 from holdfast.app.inbox import Entry, Shown, build
+from holdfast.app.progress import describe
 from holdfast.clock import SystemClock
 from holdfast.session.items import ItemRow
+from holdfast.session.state import State
 
 
 async def look(runtime: Runtime) -> list[Entry]:
@@ -16,5 +20,16 @@ async def look(runtime: Runtime) -> list[Entry]:
 
 
 async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
-    """An item with its question and who may answer it."""
-    return Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))
+    """An item with its question, who may answer it, and how it was answered."""
+    shown = Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))
+    if item.closed_seq is None:
+        return shown
+    (event,) = await runtime.store.read(item.session_id, after=item.closed_seq - 1, limit=1)
+    return replace(shown, answered=describe(event), proof=getattr(event.fact, "proof", ""))
+
+
+async def counting_answers(runtime: Runtime, state: State) -> list[str]:
+    """The answers of a session that still allow or refuse something: who gave them, and what is proven about that."""
+    seqs = {grant.seq for grant in state.grants} | {ask.decided_seq for ask in state.asks.values() if ask.verdict}
+    found = [await runtime.store.read(state.session_id, after=seq - 1, limit=1) for seq in sorted(seqs)]
+    return [describe(event) for (event,) in found]

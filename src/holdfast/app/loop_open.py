@@ -82,11 +82,11 @@ def _local(call: Call) -> None:
 
 def _spec(call: Call, folder: Path) -> LoopSpec:
     args = call.args
-    texts = load_prompts(call.settings.prompts, str(folder)).texts
+    texts = load_prompts(call.settings.prompts, str(folder), call.settings.prompt_files).texts
     report = _report(args.chain)
     with loop_files.opened(folder) as fd:
         there = [name for name in (*ITEM_FILES, ANALYSIS) if _exists(folder, name)]
-        if (folder / PROGRESS).is_file() and (folder / PROGRESS).stat().st_size > PROGRESS_MAX:
+        if _exists(folder, PROGRESS) and (folder / PROGRESS).lstat().st_size > PROGRESS_MAX:
             raise UsageError(f"{PROGRESS} is longer than {PROGRESS_MAX} bytes; move it elsewhere, then type this again")
         items = _items(call, fd, folder, there) if not report else ITEM_FILES[0]
     taken = [name for name in (ITEM_FILES[0], ANALYSIS) if report and name in there]

@@ -11,8 +11,8 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.mission_contract import load_contract
-from holdfast.app.mission_file import FILE, read_mission_file
 from holdfast.app.progress import counted
+from holdfast.app.trusting import mission_settings
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract
@@ -45,7 +45,7 @@ async def run(call: Call) -> int:
         folder = Path(created.mission.repo)
         before = _sealed(state, created.mission.contract)
         contract, _ = load_contract(Path(call.args.contract), folder)
-        contract = read_mission_file(folder / FILE).applied(contract)
+        contract = (await mission_settings(call, folder)).applied(contract)
         # It stands in the place of the sealed one, whatever the file is called that it was read from.
         contract = msgspec.structs.replace(contract, goal=before.goal, source=before.source)
         found = compare(before, contract)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from holdfast.app.nofollow import read_beneath
 from holdfast.errors import ContractInvalid, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.mission.formats import read_contract
 
 CONTRACTS = ("feature_list.json", "prd.json")
 """What a repository is looked through for when nothing is named."""
+
+CONTRACT_MAX = 64 << 20
 
 
 def find_contract(folder: Path, named: str, usual: str = "") -> Path:
@@ -30,11 +34,12 @@ def find_contract(folder: Path, named: str, usual: str = "") -> Path:
 
 
 def load_contract(path: Path, folder: Path) -> tuple[Contract, bytes]:
-    """The contract of a file, and its bytes. Its source is the path in the repository, when it is there."""
+    """The contract of a file, and its bytes. Its source is the path in the repository, where no link is followed."""
+    top, place = folder.resolve(), Path(os.path.normpath(path.absolute()))
+    inside = place.is_relative_to(folder.absolute()) or place.is_relative_to(top)
+    source = str(place.relative_to(top if place.is_relative_to(top) else folder.absolute())) if inside else path.name
     try:
-        data = path.read_bytes()
+        data = read_beneath(top, source, CONTRACT_MAX) if inside else path.read_bytes()
     except OSError as error:
         raise ContractInvalid(f"the contract {path} cannot be read: {error.strerror}; name another file") from error
-    place = path.resolve()
-    inside = place.is_relative_to(folder.resolve())
-    return read_contract(data, str(place.relative_to(folder.resolve())) if inside else path.name), data
+    return read_contract(data, source), data

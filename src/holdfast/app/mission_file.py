@@ -10,27 +10,28 @@ task_budget_usd = 2.5
 judge = "anthropic:NAME"
 
 It is a file of the repository, which may be anybody's: what counts only in the user's own holdfast.toml is refused
-here too, and where a holdfast.toml or a flag says something, that counts. docs/missions.md has each key.
+here too, where a holdfast.toml or a flag says something, that counts, and until the user has accepted the file only
+harmless keys do (docs/trust.md). docs/missions.md has each key.
 """
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 import msgspec
 
-from holdfast.app.config import Settings, check_shared, count, known_key, nearest
+from holdfast.app.config import Settings, check_shared, count, known_key, nearest, parse_toml, trust_store
 from holdfast.app.hands_policy import read_environment, read_hands
+from holdfast.app.project_files import MISSION_FILE, has_hooks, hooks_of, read_mission
+from holdfast.app.project_keys import Change, changes, flat, keep
 from holdfast.app.tables import NAME, Key, at_least, money, one_of, or_none, read_table, text, texts, yes_or_no
+from holdfast.app.trust import Ignored, SettingsFile
 from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy, RoleKind
 from holdfast.mission.contract_protected import DEFAULT_PROTECTED
-
-FILE = "mission.toml"
 
 ROLES: tuple[str, ...] = get_args(RoleKind)
 
@@ -38,13 +39,17 @@ WORKERS_MAX = 64
 
 TASK_TOKENS_LEAST = 1_000
 
+DEFAULT_CONTRACT = "feature_list.json"
+"""To name what is looked for first anyway changes nothing."""
+
 
 @dataclass(frozen=True)
 class MissionFile:
     """What a mission.toml says. `contract` is a path in the repository, `follow` the full name of a ref.
 
     `protected` are globs beside those that are protected anyway, `unprotected` of those the ones that are not.
-    `hands` and `environment` are tables as they stand in holdfast.toml.
+    `hands` and `environment` are tables as they stand in holdfast.toml. `ignored` are keys that do not count, since the
+    user has not accepted the file.
     """
 
     goal: str = ""
@@ -58,6 +63,7 @@ class MissionFile:
     policy: MissionPolicy = field(default_factory=MissionPolicy)
     hands: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
+    ignored: tuple[Ignored, ...] = ()
 
     def settings(self, settings: Settings) -> Settings:
         """The settings of the mission's sessions: this file fills in what no holdfast.toml and no flag said."""
@@ -67,6 +73,7 @@ class MissionFile:
             budget_usd=settings.budget_usd or self.budget_usd,
             hands={**self.hands, **settings.hands},
             environment={**self.environment, **settings.environment},
+            ignored=(*settings.ignored, *self.ignored),
         )
 
     def applied(self, contract: Contract) -> Contract:
@@ -74,34 +81,77 @@ class MissionFile:
         for glob in self.unprotected:
             if glob not in contract.protected:
                 raise UsageError(
-                    f"unprotected in {FILE} names {glob!r}, which is not protected anyway; "
+                    f"unprotected in {MISSION_FILE} names {glob!r}, which is not protected anyway; "
                     f"{nearest(glob, contract.protected)}"
                 )
         kept = (glob for glob in (*contract.protected, *self.protected) if glob not in self.unprotected)
         return msgspec.structs.replace(contract, goal=self.goal or contract.goal, protected=tuple(dict.fromkeys(kept)))
 
 
-def read_mission_file(path: Path, *, named: bool = False) -> MissionFile:
-    """The mission.toml at a path; what holds by default when there is none.
-
-    Raises `UsageError` with the key that is wrong, and for one that somebody `named` and that is not there.
-    """
+def read_mission_file(path: Path) -> MissionFile:
+    """The mission.toml that the user named. Raises `UsageError` with the key that is wrong, or when there is none."""
     if not path.is_file():
-        if named:
-            raise UsageError(f"there is no mission file {path}; leave it out, or name one that is there")
-        return MissionFile()
+        raise UsageError(f"there is no mission file {path}; leave it out, or name one that is there")
     try:
         return parse_mission_file(path.read_bytes(), path)
     except OSError as error:
         raise UsageError(f"the mission file {path} cannot be read: {error.strerror}") from error
 
 
-def parse_mission_file(data: bytes, path: Path) -> MissionFile:
-    """The same from its bytes; `path` is for complaints."""
+def project_mission(folder: Path, settings: Settings) -> MissionFile:
+    """What counts of a repository's mission.toml, and of its hooks; what holds by default without them."""
+    file = read_mission(folder.resolve() / MISSION_FILE)
+    if file is None:
+        return MissionFile()
+    values = mission_values(file)
+    if trust_store().accepts(file):
+        return _mission_of(values, file.path)
+    found = mission_changes(file, values, settings)
+    refused = tuple(each.key for each in found if each.danger or file.problem)
+    counts = frozenset(key for key, _ in flat(values)) - {*refused} if not file.problem else frozenset()
+    mission = _mission_of(keep(values, counts), file.path)
+    policy = (
+        msgspec.structs.replace(mission.policy, hooks=False) if "hooks" in refused or file.problem else mission.policy
+    )
+    ignored = (Ignored(str(file.path), refused, file.problem),) if refused or file.problem else ()
+    return replace(mission, policy=policy, ignored=ignored)
+
+
+def accepted_hooks(folder: Path) -> dict[str, bytes]:
+    """The repository's settings and scripts of hooks, as the user accepted them; empty when that is not so."""
+    file = read_mission(folder.resolve() / MISSION_FILE)
+    return hooks_of(file) if file is not None and trust_store().accepts(file) else {}
+
+
+def mission_values(file: SettingsFile) -> dict[str, Any]:
+    """What a repository's mission.toml says, checked. Raises `UsageError`, except for one that may not count."""
     try:
-        values = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the mission file {path} is not TOML: {error}") from error
+        values = parse_toml(file.data, file.path, "the mission file")
+        _mission_of(values, file.path)
+    except UsageError:
+        if file.problem:
+            return {}
+        raise
+    return values
+
+
+def mission_changes(file: SettingsFile, values: dict[str, Any], settings: Settings) -> list[Change]:
+    """What each key would change, with the repository's hooks as a key even where mission.toml does not name them."""
+    shown = {**values, "hooks": values["hooks"] if "hooks" in values else True}
+    if not has_hooks(file.named):
+        shown.pop("hooks")
+    given = {name: getattr(settings, name) for name in ("model", "budget_usd") if getattr(settings, name)}
+    user_set = frozenset([*given, *(key for key, _ in flat({name: getattr(settings, name) for name in _TABLES}))])
+    before = {**vars(settings), "hooks": False, "contract": DEFAULT_CONTRACT}
+    return changes(shown, before, user_set)
+
+
+def parse_mission_file(data: bytes, path: Path) -> MissionFile:
+    """A mission.toml from its bytes, all of it; `path` is for complaints."""
+    return _mission_of(parse_toml(data, path, "the mission file"), path)
+
+
+def _mission_of(values: dict[str, Any], path: Path) -> MissionFile:
     where = str(path)
     _check_own(path, values)
     for name in values:
@@ -243,5 +293,5 @@ _ALL = (*_OWN, *_TABLES, *_POLICY)
 POLICY_KEYS = {key.field or name: name for name, key in _POLICY.items()}
 """The fields of `MissionPolicy`, and the key that sets each."""
 
-OWN_KEYS = tuple(each.name for each in fields(MissionFile) if each.name != "policy")
+OWN_KEYS = tuple(each.name for each in fields(MissionFile) if each.name not in ("policy", "ignored"))
 """What a mission.toml has beside its policy."""

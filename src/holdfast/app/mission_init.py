@@ -21,11 +21,14 @@ from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.config import Settings, budget_pico, pinned_rules
 from holdfast.app.drive import drive, observer_for
-from holdfast.app.mission_file import FILE, MissionFile, parse_mission_file, read_mission_file
+from holdfast.app.mission_file import MissionFile, parse_mission_file, project_mission
 from holdfast.app.mission_issue import goal_text
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_machine, check_model
 from holdfast.app.progress import counted
+from holdfast.app.project_files import MISSION_FILE as FILE
+from holdfast.app.trust import require
+from holdfast.app.trusting import mission_settings
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Role, WorkSubmitted
@@ -73,7 +76,7 @@ async def run(call: Call) -> int:
                 f"{folder} has a contract already, {name}, and it is left as it is; look at it with "
                 f"`{call.typed('mission', 'lint')}`, or move it away first"
             )
-    file = read_mission_file(folder / FILE)
+    file = await mission_settings(call, folder)
     async with open_runtime(call.settings) as runtime:
         goal = await goal_text(call, runtime)
         made = await _made(call, runtime, goal, folder, file)
@@ -89,7 +92,7 @@ async def contract_for(call: Call, runtime: Runtime, goal: str, folder: Path) ->
 
     Raises `UsageError` when a plain run would do, or when no contract came of it.
     """
-    made = await _made(call, runtime, goal, folder, read_mission_file(folder / FILE))
+    made = await _made(call, runtime, goal, folder, project_mission(folder, call.settings))
     if made.code:
         raise UsageError(
             f"no contract came of the goal; session {made.session_id} says why: {call.typed('show', made.session_id)}"
@@ -117,6 +120,8 @@ async def _made(call: Call, runtime: Runtime, goal: str, folder: Path, file: Mis
     repository = runtime.repository(str(folder))
     standing = await repository.look()
     model = settled_model(file.policy.models.get("initializer", "") or settings.model, args.base_url)
+    if not model:
+        require(settings.ignored, "model")
     limits = _limits(call, settings, file)
     check_model(call, model, None if limits.unpriced else limits.budget_pico)
     near = Workspace("", True, settings.user, "none" if args.no_sandbox else "sandbox")
@@ -216,7 +221,8 @@ def _write(call: Call, folder: Path, goal: str, file: MissionFile, body: dict[st
     if body.get("why"):
         call.say(f"The initializer says: {body['why']}")
     call.note(
-        f"Read them, look with `{call.typed('mission', 'lint', '--repo', call.args.repo)}`, commit them, then: "
+        f"Read them, look with `{call.typed('mission', 'lint', '--repo', call.args.repo)}`, accept them with "
+        f"`{call.typed('trust', call.args.repo)}`, commit them, then: "
         f"{call.typed('mission', 'run', '--repo', call.args.repo)}"
     )
     return 0

@@ -13,10 +13,11 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import Settings
 from holdfast.app.mission_contract import find_contract, load_contract
-from holdfast.app.mission_file import FILE, read_mission_file
+from holdfast.app.mission_file import read_mission_file
 from holdfast.app.mission_lint_runs import Ground, file_sizes, run_checks
 from holdfast.app.opening import check_machine
 from holdfast.app.progress import counted
+from holdfast.app.trusting import mission_settings
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy
@@ -43,7 +44,7 @@ async def run(call: Call) -> int:
     """Print what is wrong; 1 when something has to be mended first."""
     args = call.args
     folder = Path(args.repo).absolute()
-    file = read_mission_file(Path(args.policy) if args.policy else folder / FILE, named=bool(args.policy))
+    file = read_mission_file(Path(args.policy)) if args.policy else await mission_settings(call, folder)
     contract, data = load_contract(find_contract(folder, args.contract, file.contract), folder)
     contract = file.applied(contract)
     async with open_runtime(call.settings) as runtime:

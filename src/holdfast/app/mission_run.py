@@ -15,15 +15,19 @@ from holdfast.app.config import budget_pico
 from holdfast.app.detach import detach
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.mission_contract import find_contract, load_contract
-from holdfast.app.mission_file import FILE, MissionFile, read_mission_file
+from holdfast.app.mission_file import MissionFile, accepted_hooks, read_mission_file
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_account, check_machine, check_model, existing
+from holdfast.app.project_files import has_hooks
+from holdfast.app.trust import require
+from holdfast.app.trusting import mission_settings
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import RepositoryUnfit, UsageError
 from holdfast.facts.contract import Contract
-from holdfast.facts.mission import Mission
+from holdfast.facts.mission import Mission, MissionPolicy
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
+from holdfast.mission import hooks
 from holdfast.mission.contract import slug
 from holdfast.repo.repository import Repository, Standing
 from holdfast.session.decide import is_idle
@@ -79,9 +83,11 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     repository = runtime.repository(str(folder))
     standing = await repository.look()
     check_standing(folder, standing)
-    file = read_mission_file(Path(args.policy) if args.policy else folder / FILE, named=bool(args.policy))
+    file = read_mission_file(Path(args.policy)) if args.policy else await mission_settings(call, folder)
     settings = file.settings(settings)
     policy = file.policy if args.workers is None else msgspec.structs.replace(file.policy, workers=args.workers)
+    require(file.ignored, "checks", "edit_checks")
+    policy = await _with_accepted_hooks(call, folder, policy, repository, standing.head)
     limits = Limits(
         budget_pico=budget_pico(settings.budget_usd),
         max_turns=settings.max_turns,
@@ -92,6 +98,8 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
         unpriced=args.unpriced,
         max_children=4 * policy.workers + 8,
     )
+    if not settings.model:
+        require(settings.ignored, "model")
     model = settled_model(settings.model, args.base_url)
     for name in dict.fromkeys((model, *policy.models.values())):
         check_model(call, name, None if limits.unpriced else limits.budget_pico)
@@ -131,6 +139,22 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     )
     receipt = await runtime.intake.open(session_id, created)
     return await runtime.store.find(receipt.session_id)
+
+
+async def _with_accepted_hooks(
+    call: Call, folder: Path, policy: MissionPolicy, repository: Repository, base: str
+) -> MissionPolicy:
+    """The policy without hooks, when those of the commit are not the ones that the user accepted."""
+    if not policy.hooks:
+        return policy
+    committed = await repository.files(base, hooks.PATHS)
+    if not has_hooks(committed) or committed == accepted_hooks(folder):
+        return policy
+    call.note(
+        "holdfast mission: the hooks in .claude do not run: you have not accepted them as they are in the commit that "
+        f"the mission begins from; see what they are: {call.typed('trust', str(folder))}"
+    )
+    return msgspec.structs.replace(policy, hooks=False)
 
 
 def check_standing(folder: Path, standing: Standing) -> None:
@@ -180,5 +204,5 @@ async def _continue(call: Call, runtime: Runtime, row: SessionRow) -> None:
     if cap is not None and cap != state.limits.budget_pico:
         await runtime.intake.check_cap(row, cap)
         await runtime.intake.set_cap(row, row.accounts[0], "total", cap)
-    elif not is_idle(state, SystemClock().now_us()):
+    elif not is_idle(state, SystemClock().now_us(), runtime.up()):
         call.note("going on where it was")

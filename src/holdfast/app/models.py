@@ -13,6 +13,7 @@ from holdfast.app.config import Settings, nearest, variables
 from holdfast.app.loop_model import LoopModel
 from holdfast.app.loop_spec import MODEL as LOOP
 from holdfast.app.policies import context
+from holdfast.app.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.model.base import Model
@@ -99,6 +100,8 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
         return AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
     if name == LOOP:
         return LoopModel()
+    if not name and settings is not None:
+        require(settings.ignored, "model")
     _known(name, provider)
     endpoint = endpoint_of(parse_name(name))
     own = _own_price((settings or Settings()).prices, endpoint.name)

@@ -97,7 +97,7 @@ async def _see_to(call: Call, runtime: Runtime, session_id: str) -> None:
     store = runtime.store
     row = await store.find(session_id)
     state, _ = await recall(session_id, store, store)
-    if session_id in await store.holders() or is_idle(state, SystemClock().now_us()):
+    if session_id in await store.holders() or is_idle(state, SystemClock().now_us(), runtime.up()):
         return
     if state.paused or row.status not in ("runnable", "parked") or await store.stopped() is not None:
         return
@@ -138,7 +138,7 @@ async def _say(runtime: Runtime, row: SessionRow, state: State, problem: str) ->
 
 
 async def _main(args: argparse.Namespace) -> int:
-    settings = load_settings(Path("/"), vars(args))
+    settings = load_settings(Path(args.project), vars(args))
     async with open_runtime(settings) as runtime:
         try:
             await take_in(runtime, args.session)
@@ -155,6 +155,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--home", required=True)
     parser.add_argument("--db")
     parser.add_argument("--prompts")
+    parser.add_argument("--project", default="/")
     parser.add_argument("session")
     args = parser.parse_args(words)
     try:

@@ -15,13 +15,15 @@ from typing import Literal
 import msgspec
 
 from holdfast.app import egress_policy, hands_policy, policies
+from holdfast.app.agent_file import load_agent
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime
-from holdfast.app.config import budget_pico, load_agent, pinned_rules
+from holdfast.app.config import budget_pico, config_folder, pinned_rules
 from holdfast.app.exits import name_of
 from holdfast.app.models import find_model, settled_model
 from holdfast.app.prompts import load_prompts
 from holdfast.app.rules import load_rules
+from holdfast.app.trust import check_workspace
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
@@ -81,10 +83,10 @@ async def open_session(
         check_model(call, name, None if limits.unpriced else limits.budget_pico)
     session_id = runtime.intake.new_session_id()
     workspace = _workspace(call, runtime, session_id)
-    load_prompts(settings.prompts, workspace.path)
+    load_prompts(settings.prompts, workspace.path, settings.prompt_files)
     await check_machine(call, runtime, workspace)
     searchers = egress_policy.searchers(settings)
-    with _ready(call, workspace):
+    with _ready(call, workspace, runtime.home.path):
         created = SessionCreated(
             goal=args.goal,
             agent=with_web(agent, egress, searchers),
@@ -122,7 +124,7 @@ async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> Non
         max_turns=args.max_turns if args.max_turns != state.limits.max_turns else None,
     )
     changed, asked = change != SessionUpdated(), bool(args.goal.strip()) and args.goal != created.goal
-    if changed or asked or not is_idle(state, SystemClock().now_us()):
+    if changed or asked or not is_idle(state, SystemClock().now_us(), runtime.up()):
         for name in (created.agent.model, *created.agent.fallbacks):
             check_model(call, name, None if created.limits.unpriced else cap)
     if change.budget_pico is not None:
@@ -220,6 +222,7 @@ def check_folder(text: str) -> Path:
         raise UsageError(f"the workspace {path} is not a folder; name the folder that it is in")
     if not os.access(path, os.W_OK | os.X_OK):
         raise UsageError(f"the workspace {path} is not writable for you; choose another one, or change its mode")
+    check_workspace(path, config_folder())
     return path.resolve()
 
 
@@ -241,7 +244,7 @@ async def check_machine(call: Call, runtime: Runtime, workspace: Workspace) -> N
 
 
 @contextmanager
-def _ready(call: Call, workspace: Workspace) -> Iterator[None]:
+def _ready(call: Call, workspace: Workspace, home: Path) -> Iterator[None]:
     """The workspace is there and its user can work in it. One that was made for this is removed on an error."""
     path = Path(workspace.path)
 
@@ -249,11 +252,11 @@ def _ready(call: Call, workspace: Workspace) -> Iterator[None]:
         call.note(f"giving {path} and all in it to {user.name}, whom tool calls run as (--take-over)")
 
     if workspace.disposable:
-        path.mkdir(mode=0o755)
+        path.mkdir(mode=0o700)
     try:
         if call.args.take_over:
             take_over(path, workspace.user, tell=tell)
-        make_ready(workspace, choose_user(workspace))
+        make_ready(workspace, choose_user(workspace), home=home)
         yield
     except BaseException:
         if workspace.disposable:

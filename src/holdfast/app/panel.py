@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from holdfast.app.progress import describe, harmless, one_line
+from holdfast.app.progress import describe, one_line
 from holdfast.app.progress_outside import warnings
 from holdfast.clock import Clock
 from holdfast.facts.base import text_of
@@ -18,6 +18,7 @@ from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDe
 from holdfast.session.fold import fold
 from holdfast.session.money import usd
 from holdfast.session.state import State
+from holdfast.session.visible import harmless
 
 WORD_ROWS = 2
 """How many rows of what the model says are shown."""

@@ -15,6 +15,7 @@ import anyio
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
+from holdfast.app.config import process_proof
 from holdfast.app.detached import see_to
 from holdfast.app.looking import look
 from holdfast.app.pages import Chosen, Pages
@@ -144,7 +145,8 @@ class _Picker:
 
     async def _answer(self, chosen: Chosen) -> None:
         item = chosen.shown.item
-        given = Answer(verdict=chosen.verdict, note=chosen.note, via="cli", digest=chosen.shown.request.action_digest)
+        digest = chosen.shown.request.action_digest
+        given = Answer(verdict=chosen.verdict, note=chosen.note, via="cli", proof=process_proof(), digest=digest)
         self._pages.message = "…"
         self.draw()
         try:

@@ -32,15 +32,17 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
-from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.session import SessionCreated, SessionError, SessionEventsLost, SessionForked, SessionUpdated
+from holdfast.facts.shift import ClockSet, LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.model.base import StreamPart
 from holdfast.session.money import usd
+from holdfast.session.people import proof_text
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import TOOLS
+from holdfast.session.visible import harmless
 
 MAIN_ARGUMENT = {name: tool.main or "reason" for name, tool in TOOLS.items()}
 _WIDTH = 100
@@ -50,11 +52,6 @@ def one_line(text: str, width: int = _WIDTH) -> str:
     """`text` on one line, cut to `width`, with control characters made harmless."""
     clean = harmless(" ".join(text.split()))
     return clean if len(clean) <= width else clean[: width - 1] + "…"
-
-
-def harmless(text: str) -> str:
-    """`text` without what a terminal would obey; line ends and tabs stay."""
-    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def counted(number: int, noun: str) -> str:
@@ -124,6 +121,8 @@ def _about_the_session(event: Event) -> str:
             return f"hands lost: {reason}"
         case ShiftStarted(pid=pid):
             return f"shift {event.epoch} begins in process {pid}"
+        case ClockSet(booted_us=booted_us):
+            return f"the clock was set; this machine now says that it was started at {rfc3339(booted_us)}"
         case LeaseStolen(from_worker_id=worker):
             return f"the lease was taken from {worker}"
         case ShiftEnded(status=status, reason=reason, detail=detail):
@@ -137,6 +136,9 @@ def _about_the_session(event: Event) -> str:
             return f"cancelled by {event.actor}"
         case SessionUpdated() as update:
             return _update(update)
+        case SessionEventsLost(known_seq=known_seq, calls=calls):
+            last = f", event {known_seq} among them" if known_seq else ""
+            return f"acknowledged events were lost{last}{'; calls that ran: ' + ', '.join(calls) if calls else ''}"
         case SessionError(message=message):
             return f"error: {one_line(message)}"
         case _:
@@ -147,9 +149,10 @@ def _about_people(event: Event) -> str:
     match event.fact:
         case ApprovalRequested(item_id=item_id, title=title, action=action):
             return f"a person is asked ({item_id}): {one_line(title)} {one_line(action)}"
-        case ApprovalDecided(item_id=item_id, verdict=verdict, note=note):
+        case ApprovalDecided(item_id=item_id, verdict=verdict, note=note, proof=proof):
             done = "approved" if verdict == "approve" else "denied"
-            return f"{item_id} {done} by {event.actor}{': ' + one_line(note) if note else ''}"
+            by = f"{event.actor} ({proof_text(proof)})"
+            return f"{item_id} {done} by {by}{': ' + one_line(note) if note else ''}"
         case ApprovalExpired(item_id=item_id, verdict=verdict):
             return f"nobody answered {item_id} in time: its default, {verdict}, applies"
         case ApprovalSuperseded(item_id=item_id, reason=reason):

@@ -84,7 +84,7 @@ def _task(fact: Fact) -> str:
         case TaskStarted(task_id=task_id, attempt=attempt):
             return f"{task_id}: worker {attempt} begins"
         case TaskHandedIn(task_id=task_id, status=status):
-            return f"{task_id}: handed in ({status})"
+            return f"{task_id}: its worker stopped" if status == "stopped" else f"{task_id}: handed in ({status})"
         case FindingNoted(task_id=task_id, text=text):
             return f"{task_id} found out: {text}"
         case RatchetViolated(task_id=task_id, violations=found):
@@ -114,8 +114,9 @@ def _main_line(fact: Fact) -> str:
             return f"the checks could not be run: {error}"
         case FlakeNoted(criterion=criterion, runs=runs, failures=failures):
             return f"flaky: {criterion} failed {failures} of {runs} runs on one tree"
-        case RepoCommitted(ref=ref, commit=commit, wip=wip):
-            return f"committed {commit[:SHORT]} to {ref}" + (" (not handed in)" if wip else "")
+        case RepoCommitted(ref=ref, commit=commit, wip=wip, left_out=left_out):
+            without = f", without {', '.join(left_out[:3])}, which other systems take for .git" if left_out else ""
+            return f"committed {commit[:SHORT]} to {ref}" + (" (not handed in)" if wip else "") + without
         case MergeStarted(tasks=tasks, base=base):
             return f"merging {', '.join(tasks) or f'the base at {base[:SHORT]}'}"
         case RepoMerged(commit=commit, tasks=tasks, passed=passed):

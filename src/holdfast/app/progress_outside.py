@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from holdfast.facts.base import Fact
 from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
 from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned, HandsRestored
+from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsRestored
 from holdfast.facts.session import EgressPolicy
 from holdfast.session.rows import is_weak
 from holdfast.session.state import State
@@ -29,8 +29,10 @@ def about_outside(fact: Fact) -> str:
         case HandsRestored(through_seq=through, unkept=unkept):
             lost = f"; {len(unkept)} {'call' if len(unkept) == 1 else 'calls'} after that are gone" if unkept else ""
             return f"new hands have the files as after event {through}{lost}"
+        case HandsHostFiles() as found:
+            return host_files_line(found)
         case EgressRecorded() as record:
-            return f"outside: {_counts(record)}"
+            return f"{'set-up, outside' if record.set_up else 'outside'}: {_counts(record)}"
         case EgressFailed(reason=reason):
             return f"no way outside: {' '.join(reason.split())}"
         case SessionTainted(reason=reason):
@@ -39,6 +41,21 @@ def about_outside(fact: Fact) -> str:
             return environment_line(record)
         case _:
             return ""
+
+
+def host_files_line(found: HandsHostFiles) -> str:
+    """What programs of the host would run, in a line."""
+    named = [f"{_shown(file.path)} ({file.kind})" for file in found.files[:HOSTS_SHOWN]]
+    rest = len(found.files) - HOSTS_SHOWN
+    named += [f"{rest} more"] if rest > 0 else []
+    named += ["not everything was looked at"] if found.cut else []
+    word = "can run code on this machine, read-only inside" if found.before else "NEW, can run code on this machine"
+    return f"{word}: {', '.join(named)}"
+
+
+def _shown(path: str) -> str:
+    """A path that an agent chose, on one line, with nothing in it that a terminal does not show."""
+    return (path if path.isprintable() else ascii(path))[:80]
 
 
 def weakness(hands: HandsProvisioned) -> str:
@@ -112,11 +129,18 @@ def outside_lines(state: State) -> dict[str, str]:
         counts = f"{outside.allowed_count} allowed, {outside.refused_count} refused, {outside.held_count} held"
         sizes = f"{outside.sent} bytes sent, {outside.received} received"
         lines["requests"] = f"{counts}; {sizes}"
+    if outside.set_up:
+        lines["set-up"] = "asked for " + ", ".join(f"{place} × {count}" for place, count in outside.set_up.items())
     if outside.told:
         lines["outside"] += "; there was no way outside when it was last tried"
     if outside.read:
         events = ", ".join(map(str, outside.read[:5])) + (" …" if len(outside.read) > 5 else "")
         lines["tainted"] = f"yes: {outside.reason} (event {events}); it {_and(marks(state))}"
+    made = sorted(path for path, new in state.host_files.items() if new)
+    if made:
+        shown = ", ".join(_shown(path) for path in made[:HOSTS_SHOWN])
+        more = f" and {len(made) - HOSTS_SHOWN} more" if len(made) > HOSTS_SHOWN else ""
+        lines["look before use"] = f"the sandbox made files that can run code on this machine: {shown}{more}"
     if outside.granted:
         lines["allowed"] = "the use of " + ", ".join(outside.granted)
     if outside.denied:
@@ -133,6 +157,7 @@ def outside_details(state: State) -> dict[str, object]:
     outside, hands = state.outside, state.hands
     return {
         "taint": {"tainted": bool(outside.read), "events": list(outside.read), "marks": list(marks(state))},
+        "host_files": [path for path, new in sorted(state.host_files.items()) if new],
         "weak": bool(hands is not None and is_weak(hands)),
         "weak_reason": hands.weak if hands is not None else "",
         "environment": hands.environment if hands is not None else "",
@@ -143,6 +168,7 @@ def outside_details(state: State) -> dict[str, object]:
             "held": outside.held_count,
             "sent_bytes": outside.sent,
             "received_bytes": outside.received,
+            "set_up": dict(outside.set_up),
             "granted": list(outside.granted),
             "denied": list(outside.denied),
         },

@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from holdfast.app.config import nearest
+from holdfast.app.nofollow import read_beneath
 from holdfast.errors import UsageError
 
 NAMES = (
@@ -42,34 +43,35 @@ def load_prompt(name: str) -> tuple[str, str]:
     return data.decode(), hashlib.sha256(data).hexdigest()
 
 
-def load_prompts(folder: str, workspace: str = "") -> Prompts:
+def load_prompts(folder: str, workspace: str = "", accepted: Mapping[str, bytes] | None = None) -> Prompts:
     """All prompts; those in `folder`, when it is not empty, in place of ours.
 
-    Raises `UsageError` for a folder or a file that cannot be used, or that lies inside the workspace.
+    `accepted` are the files of a project's folder as the user accepted them: they count, and the folder is not read
+    again. Raises `UsageError` for a folder or a file that cannot be used, or that lies inside the workspace.
     """
     found = {name: load_prompt(name) for name in NAMES}
     if folder:
-        found |= _own(Path(folder), workspace)
+        found |= _own(Path(folder), workspace, accepted)
     return Prompts(
         {name: text for name, (text, _) in found.items()}, {name: digest for name, (_, digest) in found.items()}
     )
 
 
-def _own(folder: Path, workspace: str) -> dict[str, tuple[str, str]]:
-    if not folder.is_dir():
+def _own(folder: Path, workspace: str, accepted: Mapping[str, bytes] | None) -> dict[str, tuple[str, str]]:
+    if accepted is None and not folder.is_dir():
         raise UsageError(
             f"the prompts folder {folder} does not exist or is no folder; nothing was started. Make it, or name "
             "another one with --prompts DIR"
         )
     _outside(folder, workspace)
     found = {}
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.iterdir() if accepted is None else (folder / name for name in accepted)):
         if file.suffix != ".md" or file.name.lower() in _NO_PROMPTS:
             continue
         if file.stem not in NAMES:
             raise UsageError(f"there is no prompt for {file} to replace; {nearest(file.stem, NAMES)}")
         _outside(file, workspace)
-        found[file.stem] = _read(file)
+        found[file.stem] = _checked(file, _read(file) if accepted is None else accepted[file.name])
     if not found:
         names = ", ".join(f"{name}.md" for name in NAMES)
         raise UsageError(f"the prompts folder {folder} has no prompt in it; put one of {names} there")
@@ -85,12 +87,14 @@ def _outside(path: Path, workspace: str) -> None:
         )
 
 
-def _read(file: Path) -> tuple[str, str]:
+def _read(file: Path) -> bytes:
     try:
-        with file.open("rb") as stream:
-            data = stream.read(BYTES_MAX + 1)
+        return read_beneath(file.parent, file.name)
     except OSError as error:
         raise UsageError(f"the prompt {file} cannot be read: {error.strerror}") from error
+
+
+def _checked(file: Path, data: bytes) -> tuple[str, str]:
     if len(data) > BYTES_MAX:
         raise UsageError(f"the prompt {file} is longer than {BYTES_MAX} bytes; shorten it")
     try:

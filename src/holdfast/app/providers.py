@@ -35,6 +35,7 @@ class Providers:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._made: dict[tuple[str, bool], Provider] = {}
+        self._links: list[PipeLink] = []
 
     def of(self, policy: HandsPolicy, workspace: Workspace) -> Provider:
         """The one that a session's policy names. Only a person's own settings and flags get there, never a tool."""
@@ -47,6 +48,11 @@ class Providers:
             self._made[key] = self._make(name, accept_weak)
         return self._made[key]
 
+    def close(self) -> None:
+        """End the programs that carry connections. The hands live on."""
+        for link in self._links:
+            link.close()
+
     def _make(self, name: str, accept_weak: bool) -> Provider:
         kind, _, rest = name.partition(":")
         clock = SystemClock()
@@ -54,6 +60,7 @@ class Providers:
             return UnsandboxedProvider(self._folder)
         if kind == "ssh":
             link = PipeLink(ssh_command(rest), name=name, env=passed_on(SSH_NEEDS))
+            self._links.append(link)
             return FarProvider(link, self._folder / "far", name=name)
         if name == "remote":
             queue = Queue(queue_path(self._folder.parent), clock, system_entropy)

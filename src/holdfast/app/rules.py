@@ -47,7 +47,7 @@ def _rule(entry: Any, path: str, names: Collection[str]) -> Rule:
     if not isinstance(entry, dict) or not isinstance(entry.get("tool"), str):
         raise UsageError(f"a rule in {path} has no tool; {EXAMPLE}")
     for name in entry:
-        known_key(name, ("tool", "match", "decision", "for_s", "uses"), path)
+        known_key(name, ("tool", "match", "decision", "for_s", "uses", "bound_to"), path)
     where = f"the rule for {entry['tool']!r} in {path}"
     if entry.get("decision") not in DECISIONS:
         raise UsageError(f"the decision for {entry['tool']!r} in {path} has to be allow, ask or deny; {EXAMPLE}")
@@ -56,7 +56,10 @@ def _rule(entry: Any, path: str, names: Collection[str]) -> Rule:
         raise UsageError(f"{where} has a match that is no text; it is a glob over the main argument, and {EXAMPLE}")
     pattern = _pattern(entry["tool"], f"the rule in {path} for", names)
     for_s, uses = (_bound(entry, name, read, where) for name, read in (("for_s", duration_s), ("uses", count)))
-    return Rule(pattern, entry["decision"], match, for_s, uses)
+    bound_to = entry.get("bound_to", [])
+    if not isinstance(bound_to, list) or not all(isinstance(each, str) for each in bound_to):
+        raise UsageError(f'{where} has a bound_to that is no list of globs; an example is: bound_to = ["deploy/*"]')
+    return Rule(pattern, entry["decision"], match, for_s, uses, tuple(bound_to))
 
 
 def _bound(entry: dict[str, Any], name: str, read: Callable[[Any], Any], where: str) -> Any:

@@ -26,7 +26,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from holdfast.app.config import Settings, environment
-from holdfast.app.destinations import methods, paths
+from holdfast.app.destinations import headers, methods, paths
 from holdfast.app.tables import Key, named_tables, read_table, texts, yes_or_no
 from holdfast.clock import Clock
 from holdfast.egress.gitpush import DELETES
@@ -175,6 +175,7 @@ _SECRET = {
     "basic": Key(yes_or_no),
     "methods": Key(methods),
     "paths": Key(paths),
+    "headers": Key(headers),
     "push": Key(_push),
     "expires": Key(_expires),
     "pass_env": Key(_variables),

@@ -1,4 +1,7 @@
-"""Whether a worker serves a home: it holds a lock file that the kernel gives up with it (S5, S27)."""
+"""Which workers serve a home: each holds a lock file that the kernel gives up with it (S5, S27).
+
+The file says up to which schema version of events its worker can read. Older programs left it empty.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 from pathlib import Path
 
 from holdfast.app.home import Home
+from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import Index
 from holdfast.log.workers import Worker, is_live
 
@@ -23,13 +27,26 @@ def serve(home: Home, worker_id: str, database: Path | None = None) -> Worker:
 
     `database` is the log that it serves, the home's own when None.
     """
-    return Worker.start(_folder(home, database), worker_id)
+    return Worker.start(_folder(home, database), worker_id, says=str(SCHEMA))
+
+
+def workers(home: Home, database: Path | None = None) -> list[str]:
+    """The living workers that serve this home now and read what this program writes."""
+    folder = _folder(home, database)
+    return [path.stem for path in sorted(folder.glob("*.lock")) if is_live(folder, path.stem) and _reads(path)]
 
 
 def is_served(home: Home, database: Path | None = None) -> bool:
-    """Whether a living process serves this home now: what is due needs nobody else to start it."""
-    folder = _folder(home, database)
-    return any(is_live(folder, path.stem) for path in folder.glob("*.lock"))
+    """Whether a living worker will take what this process writes: nobody else needs to be started for it."""
+    return bool(workers(home, database))
+
+
+def _reads(path: Path) -> bool:
+    try:
+        said = path.read_text().strip()
+    except OSError:
+        return False  # it has just gone
+    return said.isdecimal() and int(said) >= SCHEMA
 
 
 def attend(home: Home, session_id: str, worker_id: str, database: Path | None = None) -> Worker:

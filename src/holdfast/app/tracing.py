@@ -10,7 +10,6 @@ import msgspec
 
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.progress import harmless
 from holdfast.errors import UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import MissionOpened
@@ -19,6 +18,7 @@ from holdfast.repo.repository import Repository
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
+from holdfast.session.visible import harmless
 
 EXAMPLE = "holdfast why src/app.py:12"
 

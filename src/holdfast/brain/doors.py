@@ -20,6 +20,11 @@ from holdfast.model.base import Model, StreamPart
 from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Repository
+from holdfast.session.rows import Uptime
+
+
+class ObserverGone(Exception):
+    """Whoever watches has gone. It says nothing about the session, which is left as it is."""
 
 
 class Observer(Protocol):
@@ -53,6 +58,11 @@ class Worker:
     boot_id: str
     pid: int
     program: str
+
+
+def uptime(clock: Clock, boot_id: str) -> Uptime:
+    """The uptime now. Only uptimes of the same `boot_id` can be compared."""
+    return Uptime(boot_id, int(clock.monotonic_s() * 1_000_000))
 
 
 def same_workspace(session_id: str, near: Workspace) -> Workspace:

@@ -20,7 +20,7 @@ from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.mission import HookRan
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
-from holdfast.facts.session import SessionForked
+from holdfast.facts.session import SessionEventsLost, SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Log, Snapshot, Snapshots
@@ -42,6 +42,7 @@ _SHOWN = (
     ContextReset,
     RuleBreached,
     SessionForked,
+    SessionEventsLost,
     ApprovalRequested,
     ApprovalDecided,
     ApprovalExpired,

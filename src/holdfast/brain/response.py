@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.facts import nesting
 from holdfast.facts.base import Text
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.union import AnyFact
@@ -159,7 +160,7 @@ def _arguments(text: str) -> tuple[dict[str, Any], str]:
     if not text.strip():
         return {}, ""
     try:
-        value = msgspec.json.decode(text)
+        value = nesting.decode(text)
     except msgspec.DecodeError:
         return {}, text
     return (value, "") if isinstance(value, dict) else ({}, text)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 
-from holdfast.brain.doors import Doors
+from holdfast.brain.doors import Doors, uptime
 from holdfast.brain.hooked import Hooked
 from holdfast.brain.recall import remember, shown
 from holdfast.errors import Fenced
@@ -15,6 +16,7 @@ from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Draft, Event
 from holdfast.facts.model import AgentMessage
 from holdfast.facts.session import Service
+from holdfast.facts.shift import ClockSet, ShiftEnded
 from holdfast.hands.base import Hands
 from holdfast.ids import new_event_id
 from holdfast.log.base import Lease, Post
@@ -61,6 +63,7 @@ class Shift:
         self._bodies = bodies
         self._lock = anyio.Lock()
         self._remembered = state.seq
+        self._clock = self.look_at_clock()
 
     @property
     def epoch(self) -> int:
@@ -72,6 +75,12 @@ class Shift:
         if name not in self._models:
             self._models[name] = self.doors.model(name)
         return self._models[name]
+
+    def look_at_clock(self) -> ClockSet:
+        """How the wall clock stands. Decisions that wait are stamped with the latest look, which came before them."""
+        up = uptime(self.doors.clock, self.doors.worker.boot_id)
+        self._clock = ClockSet(boot_id=up.boot_id, booted_us=self.doors.clock.now_us() - up.us)
+        return self._clock
 
     async def decision(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
         """Append under the epoch and the head that was decided on (S2), with posts to other sessions (S4).
@@ -110,6 +119,8 @@ class Shift:
 
     def _draft(self, fact: Fact) -> Draft:
         event_id = new_event_id(self.doors.clock.now_us(), self.doors.entropy)
+        if isinstance(fact, ShiftEnded) and fact.due_us is not None:
+            fact = msgspec.structs.replace(fact, boot_id=self._clock.boot_id, booted_us=self._clock.booted_us)
         return Draft(event_id, "brain", fact)  # type: ignore[arg-type]  # facts are of the union
 
     async def refresh(self) -> None:

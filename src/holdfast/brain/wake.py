@@ -19,14 +19,15 @@ from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
 from holdfast.brain.acts.uses import ask_use
 from holdfast.brain.alongside import alongside, first_error
-from holdfast.brain.doors import Doors
+from holdfast.brain.doors import Doors, ObserverGone, uptime
 from holdfast.brain.recall import recall, remember, shown
 from holdfast.brain.shift import Shift
 from holdfast.errors import (
+    CannotRunSafely,
     Fenced,
+    HandsError,
     HandsLost,
     HeadMoved,
-    HoldfastError,
     LogDamaged,
     LogUnavailable,
     Refused,
@@ -66,6 +67,7 @@ from holdfast.session.actions import (
 )
 from holdfast.session.decide import decide, is_idle
 from holdfast.session.fold import fold
+from holdfast.session.fold_clock import was_set
 from holdfast.session.state import State
 
 LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)
@@ -109,7 +111,7 @@ async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal
 
     Whoever was here since then may have left nothing to do, so what they wrote is folded first.
     """
-    while not is_idle(state, doors.clock.now_us()):
+    while not is_idle(state, doors.clock.now_us(), uptime(doors.clock, doors.worker.boot_id)):
         try:
             draft = _shift_started(doors)
             return state, await doors.leases.acquire(state.session_id, draft, steal=steal, head=state.seq)
@@ -129,6 +131,7 @@ def _shift_started(doors: Doors) -> Draft:
         pid=worker.pid,
         program=worker.program,
         prompt_digests=doors.prompt_digests,
+        booted_us=doors.clock.now_us() - uptime(doors.clock, worker.boot_id).us,
     )
     return Draft(new_event_id(doors.clock.now_us(), doors.entropy), "brain", fact)
 
@@ -175,14 +178,53 @@ async def _run(shift: Shift) -> None:
         with anyio.CancelScope(shield=True):
             await _let_go(shift, "the process was asked to stop")
         raise
-    except HoldfastError as error:
-        if not isinstance(error, LOG_TROUBLE):
-            await _let_go(shift, str(error), SessionError(kind=type(error).__name__, message=str(error)))
-        raise
+    except Exception as error:
+        if isinstance(error, (*LOG_TROUBLE, ObserverGone)) or not await _failed(shift, error):
+            raise
+
+
+async def _failed(shift: Shift, error: Exception) -> bool:
+    """Record that this wake failed. True when it failed as the one before did, at the same event: then the session
+    parks, since trying again would only cost money. What is wrong with the machine may mend itself: it parks nothing
+    while no model is asked in vain.
+    """
+    kind = type(error).__name__
+    message = str(error) or kind
+    while True:
+        state = shift.state
+        mends = isinstance(error, CannotRunSafely | HandsError) and not state.failing.asked
+        fact = SessionError(kind=kind, message=message, at_seq=state.failing.progress_seq)
+        if mends or not state.failing.repeated(kind):
+            await _let_go(shift, message, fact)
+            return False
+        if not state.in_shift:
+            return True
+        detail = f"failed twice in the same way at event {fact.at_seq}, and is not tried again by itself: {message}"
+        # A park is a decision: a message that came meanwhile is a reason to try again (S2).
+        shift.decided_at = state.seq
+        park = ShiftEnded(status="parked", reason="person", detail=detail)
+        try:
+            await shift.decision(*_presumed(state), fact, park)
+        except HeadMoved:
+            await shift.refresh()
+        else:
+            return True
+
+
+def _presumed(state: State) -> tuple[Fact, ...]:
+    """The end of a request that an error cut off: a session that parks holds no money."""
+    open_ = state.request
+    if open_ is None:
+        return ()
+    return (ModelRequestEnd(request_seq=open_.seq, outcome="presumed", cost_pico=open_.reserved_pico),)
 
 
 async def _next(shift: Shift, effects: mission_act.Effects) -> Action | None:
-    """What to do; None when a mission's conductor has done it already."""
+    """What to do; None when a mission's conductor has done it already, or the clock was set and that is noted."""
+    clock = shift.look_at_clock()
+    if was_set(shift.state, clock.boot_id, clock.booted_us):
+        await shift.fact(clock)
+        return None
     if shift.state.mission is not None:
         return await mission_act.step(shift, effects)
     return decide(shift.state, shift.doors.clock.now_us())

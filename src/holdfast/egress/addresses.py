@@ -15,8 +15,19 @@ _METADATA = frozenset(
 """Where clouds tell a machine its own credentials: some of these look private, one looks public."""
 
 _ZERO = ipaddress.IPv4Network("0.0.0.0/8")
-_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
+_TRANSLATED = ipaddress.IPv6Network("::ffff:0:0:0/96")
+_NOT_PUBLIC = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        *("fec0::/10", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "192.88.99.0/24"),
+        *("2001:db8::/32", "3fff::/20", "5f00::/16", "100::/64"),
+    )
+)
+"""Networks that Python's own list takes for public, in some version of it or another, and that lead nowhere outside."""
+
 _LOW_32 = 0xFFFFFFFF
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
@@ -65,6 +76,8 @@ def _problem(address: Address, *, private: bool) -> str:
 
 def _is_public(address: Address) -> bool:
     """True for what is routed in the world; an address that only carries another one is judged by that."""
+    if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
+        return False
     return address.is_global or bool(_inside(address))
 
 
@@ -80,6 +93,10 @@ def _inside(address: Address) -> tuple[IPv4Address, ...]:
         found.append(address.sixtofour)
     if address.teredo is not None:
         found.extend(address.teredo)
-    if (number >> 32) & _LOW_32 in _ISATAP or any(address in network for network in (*_NAT64, _COMPATIBLE)):
+    carriers = (_NAT64, _LOCAL_NAT64, _COMPATIBLE, _TRANSLATED)
+    if (number >> 32) & _LOW_32 in _ISATAP or any(address in network for network in carriers):
         found.append(IPv4Address(number & _LOW_32))
+    longer = IPv4Address((number >> 48 & 0xFFFF0000) | (number >> 40 & 0xFFFF))
+    if address in _LOCAL_NAT64 and longer not in _ZERO:  # the form with the octet 8 in the middle
+        found.append(longer)
     return tuple(found)

@@ -1,24 +1,28 @@
-"""Where a proxy begins: it leaves whoever started it, says how that went, and serves until it is not needed.
+"""Where a proxy begins: it leaves whoever started it, gives up its privileges, says how that went, and serves.
 
-Run with its launch on standard input, see `proxy`. Nothing of its memory can be read by
-other processes of its user, and it leaves no core.
+Run with its launch on standard input, see `proxy`. There are two processes then: the keeper (`keeper`), and its child,
+the proxy itself. No other process of their user can read their memory, and they leave no core.
 """
 
 from __future__ import annotations
 
+# Imported only when they are needed otherwise: the folder that they are in may be closed to the proxy by then.
+import concurrent.futures.thread  # noqa: F401
 import contextlib
 import ctypes
+import encodings.idna  # noqa: F401
 import os
 import resource
 import signal
 import socket
 import ssl
-import struct
+import stringprep  # noqa: F401
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import anyio
+import anyio._backends._asyncio
 import anyio.abc
 import msgspec
 
@@ -27,6 +31,7 @@ from holdfast.egress.authority import Authority
 from holdfast.egress.files import Places, hold_lock, listen, places, write_whole
 from holdfast.egress.inside import apt_conf, system_bundle
 from holdfast.egress.journal import Journal
+from holdfast.egress.keeper import Borrowed, Keeper
 from holdfast.egress.names import Malformed, Place, read_authority
 from holdfast.egress.outward import Network, Outward, SystemNetwork
 from holdfast.egress.placeholders import Placeholders
@@ -34,10 +39,14 @@ from holdfast.egress.rules import Rules
 from holdfast.egress.server import Server
 from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Stream
-from holdfast.egress.wire import LINE_MAX, Ask, Launch, Orders, Ready, Reply
+from holdfast.egress.wire import Ask, Launch, Orders, Ready, Reply
 from holdfast.errors import HoldfastError
+from holdfast.facts import nesting
 from holdfast.ids import system_entropy
-from holdfast.vault.kept import take_over
+from holdfast.privileges import die_with, give_up
+from holdfast.seccomp import assemble_here
+from holdfast.uids import set_apart
+from holdfast.vault.kept import outline, take_over
 
 FLUSH_S = 0.2
 """How long something may be noted before it is written, when something else was written just before."""
@@ -47,7 +56,6 @@ LOOK_S = 5.0
 
 _PR_SET_DUMPABLE = 4
 
-_decode_ask = msgspec.json.Decoder(Ask).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -59,19 +67,20 @@ def system_network(_: str) -> Network:
 class Proxy:
     """One proxy's life."""
 
-    def __init__(self, launch: Launch, network: Network) -> None:
+    def __init__(self, launch: Launch, network: Network, found: Places, ends: tuple[socket.socket, ...]) -> None:
         self._launch = launch
         self._clock = SystemClock()
-        self._places: Places = places(Path(launch.folder), launch.session_id)
-        self._lock = hold_lock(self._places.lock)
+        self._places = found
+        self._user = os.getuid()
+        self._orders, self._asks = ends
         bundle = system_bundle(launch.bundle)
         authority = Authority(self._clock, system_entropy)
         outward = Outward(network, _trust(bundle), _through(launch.through))
         orders = launch.orders
         self.state = State(
             Rules(orders.policy, orders.registries),
-            take_over(orders.vault, self._clock),
-            Journal(self._places.journal),
+            Borrowed(outline(orders.vault), self._asks, self._clock),
+            Journal(Path(self._places.journal.name)),
             authority,
             outward,
         )
@@ -79,32 +88,28 @@ class Proxy:
         write_whole(self._places.bundle, bundle.rstrip(b"\n") + b"\n" + authority.pem(), 0o644)
         write_whole(self._places.door / "apt.conf", apt_conf(), 0o644)
         self._server = Server(self.state, listen(self._places.socket, 0o666))
-        self._control = listen(self._places.control, 0o600)
         self._heard_s = self._clock.monotonic_s()
         self._began_s = self._heard_s
 
     def _obey(self, orders: Orders) -> None:
         """Put new orders in force. Raises `HoldfastError`, and changes nothing then."""
         rules = Rules(orders.policy, orders.registries)
-        vault = take_over(orders.vault, self._clock, self.state.vault)
-        self.state.rules, self.state.vault = rules, vault
+        self.state.adopt(rules, Borrowed(outline(orders.vault), self._asks, self._clock))
         self.state.placeholders = Placeholders(orders.placeholders)
         self.state.held, self.state.wary = frozenset(orders.held), orders.wary
-        self.state.uids |= {os.getuid(), *orders.uids}
+        self.state.uids |= {self._user, *orders.uids}
 
     async def run(self) -> None:
         """Serve until there is a reason to end."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._server.serve)
-            group.start_soon(self._listen, group)
+            group.start_soon(self._listen, group.cancel_scope)
             group.start_soon(self._write_notes)
             group.start_soon(self._watch, group.cancel_scope)
             group.start_soon(self._on_signal, group.cancel_scope)
 
     def end(self) -> None:
-        """The last notes; nobody is let in any more."""
-        for path in (self._places.socket, self._places.control):
-            path.unlink(missing_ok=True)
+        """The last notes. The keeper takes the sockets away."""
         self.state.journal.flush()
 
     async def _write_notes(self) -> None:
@@ -129,42 +134,27 @@ class Proxy:
             async for _ in signals:
                 scope.cancel()
 
-    # --- the control socket ---
+    # --- what the keeper passes on ---
 
-    async def _listen(self, group: anyio.abc.TaskGroup) -> None:
-        while True:
-            await anyio.wait_readable(self._control)
-            with contextlib.suppress(OSError):
-                sock, _ = self._control.accept()
-                _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-                if uid in (0, os.getuid()):
-                    group.start_soon(self._hear, Stream(sock), group.cancel_scope)
-                else:
-                    sock.close()
-
-    async def _hear(self, stream: Stream, scope: anyio.CancelScope) -> None:
-        try:
-            line = bytearray()
-            while not line.endswith(b"\n") and len(line) < LINE_MAX:
-                data = await stream.recv(wait_s=10.0)
-                if not data:
-                    return
+    async def _listen(self, scope: anyio.CancelScope) -> None:
+        """Answer the user's orders. Without the keeper nobody needs this proxy."""
+        stream, line = Stream(self._orders), bytearray()
+        with contextlib.suppress(Ended):
+            while data := await stream.recv():
                 line += data
-            self._heard_s = self._clock.monotonic_s()
-            ends = False
-            try:
-                ask = _decode_ask(line)
-                reply = self._answer(ask)
-                ends = ask.verb == "close"
-            except (HoldfastError, msgspec.DecodeError, msgspec.ValidationError) as error:
-                reply = Reply(False, str(error) if isinstance(error, HoldfastError) else "that was no question")
-            await stream.send(_encode(reply) + b"\n")
-            if ends:
-                scope.cancel()
-        except Ended:
-            pass
-        finally:
-            stream.close()
+                if not line.endswith(b"\n"):
+                    continue
+                ask = nesting.decode_as(bytes(line), Ask)
+                line.clear()
+                self._heard_s = self._clock.monotonic_s()
+                try:
+                    reply = self._answer(ask)
+                except HoldfastError as error:
+                    reply = Reply(False, str(error))
+                await stream.send(_encode(reply) + b"\n")
+                if ask.verb == "close":
+                    break
+        scope.cancel()
 
     def _answer(self, ask: Ask) -> Reply:
         match ask.verb:
@@ -214,27 +204,64 @@ def _leave() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def _confine(found: Places, session_id: str, keeper: int) -> None:
+    """Keep nothing but what is open, and the folder of the journal. Raises `OSError`."""
+    uid, gid = os.getuid(), os.getgid()
+    if uid == 0:
+        uid = gid = set_apart(f"proxy {session_id}", "process")
+        for path in (found.notes, found.journal):
+            os.chown(path, uid, gid, follow_symlinks=False)
+    give_up(uid=uid, gid=gid, filter_calls=assemble_here(programs=False) or b"")
+    die_with(keeper, signal.SIGKILL)
+
+
 def main(network: Callable[[str], Network] = system_network) -> None:
     """Standard input: the launch. Standard output: one line that says whether it went well."""
     _hide()
     launch = msgspec.json.decode(sys.stdin.buffer.read(), type=Launch)
     _leave()
-    proxy, problem = None, ""
+    found = places(Path(launch.folder), launch.session_id)
+    proxy, problem, log = None, "", -1
     try:
-        proxy = Proxy(launch, network(launch.network))
+        hold_lock(found.lock)
+        log = os.open(found.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        ends = _fork_from_keeper(launch, found, log)
+        proxy = Proxy(launch, network(launch.network), found, ends)
+        _confine(found, launch.session_id, os.getppid())
     except HoldfastError as error:
         problem = str(error)
     except (OSError, ValueError) as error:
         problem = f"the proxy could not start: {error}"
     with contextlib.suppress(OSError):
-        os.write(1, _encode(Ready(proxy is not None, problem, os.getpid())) + b"\n")
-    if proxy is None:
+        os.write(1, _encode(Ready(proxy is not None and not problem, problem, os.getpid())) + b"\n")
+    if proxy is None or problem:
         return
-    null = os.open("/dev/null", os.O_RDWR)
-    log = os.open(places(Path(launch.folder), launch.session_id).log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    for fd, to in ((null, 0), (null, 1), (log, 2)):
-        os.dup2(fd, to, inheritable=False)
+    _quiet(log)
     try:
         anyio.run(proxy.run)
     finally:
         proxy.end()
+
+
+def _fork_from_keeper(launch: Launch, found: Places, log: int) -> tuple[socket.socket, ...]:
+    """Go on as the child of a keeper, in the folder of the journal. Returns the ends that lead to it."""
+    clock = SystemClock()
+    vault = take_over(launch.orders.vault, clock)
+    control = listen(found.control, 0o600)
+    orders, asks = socket.socketpair(), socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    for pair in (orders, asks):
+        pair[1 if pid else 0].close()
+    if pid:
+        _quiet(log)
+        Keeper(found, vault, clock, control=control, ends=(orders[0], asks[0])).serve(pid)
+    control.close()
+    os.chdir(found.notes)
+    return orders[1], asks[1]
+
+
+def _quiet(log: int) -> None:
+    """Complain to the log from now on, and leave whoever started us."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd, to in ((null, 0), (null, 1), (log, 2)):
+        os.dup2(fd, to, inheritable=False)

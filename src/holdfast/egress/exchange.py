@@ -9,20 +9,24 @@ from collections.abc import Sequence
 import anyio
 import h11
 
+from holdfast.egress.bounds import FormWatch, check_bounded, form_watch
 from holdfast.egress.gitpush import PushGate, push_gate
 from holdfast.egress.http import HEAD_MAX, IDLE_S, Head, Inbox, Refusal, answer_to, read_head, stays_open
 from holdfast.egress.names import Malformed, Place, check_target, path_of, read_absolute, read_authority, shown
+from holdfast.egress.packed import Body, Hidden
 from holdfast.egress.placeholders import BodyWatch, Injection, put_in
 from holdfast.egress.rules import is_bounded, request_fits
-from holdfast.egress.scrub import Forms, Scrubber
+from holdfast.egress.scrub import Forms
 from holdfast.egress.state import State
-from holdfast.egress.streams import Ended, Stream
+from holdfast.egress.streams import Ended, Silent, Stream
 from holdfast.facts.session import Destination, SecretUse
 
 ANSWER_HEAD_MAX = 128 << 10
 """Bytes in an answer's head at most."""
 
-_OVERRIDES = (b"x-http-method-override", b"x-http-method", b"x-method-override", b"x-original-url", b"x-rewrite-url")
+QUIET_S = 0.2
+"""How long an answer pauses before the little that may be the beginning of a secret is passed on."""
+
 _HOP = frozenset((b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"proxy-connection", b"http2-settings"))
 _OURS = frozenset((b"expect", b"proxy-authorization", b"proxy-authenticate"))
 _ANSWER_DROPS = _HOP | {b"transfer-encoding", b"alt-svc", b"proxy-authenticate", b"proxy-status"}
@@ -153,10 +157,11 @@ class _Exchange:
         self._head = head
         self._down = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
         self._up = h11.Connection(h11.CLIENT, max_incomplete_event_size=ANSWER_HEAD_MAX)
-        self._scrubber: Scrubber | None = None
+        self._body: Body | None = None
         self._forms: Forms | None = None
         self._secrets = ""
         self._gates: list[PushGate] = []
+        self._form: FormWatch | None = None
         self._begun = False
         self._uploaded = False
         self._sent = 0
@@ -174,8 +179,10 @@ class _Exchange:
             raise Refusal(403, problem)
         injections = self._state.placeholders.find(self._head, rules.uses(host), secure=self._conversation.secure)
         bounds: list[Destination | SecretUse] = [*destinations, *(one.use for one in injections)]
-        if is_bounded(bounds) and any(self._head.all(name) for name in _OVERRIDES):
-            raise Refusal(403, "a header would change the method or the path that was judged")
+        if is_bounded(bounds):
+            named = [name for bound in bounds for name in bound.headers]
+            check_bounded(self._head, [*named, *(one.use.header for one in injections)])
+            self._form = form_watch(self._head)
         gates = [push_gate(one.use, self._head) for one in injections]
         self._gates = [gate for gate in gates if gate is not None]
         headers = await self._headers(injections)
@@ -251,7 +258,7 @@ class _Exchange:
     async def _upload(self, stream: Stream, request: h11.Request) -> None:
         """Send the request. The head of one whose body is judged waits until its body may follow."""
         waiting: list[h11.Event] = [request]
-        if not self._gates:
+        if not self._gates and self._form is None:
             await self._put(stream, waiting)
             waiting = []
         if self._down.they_are_waiting_for_100_continue:
@@ -268,6 +275,8 @@ class _Exchange:
             elif isinstance(event, h11.Data):
                 data = bytes(event.data)
                 watch.feed(data)
+                if self._form is not None:
+                    self._form.feed(data)
                 self._state.count(len(data))
                 for gate in self._gates:
                     data = gate.feed(data)
@@ -301,10 +310,21 @@ class _Exchange:
                 await self._client.send(out[0] if len(out) == 1 else b"".join(out))
             if ended:
                 return
-            data = await stream.recv(wait_s=IDLE_S)
+            data = await self._more(stream)
             self._received += len(data)
             self._state.count(len(data))
             self._up.receive_data(data)
+
+    async def _more(self, stream: Stream) -> bytes:
+        """What comes next. In a pause the client gets what was kept back, if that is too little to be a secret."""
+        body = self._body
+        if body is not None and body.waits:
+            try:
+                return await stream.recv(wait_s=QUIET_S)
+            except Silent:
+                if rest := body.idle():
+                    await self._client.send(self._down.send(h11.Data(data=rest)) or b"")
+        return await stream.recv(wait_s=IDLE_S)
 
     def _take_events(self, out: list[bytes]) -> bool:
         """Turn what has come into what goes to the client. True at the end."""
@@ -320,28 +340,37 @@ class _Exchange:
                 out.append(self._down.send(self._answer(event)) or b"")
                 self._begun = True
             elif isinstance(event, h11.Data):
-                data = self._scrubber.feed(bytes(event.data)) if self._scrubber is not None else event.data
-                if data:
+                if data := self._searched(event.data):
                     out.extend(self._down.send_with_data_passthrough(h11.Data(data=data)) or ())
             elif isinstance(event, h11.EndOfMessage):
-                rest = self._scrubber.end() if self._scrubber is not None else b""
-                if rest:
+                if rest := self._searched(b"", last=True):
                     out.append(self._down.send(h11.Data(data=rest)) or b"")
                 out.append(self._down.send(h11.EndOfMessage()) or b"")
                 return True
             else:
                 raise Ended("the other side ended the connection")
 
+    def _searched(self, data: bytes, *, last: bool = False) -> bytes:
+        """The next piece of the answer without secrets, those that came into use meanwhile among them."""
+        self._forms = self._state.forms(self._place.host) or self._forms
+        if self._body is None or self._forms is None:
+            return data
+        try:
+            return self._body.end() if last else self._body.feed(bytes(data), self._forms)
+        except Hidden as error:
+            raise Refusal(502, f"the answer of {self._place.host} {error}; it was cut off") from None
+
     def _answer(self, response: h11.Response) -> h11.Response:
         """The head of the answer, without what concerns the connection, without secrets."""
         headers = [pair for pair in response.headers if pair[0] not in _ANSWER_DROPS]
         reason = response.reason
+        self._forms = self._state.forms(self._place.host) or self._forms
         if self._forms is not None:
             empty = self._head.method == "HEAD" or response.status_code in (204, 304)
             coded = [value for name, value in headers if name == b"content-encoding"]
             if not empty and any(value.strip().lower() not in (b"identity", b"") for value in coded):
                 raise Refusal(502, f"{self._place.host} sent an encoded answer, which cannot be searched for secrets")
-            self._scrubber = Scrubber(self._forms)
+            self._body = Body(self._forms)
             headers = [(name, self._forms.scrub(value)) for name, value in headers]
             reason = self._forms.scrub(reason)
         return h11.Response(status_code=response.status_code, headers=headers, reason=reason)

@@ -1,13 +1,15 @@
 """Where everything about one session's proxy is, and how its sockets are reached whatever their paths' length.
 
 <home>/egress/SESSION/             ours alone
-    lock  control  journal  state  log
+    lock  control  state  log
+    notes/journal                   the proxy's own
 <home>/egress/doors/SESSION/       shown to hands, read-only
     s  ca.pem  apt.conf
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import EgressUnavailable, UsageError
+from holdfast.privileges import folder_mode
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _FLOCK = "hhqqi0q"
@@ -41,7 +44,12 @@ class Places(NamedTuple):
     @property
     def journal(self) -> Path:
         """What was noted."""
-        return self.own / "journal"
+        return self.notes / "journal"
+
+    @property
+    def notes(self) -> Path:
+        """The one folder that the proxy itself may write in."""
+        return self.own / "notes"
 
     @property
     def state(self) -> Path:
@@ -74,13 +82,21 @@ def places(folder: Path, session_id: str) -> Places:
 def make(folder: Path, session_id: str) -> Places:
     """Make the folders. Raises `EgressUnavailable`."""
     found = places(folder, session_id)
-    passable = 0o711 if os.geteuid() == 0 else 0o700
+    passable = folder_mode()
     try:
         folder.parent.mkdir(mode=passable, parents=True, exist_ok=True)
-        for path, mode in ((folder, passable), (found.own, 0o700), (folder / "doors", passable), (found.door, 0o755)):
+        for path, mode in (
+            (folder, passable),
+            (found.own, 0o700),
+            (found.notes, 0o700),
+            (folder / "doors", passable),
+            (found.door, 0o755),
+        ):
             path.mkdir(mode=mode, exist_ok=True)
             if path.lstat().st_uid == os.geteuid():
                 path.chmod(mode)
+        with contextlib.suppress(FileNotFoundError):  # where an earlier version had it
+            (found.own / "journal").rename(found.journal)
     except OSError as error:
         raise EgressUnavailable(
             f"the folder {folder} for the way outside cannot be used ({error.strerror}); hands have no network: make "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ PATH_MAX = 200
 """Characters of a path that are kept."""
 
 _SHRINK = 256 << 10
+_MOST = 64 << 20
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,11 +137,18 @@ def together(one: EgressSeen | None, other: EgressSeen) -> EgressSeen:
 
 
 def _read(path: Path) -> list[_Line]:
-    """Every whole line; a proxy that was killed may have left half of one at the end."""
+    """Every whole line; a proxy that was killed may have left half of one at the end.
+
+    The folder is the proxy's, which strangers may have taken over: no link is followed, and nothing but a file is read.
+    """
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
         return []
+    try:
+        data = os.pread(fd, _MOST, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    finally:
+        os.close(fd)
     out = []
     for text in data.split(b"\n"):
         with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?|_[a-z0-9_-]{0,61}[a-z0-9]")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
@@ -16,6 +18,7 @@ _AUTHORITY = re.compile(rb"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
 _TARGET = re.compile(rb"/[!-~]*")
 _ABSOLUTE = re.compile(rb"http://([^/?#]*)(/[!-~]*)?")
 _PERCENT = re.compile(r"%([0-9A-Fa-f]{2})?")
+_SLASHES = "\u2044\u2215\u29f8\u2216\u29f9\u29f5"
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
 
 NAME_MAX = 253
@@ -122,19 +125,36 @@ def path_of(target: bytes) -> str:
 def plain_path(path: str) -> str:
     """The path that rules are matched against: one form for all its spellings.
 
-    Raises `Malformed` for one that some server would take for another path: with dot segments, empty segments,
-    backslashes, encoded slashes, or characters that are encoded twice.
+    Raises `Malformed` for one that some server would take for another path: with segments that begin with two dots or
+    are one, in any form of a dot, empty segments, backslashes, encoded slashes, bytes that are no UTF-8, or characters
+    that are encoded twice.
     """
     decoded = _PERCENT.sub(_decode, path)
     if "\\" in decoded:
         raise Malformed("the path has a backslash")
+    _check_lookalikes(path)
     segments = decoded.split("/")[1:]
     for index, segment in enumerate(segments):
-        if segment.partition(";")[0] in (".", ".."):
+        if segment.startswith("..") or segment.partition(";")[0] == ".":
             raise Malformed("the path has a dot segment")
         if not segment and index < len(segments) - 1:
             raise Malformed("the path has an empty segment")
     return decoded
+
+
+def _check_lookalikes(path: str) -> None:
+    """Raise `Malformed` for what is a dot segment to a server that folds characters or drops those without a shape."""
+    try:
+        text = unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed("the path has bytes that are no UTF-8") from None
+    folded = unicodedata.normalize("NFKC", text)
+    if folded.count("/") != text.count("/") or "\\" in folded or any(mark in text for mark in _SLASHES):
+        raise Malformed("the path has a character that looks like a slash")
+    for segment in folded.split("/"):
+        shape = "".join(char for char in segment if unicodedata.category(char)[0] not in "CZM")
+        if shape.startswith("..") or shape.partition(";")[0] == ".":
+            raise Malformed("the path has a dot segment")
 
 
 def _decode(match: re.Match[str]) -> str:

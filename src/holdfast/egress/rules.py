@@ -64,6 +64,11 @@ class Rules:
         """What allows requests without TLS to that place."""
         return tuple(self._plain.get(place, ()))
 
+    @property
+    def bound(self) -> tuple[str, ...]:
+        """The hosts that have a secret."""
+        return tuple(self._uses)
+
     def uses(self, host: str) -> tuple[SecretUse, ...]:
         """The secrets that are bound to that host."""
         return tuple(self._uses.get(host, ()))

@@ -1,21 +1,37 @@
-"""Takes the values of secrets out of what flows by, in the forms that programs give them, in constant memory.
+"""Takes the values of secrets out of what flows by, in the forms that programs give them, in bounded memory.
 
-A value is found as it is, in base64 (at each of the three alignments, both alphabets, padded or not), in hexadecimal
-digits, with any of its characters percent-encoded, and with any of them escaped as JSON does. It is replaced by as many
-mask characters, so that announced lengths stay true. What was encrypted, compressed or cut up otherwise is not found.
+Found are: the value as it is; in base64 (each alignment, both alphabets), base32, and hexadecimal digits, also in lines
+or with blanks, colons or dashes between; in UTF-16; and all of these with any characters escaped as `escapes` undoes
+it. A find is replaced by as many mask characters, so that announced lengths stay true.
 """
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator
+from itertools import compress
 
+from holdfast.egress.escapes import Escapes, Positions
 from holdfast.vault.base import Secret
+from holdfast.vault.values import BYTES_MIN
 
 _MASKS = b"*#!~^|\0"
-_JSON_SHORT = '"\\/'
+
+SEPARATORS = b"\t\n\r +-:"
+"""What may stand between the characters of an encoded value. Plus and dash are digits of base64 too: without them the
+rest is enough to know it by."""
+
+_FOLD = bytes(range(256)).lower().replace(b"_", b"/", 1)
+_KEPT = bytes(byte not in SEPARATORS for byte in range(256))
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n")
+
+WEAK = 4
+"""So few bytes may begin a form by chance: a silent stream passes them on, and their form is still found."""
+
+_SWALLOWED = 4
+_FORM_MAX = 10
+"""Bytes of one character of a form at most, with what is between two."""
 
 
 class Forms:
@@ -25,23 +41,44 @@ class Forms:
     """
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
-        values = {secret.reveal() for secret in secrets} - {""}
-        self._each = [_Forms(value) for value in sorted(values)]
-        used = "".join(values).encode()
-        self.mask = next(bytes([mask]) for mask in _MASKS if mask not in used)
-        self.longest = max((forms.longest for forms in self._each), default=0)
+        values = sorted({secret.reveal() for secret in secrets} - {""})
+        self.mask = next(bytes([mask]) for mask in _MASKS if mask not in "".join(values).encode())
+        self._escapes = Escapes(values)
+        raw = {text.encode() for value in values for text in (value, value.replace(" ", "+"))}
+        undone = {text for text in map(self._escapes.undo, raw) if len(text) >= BYTES_MIN}
+        encoded = {_folded(form) for value in values for form in _encoded(value.encode())}
+        self._raw, self._undone, self._encoded = _Texts(raw), _Texts(undone), _Texts(encoded)
+        # What is left of an encoded form when its beginning is taken for the rest of an escape that stands before it.
+        self._hints = sorted(form[_SWALLOWED:] for form in encoded)
+        self._undone_alone = _Texts(undone - raw)
+        # Without the zero byte at one end: big and little end are alike then, if all of it is ASCII.
+        wide = {value.encode(code).strip(b"\0") for value in values for code in ("utf-16-le", "utf-16-be")}
+        self._wide = _Texts(wide)
+        self._wide_patterns = [re.compile(re.escape(text)) for text in wide]  # `find` is slow between zero bytes
+        self.longest = max((_FORM_MAX * len(text) for text in raw | encoded), default=0)
+        self._count = len(values)
 
     def __repr__(self) -> str:
-        return f"Forms(of {len(self._each)})"
+        return f"Forms(of {self._count})"
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where forms are, from and to, in order and joined where they overlap."""
-        if not self._each:
+        if not self._count:
             return []
-        lowered = data.lower()
-        found = sorted(span for forms in self._each for span in forms.spans(data, lowered))
+        found = list(self._raw.spans(data))
+        if b"\0" in data:
+            found += [match.span() for pattern in self._wide_patterns for match in pattern.finditer(data)]
+        undone = self._escapes.undo(data)
+        inside = list((self._undone_alone if undone is data else self._undone).spans(undone))
+        folded = _folded(undone)
+        if any(hint in folded for hint in self._hints):
+            inside += _between(undone, self._encoded.spans(folded))
+            found += _between(data, self._encoded.spans(_folded(data)))
+        if inside and undone is not data:
+            original = self._escapes.trace(data)
+            inside = [(original(start), original(end)) for start, end in inside]
         joined: list[tuple[int, int]] = []
-        for start, end in found:
+        for start, end in sorted(found + inside):
             if joined and start < joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
             else:
@@ -50,9 +87,30 @@ class Forms:
 
     def unfinished(self, data: bytes) -> int:
         """How many bytes at the end may be the beginning of a form."""
-        window = data[-self.longest :] if self.longest else b""
-        lowered = window.lower()
-        return max((forms.unfinished(window, lowered) for forms in self._each), default=0)
+        if not self._count:
+            return 0
+        window = data[-self.longest :]
+        most = max(self._raw.unfinished(window), self._wide.unfinished(window))
+        cut = self._escapes.unfinished(window)
+        whole = window[:-cut] if cut else window
+        undone = self._escapes.undo(whole)
+        cut = self._escapes.unfinished(undone)
+        known = undone[:-cut] if cut else undone
+        start = len(known) - self._undone.unfinished(known)
+        if size := self._begun(known):
+            start = min(start, _places(known)[-size])
+        if known is not window and (size := self._begun(window)):
+            most = max(most, len(window) - _places(window)[-size])
+        if start == len(undone) and len(whole) == len(window):
+            return most
+        original: Positions = self._escapes.trace(whole) if undone is not whole else lambda position: position
+        return max(most, len(window) - original(start))
+
+    def _begun(self, data: bytes) -> int:
+        """How many characters of an encoded form the data may end in. None goes on after an empty line, so that events
+        of a stream are passed on at once.
+        """
+        return 0 if data.endswith(_BLANK_LINES) else self._encoded.unfinished(_folded(data))
 
     def scrub(self, data: bytes) -> bytes:
         """All of it at once, for a header."""
@@ -60,13 +118,22 @@ class Forms:
 
 
 class Scrubber:
-    """One stream. `feed` gives back what is safe to pass on, `end` the rest. `found` counts what was taken out."""
+    """One stream. `feed` gives back what is safe to pass on, `end` the rest. `found` counts what was taken out.
+
+    `forms` may be replaced between two pieces.
+    """
 
     def __init__(self, forms: Forms) -> None:
         self.found = 0
-        self._forms = forms
+        self.forms = forms
         self._held = b""
         self._masked = 0  # so many bytes of what is held belong to a form that began before it
+        self._passed = 0  # so many were passed on already, and are kept to know the rest of their form by
+
+    @property
+    def waits(self) -> bool:
+        """True while something is kept back."""
+        return len(self._held) > self._passed
 
     def feed(self, data: bytes) -> bytes:
         """The next piece of the stream, of any size; what may be the beginning of a form is kept back."""
@@ -76,16 +143,25 @@ class Scrubber:
         """What was kept back."""
         return self._pass_on(b"", last=True)
 
+    def idle(self) -> bytes:
+        """What may be passed on when nothing more comes for a while, though a form could begin with it."""
+        if len(self._held.translate(None, SEPARATORS)) > WEAK:
+            return b""
+        shown = _masked(self._held, [(0, self._masked)], self.forms.mask)[self._passed :]
+        self._passed = len(self._held)
+        return shown
+
     def _pass_on(self, data: bytes, *, last: bool) -> bytes:
         data = self._held + data
-        spans = self._forms.spans(data)
-        upto = len(data) if last else len(data) - self._forms.unfinished(data)
+        spans = self.forms.spans(data)
+        upto = len(data) if last else len(data) - self.forms.unfinished(data)
         self.found += sum(1 for start, _ in spans if start < upto)
-        passed = _masked(data, [(0, self._masked), *spans] if self._masked else spans, self._forms.mask)[:upto]
+        passed = _masked(data, [(0, self._masked), *spans] if self._masked else spans, self.forms.mask)
         over = [end - upto for start, end in spans if start < upto < end]
         self._masked = max(0, self._masked - upto, *over)
         self._held = data[upto:]
-        return passed
+        out, self._passed = passed[self._passed : upto], max(0, self._passed - upto)
+        return out
 
 
 def _masked(data: bytes, spans: list[tuple[int, int]], mask: bytes) -> bytes:
@@ -97,118 +173,64 @@ def _masked(data: bytes, spans: list[tuple[int, int]], mask: bytes) -> bytes:
     return bytes(whole)
 
 
-class _Forms:
-    """The forms of one value: whole texts that are searched for, and the one pattern of all that is escaped."""
+class _Texts:
+    """Texts that are searched for as they are."""
 
-    def __init__(self, value: str) -> None:
-        plain = value.encode()
-        whole = {plain, value.replace(" ", "+").encode(), *_base64_cores(plain)}
-        self._whole = [_Whole(text) for text in sorted(whole)]
-        self._hex = _Whole(plain.hex().encode())
-        self._ways = [_ways_of(char) for char in value]
-        self._escaped = re.compile(b"".join(_pattern_of(ways) for ways in self._ways))
-        self._begins = re.compile(b"[%s]" % b"".join({re.escape(text[:1]) for text, _ in self._ways[0]}))
-        self._hints = _hints(value)
-        escaped = sum(max(len(text) for text, _ in ways) for ways in self._ways)
-        self.longest = max(escaped, self._hex.size, *(text.size for text in self._whole))
-
-    def spans(self, data: bytes, lowered: bytes) -> Iterator[tuple[int, int]]:
-        for text in self._whole:
-            yield from text.spans(data)
-        yield from self._hex.spans(lowered)
-        for hint in self._hints:
-            yield from self._near(hint, data)
-
-    def _near(self, hint: re.Pattern[bytes], data: bytes) -> Iterator[tuple[int, int]]:
-        """The escaped forms with a hint in them. Their pattern is slow, so it is tried around hints alone."""
-        seen = hint.search(data)
-        while seen is not None:
-            upto = seen.start() + 8 * self.longest
-            window = max(0, seen.start() - self.longest), upto + self.longest
-            yield from (match.span() for match in self._escaped.finditer(data, *window))
-            seen = hint.search(data, upto)
-
-    def unfinished(self, window: bytes, lowered: bytes) -> int:
-        most = max(self._hex.unfinished(lowered), *(text.unfinished(window) for text in self._whole))
-        for match in self._begins.finditer(window, 0, len(window) - most):
-            if self._goes_on(window, lowered, match.start()):
-                return len(window) - match.start()
-        return most
-
-    def _goes_on(self, window: bytes, lowered: bytes, start: int) -> bool:
-        """Whether all from `start` on is the beginning of an escaped form."""
-        places, end = {start}, len(window)
-        for ways in self._ways:
-            after = set()
-            for place in places:
-                for text, exact in ways:
-                    seen = (window if exact else lowered)[place : place + len(text)]
-                    if seen == text:
-                        after.add(place + len(text))
-                    elif place + len(seen) == end and text.startswith(seen):
-                        return True
-            if not after:
-                return False
-            places = after
-        return False
-
-
-class _Whole:
-    """A text that is searched for as it is."""
-
-    def __init__(self, text: bytes) -> None:
-        self.size = len(text)
-        self._text = text
-        # By the last byte of what was seen: how many bytes of the text that may be, the most first.
-        self._ends: dict[int, list[int]] = {}
-        for size in range(len(text) - 1, 0, -1):
-            self._ends.setdefault(text[size - 1], []).append(size)
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self._texts = sorted(texts)
+        # By the last bytes of what was seen: of which text that may be so many bytes, the most first.
+        self._ends: dict[bytes, list[tuple[int, bytes]]] = {}
+        for text in self._texts:
+            for size in range(1, len(text)):
+                self._ends.setdefault(text[max(0, size - _TAIL) : size], []).append((size, text))
+        for beginnings in self._ends.values():
+            beginnings.sort(reverse=True)
 
     def spans(self, data: bytes) -> Iterator[tuple[int, int]]:
-        start = data.find(self._text)
-        while start >= 0:
-            yield start, start + self.size
-            start = data.find(self._text, start + 1)
+        for text in self._texts:
+            start = data.find(text)
+            while start >= 0:
+                yield start, start + len(text)
+                start = data.find(text, start + 1)
 
     def unfinished(self, window: bytes) -> int:
-        sizes = self._ends.get(window[-1], []) if window else []
-        return next((size for size in sizes if window.endswith(self._text[:size])), 0)
+        """How many bytes at the end begin one of the texts, at most."""
+        for size in range(min(_TAIL, len(window)), 0, -1):
+            for most, text in self._ends.get(window[-size:], ()):
+                if window.endswith(text[:most]):
+                    return most
+        return 0
 
 
-def _base64_cores(plain: bytes) -> set[bytes]:
-    """The characters of base64 that the value alone decides, wherever it stands in what is encoded."""
-    cores = set()
-    for before in range(3):
+_TAIL = 4
+
+
+def _folded(data: bytes) -> bytes:
+    """Data in which an encoded value has one form: small letters, one alphabet, nothing between."""
+    return data.translate(_FOLD, SEPARATORS)
+
+
+def _places(data: bytes) -> list[int]:
+    """Where each byte of the folded data is."""
+    return list(compress(range(len(data)), data.translate(_KEPT)))
+
+
+def _between(data: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Spans of the folded data as spans of the data."""
+    places: list[int] = []
+    for start, end in spans:
+        places = places or _places(data)
+        yield places[start], places[end - 1] + 1
+
+
+def _encoded(plain: bytes) -> Iterator[bytes]:
+    yield plain.hex().encode()
+    yield from _cores(plain, base64.b64encode, 3, 6)
+    yield from _cores(plain, base64.b32encode, 5, 5)
+
+
+def _cores(plain: bytes, encode: Callable[[bytes], bytes], group: int, bits: int) -> Iterator[bytes]:
+    """The characters that the value alone decides, wherever it stands in what is encoded in groups of bytes."""
+    for before in range(group):
         size = before + len(plain)
-        core = base64.b64encode(bytes(before) + plain)[-(-before * 8 // 6) : size * 8 // 6]
-        cores |= {core, core.translate(bytes.maketrans(b"+/", b"-_"))}
-    return cores
-
-
-def _ways_of(char: str) -> list[tuple[bytes, bool]]:
-    """How one character can be written, and whether that is exact; where not, the text is in small letters."""
-    plain = char.encode()
-    ways = [(plain, True)]
-    percent = [(bytes([byte]), b"%%%02x" % byte) for byte in plain]
-    ways += [(b"".join(choice), False) for choice in product(*percent) if b"".join(choice) != plain]
-    units = char.encode("utf-16-be")
-    ways.append((b"".join(b"\\u" + units[at : at + 2].hex().encode() for at in range(0, len(units), 2)), False))
-    if char in _JSON_SHORT:
-        ways.append((b"\\" + plain, True))
-    if char == " ":
-        ways.append((b"+", True))
-    return ways
-
-
-def _pattern_of(ways: list[tuple[bytes, bool]]) -> bytes:
-    return b"(?:" + b"|".join(re.escape(text) if exact else b"(?i:%s)" % re.escape(text) for text, exact in ways) + b")"
-
-
-def _hints(value: str) -> list[re.Pattern[bytes]]:
-    """What is in every escaped form of the value, and seldom elsewhere."""
-    percent = b"|".join(sorted({b"%02x" % byte for byte in value.encode()}))
-    units = value.encode("utf-16-be")
-    pairs = b"|".join(sorted({units[at : at + 2].hex().encode() for at in range(0, len(units), 2)}))
-    short = b"".join(re.escape(char.encode()) for char in _JSON_SHORT if char in value)
-    quoted = b"\\\\(?:(?i:u(?:%s))%s)" % (pairs, b"|[%s]" % short if short else b"")
-    return [re.compile(b"%%(?i:%s)" % percent), re.compile(quoted)]
+        yield encode(bytes(before) + plain)[-(-before * 8 // bits) : size * 8 // bits]

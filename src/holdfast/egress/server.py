@@ -120,13 +120,13 @@ class Server:
             raise Refusal(403, f"the policy does not let hands talk to {place.host}, port {place.port}")
         if not inbox.empty:
             raise Refusal(400, "a client waits for the answer before it uses its tunnel")
-        uses = state.rules.uses(place.host)
-        if not uses:
+        searched = state.is_searched(place.host)
+        if not searched:
             state.admit()
         upstream = await state.outward.open(place, destinations)
         try:
             await inbox.stream.send(_ESTABLISHED)
-            if uses:
+            if searched:
                 await intercept(state, inbox, place, upstream)
             else:
                 await _Tunnel(state, inbox.stream, upstream, place).run()

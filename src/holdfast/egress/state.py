@@ -20,8 +20,11 @@ from holdfast.facts.egress import EgressSeen
 from holdfast.vault.base import Secret
 from holdfast.vault.kept import ReferenceVault
 
-VALUES_MAX = 16
-"""Values of secrets, former ones among them, that are taken out of the answers of one host."""
+VALUES_MAX, VALUES_BYTES_MAX = 64, 16 << 10
+"""Values of one secret, former ones among them, that are taken out of answers; then the oldest is forgotten."""
+
+REST_S = 2.0
+"""How long a keyring or a command that failed is not asked again, in seconds."""
 
 _SLOW = ("keyring", "command")
 """Where a value may be long in coming; others are waited for without a thread, which would cost more than they do."""
@@ -43,8 +46,10 @@ class State:
         self.wary = False
         self._strangers = False
         self.uids: set[int] = set()
-        self._used: dict[str, list[Secret]] = {}
+        self._known: dict[str, list[Secret]] = {}  # by the secret's name, the newest last
+        self._bound: dict[str, set[str]] = {}  # by host: the secrets that are bound to it, or ever were
         self._forms: dict[str, Forms] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
         self._noted = anyio.Event()
 
@@ -73,37 +78,81 @@ class State:
         """Whether a person has to say yes before this secret is used."""
         return name in self.held or (self.wary and self._strangers)
 
-    async def values(self, host: str, names: Sequence[str]) -> dict[str, Secret]:
-        """The values of those secrets now, which are from now on taken out of what that host answers.
+    def adopt(self, rules: Rules, vault: ReferenceVault) -> None:
+        """Put a policy in force. What is found without delay is looked for in answers from now on."""
+        self.rules, self.vault = rules, vault
+        self._failed.clear()
+        for use in rules.policy.secrets:
+            if not self._is_slow(use.name):
+                self._remember(use.name, self._look(use.name))
+        for host in rules.bound:
+            self._bound.setdefault(host, set()).update(use.name for use in rules.uses(host))
+        self._forms.clear()
 
-        Raises `Refusal` when one of them is not there.
+    async def values(self, host: str, names: Sequence[str]) -> dict[str, Secret]:
+        """The values of those secrets now. They, and those of all secrets that are bound to the host, are from now on
+        taken out of what it answers.
+
+        Raises `Refusal` when one of them is not there, and when a value that is to be taken out is not known.
         """
         found = {}
-        for name in names:
-            slow = name in self.vault.names() and self.vault.source(name).kind in _SLOW
-            found[name] = await anyio.to_thread.run_sync(self._resolve, name) if slow else self._resolve(name)
-            self._remember(host, found[name])
+        for name in dict.fromkeys([*names, *(use.name for use in self.rules.uses(host))]):
+            problem = await self._find(name)
+            told = f"the secret {name} is not available now; the people who run this session can see why"
+            if name in names:
+                problem = problem or self.vault.expired(name)
+                if problem:
+                    raise Refusal(502, problem, secret=name, told=told)
+                found[name] = self._known[name][-1]
+            elif problem and name not in self._known:
+                reason = f"nothing goes to {host} while its answers cannot be searched for a secret: {problem}"
+                raise Refusal(503, reason, secret=name, told=f"nothing goes to {host} while {told}")
         return found
 
+    def is_searched(self, host: str) -> bool:
+        """True when a secret is bound to that host, or ever was while this proxy lived."""
+        return host in self._bound
+
     def forms(self, host: str) -> Forms | None:
-        """What is taken out of the answers of that host; None when no secret was ever sent there."""
+        """What is taken out of the answers of that host; None when no secret is bound to it, and none ever was."""
+        if host in self._bound and host not in self._forms:
+            names = sorted(self._bound[host])
+            self._forms[host] = Forms(secret for name in names for secret in self._known.get(name, ()))
         return self._forms.get(host)
 
-    def _remember(self, host: str, secret: Secret) -> None:
-        used = self._used.setdefault(host, [])
-        if any(one.reveal() == secret.reveal() for one in used):
-            return
-        used.append(secret)
-        del used[:-VALUES_MAX]
-        self._forms[host] = Forms(used)
+    async def _find(self, name: str) -> str:
+        """Have the value of now among the known ones; why that is not possible, empty when it is."""
+        slow = self._is_slow(name)
+        failed_s, problem = self._failed.get(name, (0.0, ""))
+        if slow and problem and anyio.current_time() - failed_s < REST_S:
+            return problem
+        aside = slow or self._lock.locked()  # another one is being asked for: waiting must not hold up the proxy
+        value = await anyio.to_thread.run_sync(self._look, name) if aside else self._look(name)
+        self._remember(name, value)
+        if isinstance(value, Secret):
+            return ""
+        self._failed[name] = anyio.current_time(), value
+        return value
 
-    def _resolve(self, name: str) -> Secret:
+    def _look(self, name: str) -> Secret | str:
         with self._lock:
             try:
-                return self.vault.resolve(name)
+                return self.vault.current(name)
             except SecretUnavailable as error:
-                told = f"the secret {name} is not available now; the people who run this session can see why"
-                raise Refusal(502, str(error), secret=name, told=told) from None
+                return str(error)
+
+    def _is_slow(self, name: str) -> bool:
+        return name in self.vault.names() and self.vault.source(name).kind in _SLOW
+
+    def _remember(self, name: str, value: Secret | str) -> None:
+        known = self._known.get(name, [])
+        if isinstance(value, str) or (known and known[-1].reveal() == value.reveal()):
+            return
+        known = [*(one for one in known if one.reveal() != value.reveal()), value][-VALUES_MAX:]
+        while len(known) > 2 and sum(len(one.reveal()) for one in known) > VALUES_BYTES_MAX:
+            del known[0]
+        self._known[name] = known
+        self._forms.clear()
 
     # --- notes ---
 

@@ -31,6 +31,7 @@ from holdfast.errors import CannotRunSafely, EnvironmentFailed, StorageFull
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import Environment, Workspace
+from holdfast.privileges import folder_mode
 
 BYTES_MAX = 20 << 30
 """Bytes of layers that are kept; beyond it the one that was not used for the longest time goes first."""
@@ -120,7 +121,7 @@ class LayerStore:
     def _ready(self) -> None:
         try:
             for path in (self._folder.parent, self._folder, self._making):
-                path.mkdir(mode=0o711 if os.getuid() == 0 else 0o700, exist_ok=True)
+                path.mkdir(mode=folder_mode(), exist_ok=True)
         except OSError as error:
             raise CannotRunSafely(f"{self._making} for environments cannot be made: {error.strerror}") from None
 

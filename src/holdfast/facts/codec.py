@@ -22,7 +22,7 @@ from holdfast.errors import LogDamaged, SchemaTooNew, UsageError
 from holdfast.facts.base import Erased, Fact
 from holdfast.facts.union import FACT_TYPES, AnyFact, type_of
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the vocabulary that this program writes."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
@@ -124,7 +124,7 @@ def decode_body(body: bytes, type_: str) -> tuple[str, str, Fact]:
     """
     try:
         whole = decode_today(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return _decode_other(body, type_, error)
     if whole.v != SCHEMA or type(whole.fact) is not FACT_TYPES.get(type_):
         return _decode_other(body, type_, None)
@@ -144,7 +144,7 @@ def _decode_other(body: bytes, type_: str, error: Exception | None) -> tuple[str
             whole = _decode_old(body)
             return whole.id, whole.actor, _upcast(whole.fact, type_, whole.v)
         reason = str(error) if error else "it is of another type"
-    except (msgspec.MsgspecError, UnicodeDecodeError) as worse:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as worse:
         reason = str(worse)
     raise LogDamaged(f"the body of an event of type {type_!r} does not decode: {reason}") from error
 
@@ -161,7 +161,7 @@ def stored_envelope(body: bytes) -> tuple[int, str]:
     """`(schema version, post key)` of a stored body; the key is empty for what was appended."""
     try:
         whole = _decode_any(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LogDamaged(f"the body of an event does not decode: {error}") from error
     return whole.v, whole.key
 

@@ -31,11 +31,16 @@ class EgressSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=Fal
 
 
 class EgressRecorded(Fact, frozen=True, tag="egress.recorded"):
-    """What the proxy of this session noted, up to the position `through` of its own journal."""
+    """What the proxy of this session noted, up to the position `through` of its own journal.
+
+    With `set_up` it is what a set-up asked for outside, its tunnels included, however the set-up ended; it has a
+    journal of its own, so `through` says nothing then.
+    """
 
     through: int
     seen: tuple[EgressSeen, ...] = ()
     dropped: int = 0
+    set_up: bool = False
 
 
 class EgressFailed(Fact, frozen=True, tag="egress.failed"):

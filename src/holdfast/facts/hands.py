@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.facts.base import Fact, Isolation
 
 
@@ -47,6 +49,29 @@ class HandsRestored(Fact, frozen=True, tag="hands.restored"):
     through_seq: int
     content: str
     unkept: tuple[str, ...] = ()
+
+
+class HostFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """One file, folder or link of a workspace, by its path from the root (`.` for the root itself).
+
+    `kind` says what runs code because of it.
+    """
+
+    path: str
+    kind: str
+
+
+class HandsHostFiles(Fact, frozen=True, tag="hands.host_files"):
+    """Files of the workspace that make programs of the host run code.
+
+    `before` the session's first hands: what stood there. Later, once hands are given back or lost: what is new since.
+    `cut` says that there are more, or that not everything was looked at.
+    """
+
+    hands_id: str
+    files: tuple[HostFile, ...] = ()
+    before: bool = False
+    cut: bool = False
 
 
 class HandsReleased(Fact, frozen=True, tag="hands.released"):

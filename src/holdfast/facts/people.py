@@ -34,7 +34,8 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     sequence numbers of this session. `options` are proposed answers to a question. `default` is applied
     at `expires_us`, once somebody has seen the item. `approvers` may answer, all when empty.
     `account_id` and `proposed_pico` are of a money line: approving sets that cap. `replaces` is an earlier item
-    for the same call, which counts no more because what it was bound to has changed.
+    for the same call, which counts no more because what it was bound to has changed. `uncounted` are files that running
+    jobs write: the answer holds although they change.
     """
 
     item_id: str
@@ -58,12 +59,15 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
     account_id: str = ""
     proposed_pico: int | None = None
     replaces: str = ""
+    uncounted: tuple[str, ...] = ()
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     """Somebody answered. Posted under the item's own key: the first answer, or the expiry, wins.
 
-    `digest` is what they saw of the action. `via` is the way it came: `cli`, `api`, `ntfy`.
+    `digest` is what they saw of the action. `via` is the way it came: `cli`, `api`, `ntfy`. `proof` is what is proven
+    about who answered: `process_uid:N` is the user of the process that wrote it, `reply_code` that it came from a
+    reader of the notice; `none`, or empty in logs written before, that only the name was given.
     """
 
     item_id: str
@@ -74,6 +78,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     grant: Grant | None = None
     account_id: str = ""
     budget_pico: int | None = None
+    proof: str = ""
 
 
 class ApprovalExpired(Fact, frozen=True, tag="approval.expired"):
@@ -95,11 +100,14 @@ class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
 
     From now on its default may be applied: at `expires_us`, which is the item's own, or somewhat later when
     that is past or near, so that whoever sees it last of all can still answer. The session is due then.
+    `boot_id` and `booted_us` say how the wall clock stood, as in `shift.started`.
     """
 
     item_id: str
     by: str
     expires_us: int | None = None
+    boot_id: str = ""
+    booted_us: int = 0
 
 
 class NoticeSent(Fact, frozen=True, tag="notice.sent"):

@@ -8,7 +8,8 @@ from holdfast.facts.base import Fact
 class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
     """A working tree was committed to `ref`, a branch of the mission. `wip` says that its work was not handed in.
 
-    Documents of a mission tell of events up to `through_seq`.
+    Documents of a mission tell of events up to `through_seq`. `left_out` are the first of the paths that some system
+    takes for `.git`, which were not committed.
     """
 
     ref: str
@@ -18,6 +19,7 @@ class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
     task_id: str = ""
     wip: bool = False
     through_seq: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 class MergeStarted(Fact, frozen=True, tag="merge.started"):

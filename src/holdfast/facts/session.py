@@ -14,7 +14,8 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """One permission rule. `tool` is a glob over tool names; the last rule that matches wins.
 
     `match`, when not empty, is a glob over the call's main argument too (the command, the path). `for_s`
-    seconds after the session began, or after `uses` calls, the rule no longer matches.
+    seconds after the session began, or after `uses` calls, the rule no longer matches. `bound_to`, when not empty, are
+    globs over paths of the workspace: what the rule asks about is bound to these files, not to all of the workspace.
     """
 
     tool: str
@@ -22,6 +23,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     match: str = ""
     for_s: float | None = None
     uses: int | None = None
+    bound_to: tuple[str, ...] = ()
 
 
 class CustomTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,8 +162,9 @@ class Destination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A place outside that hands may talk to: an exact host name and its ports.
 
     `methods` and `paths` (globs), when not empty, bound requests that can be read: plain ones, and those of hosts that
-    have a secret. With `plain` port 80 without TLS is allowed too. `private` lets the name lead to an address of a
-    private network; never to this machine, nor to link-local or metadata addresses.
+    have a secret. Such requests may have the usual headers, and those that `headers` names. With `plain` port 80
+    without TLS is allowed too. `private` lets the name lead to an address of a private network; never to this machine,
+    nor to link-local or metadata addresses.
     """
 
     host: str
@@ -170,6 +173,7 @@ class Destination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paths: tuple[str, ...] = ()
     plain: bool = False
     private: bool = False
+    headers: tuple[str, ...] = ()
 
 
 class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,7 +182,7 @@ class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Hands see a placeholder in the environment variable `variable`. In requests to `hosts` the placeholder in the
     header `header` becomes the value; `basic` says that it is the password of Basic authentication, for git. `methods`
     and `paths` (globs) bound its use, when not empty; `push` are the refs (globs) that git may push with it, and
-    with a minus in front those that it may delete.
+    with a minus in front those that it may delete. `headers` are as in `Destination`.
     """
 
     name: str
@@ -189,6 +193,7 @@ class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     methods: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     push: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
 
 
 class EgressPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -351,8 +356,26 @@ class SessionUpdated(Fact, frozen=True, tag="session.updated"):
     egress: EgressPolicy | None = None
 
 
+class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
+    """Events of the log that were acknowledged are gone, and a person went on without them: here, after this event's
+    position, nobody knows what was lost.
+
+    `known_seq` is the last lost event of this session that something still names, 0 when nothing does; `calls` are
+    calls that its hands started and that the log no longer knows. `content` is what the model is told.
+    """
+
+    content: str
+    known_seq: int = 0
+    calls: tuple[str, ...] = ()
+
+
 class SessionError(Fact, frozen=True, tag="session.error"):
-    """Something outside the model went wrong and the session had to stop or try again."""
+    """Something outside the model went wrong and the session had to stop or try again.
+
+    `at_seq` is set when a wake failed: the last event before it that moved the work on. A second failure of that kind
+    at the same event parks the session.
+    """
 
     kind: str
     message: str
+    at_seq: int = 0

@@ -14,7 +14,11 @@ ShiftStatus = Literal["parked", "done", "failed", "cancelled", "released"]
 
 
 class ShiftStarted(Fact, frozen=True, tag="shift.started"):
-    """A brain took the lease. Its epoch is the event's own."""
+    """A brain took the lease. Its epoch is the event's own.
+
+    `booted_us` is the wall time of the boot `boot_id`: now minus the uptime. It differs between two events of one boot
+    when the wall clock was set; 0 when it is not known.
+    """
 
     worker_id: str
     host_id: str
@@ -23,6 +27,14 @@ class ShiftStarted(Fact, frozen=True, tag="shift.started"):
     program: str
     agent_digest: str = ""
     prompt_digests: dict[str, str] = {}
+    booted_us: int = 0
+
+
+class ClockSet(Fact, frozen=True, tag="clock.set"):
+    """The wall clock was set while a brain held the session; `booted_us` is as in `shift.started`."""
+
+    boot_id: str
+    booted_us: int
 
 
 class LeaseStolen(Fact, frozen=True, tag="lease.stolen"):
@@ -33,9 +45,14 @@ class LeaseStolen(Fact, frozen=True, tag="lease.stolen"):
 
 
 class ShiftEnded(Fact, frozen=True, tag="shift.ended"):
-    """A brain gave the session back, and why. `due_us` is when a timer wakes it, if one does."""
+    """A brain gave the session back, and why. `due_us` is when a timer wakes it, if one does.
+
+    With `due_us`, `boot_id` and `booted_us` say how the wall clock stood then, as in `shift.started`.
+    """
 
     status: ShiftStatus
     reason: ParkReason | None = None
     detail: str = ""
     due_us: int | None = None
+    boot_id: str = ""
+    booted_us: int = 0

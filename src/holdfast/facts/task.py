@@ -8,7 +8,8 @@ import msgspec
 
 from holdfast.facts.base import Fact
 
-HandInStatus = Literal["done", "blocked", "infeasible"]
+HandInStatus = Literal["done", "blocked", "infeasible", "stopped"]
+"""What a worker says of its work; `stopped` is the harness's word for a tree that was left without handing in."""
 
 RefusalKind = Literal["ratchet", "scope", "checks", "judge", "conflict", "regression", "empty", "silent"]
 

@@ -19,7 +19,7 @@ from holdfast.facts.context import (
 from holdfast.facts.contract import ContractAmended, ContractSealed
 from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
 from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased, HandsRestored
+from holdfast.facts.hands import HandsHostFiles, HandsLost, HandsProvisioned, HandsReleased, HandsRestored
 from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
 from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.mission import (
@@ -50,8 +50,8 @@ from holdfast.facts.people import (
     NoticeSent,
 )
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
-from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.session import SessionCreated, SessionError, SessionEventsLost, SessionForked, SessionUpdated
+from holdfast.facts.shift import ClockSet, LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.task import (
     FindingNoted,
     JudgeOpened,
@@ -79,6 +79,7 @@ AnyFact = (
     | UserPause
     | UserResume
     | ShiftStarted
+    | ClockSet
     | LeaseStolen
     | ShiftEnded
     | ModelRequestStart
@@ -118,6 +119,7 @@ AnyFact = (
     | BriefRead
     | WorkspaceSnapshotted
     | HandsRestored
+    | HandsHostFiles
     | JobStarted
     | JobLine
     | JobEnded
@@ -161,6 +163,7 @@ AnyFact = (
     | RepoConflicted
     | RepoMoved
     | BatchRefused
+    | SessionEventsLost
 )
 """Every fact that can be stored."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from holdfast.brain.doors import uptime
 from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import (
@@ -23,7 +24,7 @@ from holdfast.log.base import PostReceipt
 from holdfast.session.accounts import AccountRow
 from holdfast.session.items import ItemRow, item_key
 from holdfast.session.money import usd
-from holdfast.session.people import may_answer, seen_until_us
+from holdfast.session.people import may_answer, proof_text, seen_until_us
 from holdfast.session.tools import find_tool, main_argument
 
 GRANT_EXAMPLE = "an example is: holdfast approve ITEM --for 2h"
@@ -33,12 +34,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What a person says to an item.
 
     `digest` is of the action that they were shown; empty stands for the item's own. `via` is the way it came:
-    `cli`, `api`, `ntfy`. `grant` allows further calls too, `budget_pico` is another cap than the proposed one.
+    `cli`, `api`, `ntfy`; `proof` what that way proves about who answers. `grant` allows further calls too,
+    `budget_pico` is another cap than the proposed one.
     """
 
     verdict: Verdict
     note: str = ""
     via: str = ""
+    proof: str = "none"
     digest: str = ""
     grant: Grant | None = None
     budget_pico: int | None = None
@@ -73,7 +76,10 @@ async def seen(poster: Poster, item: ItemRow, request: ApprovalRequested) -> Pos
     if item.status != "open" or (names and poster.person not in names):
         return None
     expires_us = seen_until_us(request.expires_us, poster.clock.now_us())
-    fact = ApprovalSeen(item_id=item.item_id, by=poster.person, expires_us=expires_us)
+    booted_us = poster.clock.now_us() - uptime(poster.clock, poster.boot_id).us
+    fact = ApprovalSeen(
+        item_id=item.item_id, by=poster.person, expires_us=expires_us, boot_id=poster.boot_id, booted_us=booted_us
+    )
     return await poster.post(item.session_id, fact, f"seen:{item.item_id}:{poster.person}")
 
 
@@ -91,6 +97,7 @@ async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
         note=given.note,
         digest=given.digest or request.action_digest,
         via=given.via,
+        proof=given.proof,
         grant=given.grant,
     )
     if request.kind == "budget" and given.verdict == "approve":
@@ -111,7 +118,7 @@ async def closed(poster: Poster, item: ItemRow) -> ItemClosed:
         case ApprovalDecided(verdict=verdict, note=note):
             said = f" with the words: {note}" if note else ""
             done = "approved" if verdict == "approve" else "denied"
-            how = f"was already {done} by {person(event.actor)} at {when}{said}"
+            how = f"was already {done} by {person(event.actor)} ({proof_text(event.fact.proof)}) at {when}{said}"
         case ApprovalExpired(verdict=verdict):
             how = f"got no answer in time; its default, {verdict}, was applied at {when}"
         case ApprovalSuperseded(reason=reason):

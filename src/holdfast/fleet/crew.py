@@ -13,7 +13,16 @@ from anyio.abc import TaskGroup
 
 from holdfast.brain.alongside import alongside
 from holdfast.clock import Clock
-from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, NeedsProgram
+from holdfast.errors import (
+    EmergencyStop,
+    HoldfastError,
+    LeaseHeld,
+    LogFailed,
+    LogUnavailable,
+    NeedsProgram,
+    SchemaTooNew,
+    StorageFull,
+)
 
 Handler = Callable[[str], Awaitable[None]]
 """Wakes the session of that id."""
@@ -25,6 +34,9 @@ FIRST_REST_S = 1.0
 LONGEST_REST_S = 300.0
 """A session that failed rests, twice as long after each failure in a row, up to this."""
 
+STORAGE_REST_S = 4.0
+"""The longest rest when the storage failed, and not the session: it is tried again soon after the storage works."""
+
 HELD_REST_S = 1.0
 """A session that another process turned out to hold is not looked at again for so long."""
 
@@ -33,12 +45,16 @@ class _Rest(msgspec.Struct):
     until_s: float
     failures: int = 0
 
+    def is_stale(self, now_s: float) -> bool:
+        """Whether it can be forgotten: it is over, and so is the time in which another failure would prolong it."""
+        return now_s > self.until_s + (LONGEST_REST_S if self.failures else 0.0)
+
 
 class Crew:
     """At most `limit` sessions at work in `group`.
 
     Without `on_error` an error of a session ends everything; with it that session rests, at most `tries` times in
-    a row when that is given, and the others go on.
+    a row when that is given, and the others go on. A log that has failed for good ends everything.
     """
 
     def __init__(
@@ -97,6 +113,7 @@ class Crew:
         """Return when a session's work has ended, `stir` was called, a rest is over, or so many seconds have passed."""
         event = self._stirred
         now_s = self._clock.monotonic_s()
+        self._rests = {name: rest for name, rest in self._rests.items() if not rest.is_stale(now_s)}
         rests = [rest.until_s - now_s for rest in self._rests.values() if rest.until_s > now_s]
         pause_s = min([*rests, *([at_most_s] if at_most_s is not None else [])], default=None)
         if pause_s is None:
@@ -119,6 +136,8 @@ class Crew:
             await self._handler(session_id)
         except LeaseHeld:
             self._rest(session_id, HELD_REST_S, failures=0)
+        except LogFailed:
+            raise
         except HoldfastError as error:
             if self._on_error is None:
                 raise
@@ -133,10 +152,12 @@ class Crew:
         """How long a session rests after an error, None for ever."""
         before = self._rests.get(session_id)
         failures = (before.failures if before else 0) + 1
-        if isinstance(error, NeedsProgram | EmergencyStop) or (self._tries is not None and failures >= self._tries):
+        given_up = self._tries is not None and failures >= self._tries
+        if given_up or isinstance(error, NeedsProgram | EmergencyStop | SchemaTooNew):
             self._left.add(session_id)
             return None
-        pause_s = min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** (failures - 1))
+        longest_s = STORAGE_REST_S if isinstance(error, LogUnavailable | StorageFull) else LONGEST_REST_S
+        pause_s = min(longest_s, FIRST_REST_S * 2.0 ** (failures - 1))
         self._rest(session_id, pause_s, failures)
         return pause_s
 

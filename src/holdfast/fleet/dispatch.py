@@ -10,6 +10,7 @@ from typing import Protocol
 import anyio
 
 from holdfast.brain.alongside import first_error
+from holdfast.brain.doors import uptime
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, UnknownSession
 from holdfast.fleet.crew import Crew, Handler, OnError
@@ -59,6 +60,7 @@ class InlineDispatcher:
         board: Board,
         clock: Clock,
         *,
+        boot_id: str,
         only: str = "",
         limit: int = 1,
         on_error: OnError | None = None,
@@ -66,6 +68,7 @@ class InlineDispatcher:
     ) -> None:
         self._board = board
         self._clock = clock
+        self._boot_id = boot_id
         self._only = only
         self._limit = limit
         self._on_error = on_error
@@ -109,7 +112,7 @@ class InlineDispatcher:
         rung, self._rung = self._rung, []
         for session_id in rung:
             crew.forget(session_id)
-        due = await self._board.due(self._clock.now_us())
+        due = await self._board.due(self._clock.now_us(), uptime(self._clock, self._boot_id))
         mine = [session_id for session_id in due if session_id not in rung and await self._is_mine(session_id)]
         return rung + mine
 

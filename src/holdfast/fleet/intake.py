@@ -28,7 +28,7 @@ class Intake(Poster):
 
     def acting_as(self, actor: str) -> Intake:
         """The same for another actor."""
-        return Intake(self.log, self.index, self.clock, self.entropy, actor)
+        return Intake(self.log, self.index, self.clock, self.entropy, actor, self.boot_id)
 
     def new_session_id(self) -> str:
         """An id for a session that is about to be opened: its workspace may need it first."""

@@ -10,14 +10,15 @@ from holdfast.log.base import Index, Log, Post, PostReceipt
 
 
 class Poster:
-    """Posts on behalf of one actor, such as `user:anna`."""
+    """Posts on behalf of one actor, such as `user:anna`. `boot_id` is that of the machine, empty when not known."""
 
-    def __init__(self, log: Log, index: Index, clock: Clock, entropy: Entropy, actor: str) -> None:
+    def __init__(self, log: Log, index: Index, clock: Clock, entropy: Entropy, actor: str, boot_id: str = "") -> None:
         self.log = log
         self.index = index
         self.clock = clock
         self.entropy = entropy
         self.actor = actor
+        self.boot_id = boot_id
 
     @property
     def person(self) -> str:

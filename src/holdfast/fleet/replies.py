@@ -35,7 +35,7 @@ async def take(reply: Reply, intake: Intake, index: Index, *, via: str = "ntfy")
         return Taken("refused", reply.session_id, f"{reply.item_id} is not a question of session {reply.session_id}")
     if not reply.digest:
         return Taken("refused", item.session_id, f"the reply to {item.item_id} does not say what it is about")
-    given = Answer(verdict=reply.verdict, note=reply.note, via=via, digest=reply.digest)
+    given = Answer(verdict=reply.verdict, note=reply.note, via=via, proof="reply_code", digest=reply.digest)
     try:
         await intake.acting_as(reply.who).answer(item, given)
     except ItemClosed as error:

@@ -26,10 +26,11 @@ from holdfast.hands.limits.orphans import clear_all
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import diagnose, examine, missing_program
 from holdfast.hands.repository import guarded, protected
-from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, choose_user, make_ready
+from holdfast.seccomp import assemble_here
+from holdfast.uids import set_apart
 
 ROOT = "/workspace"
 OUTPUT = "/output"
@@ -100,7 +101,7 @@ class BubblewrapProvider:
         output = self._maker.place(spec.hands_id) / "output"
         workspace = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
-        make_ready(spec.workspace, user)
+        make_ready(spec.workspace, user, home=self._maker.folder.parent)
         git, places = _git(Path(workspace))
         spec = outside.with_files(spec)
         laid = lay_out(spec, self._maker.place(spec.hands_id), workspace, ROOT)
@@ -240,7 +241,7 @@ def _extras(read_only: dict[str, str]) -> list[str]:
 
 def _trial(program: str) -> tuple[list[str], dict[str, str], dict[str, bytes], HandsUser]:
     """The profile around a program that ends at once, for whoever would be the hands' user here."""
-    uid = os.getuid() or 60_000
+    uid = os.getuid() or set_apart("trial")
     user = HandsUser(uid, os.getgid() or uid, "", "")
     check = "import ctypes, hashlib, json, sys; print(*sys.version_info[:2])"
     argv = [*_profile(program, user), *_closing(), "--", PYTHON, "-I", "-S", "-c", check]

@@ -102,6 +102,7 @@ class FakeProvider:
             workspace=spec.workspace.path,
             root=ROOT,
             uid=1000,
+            isolation={"network": "hard"},
         )
         self._made[spec.hands_id] = Incarnation(identity, epoch, spec.session_id)
         return FakeHands(self, identity)

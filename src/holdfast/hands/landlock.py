@@ -22,10 +22,10 @@ from holdfast.hands.box import confine
 from holdfast.hands.launch import PYTHON, Limits, Lives, agent_command, agent_parts, blob
 from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import about_here
-from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, choose_user, make_ready
+from holdfast.seccomp import assemble_here
 
 NAME = "landlock"
 
@@ -105,7 +105,7 @@ class LandlockProvider:
         folder = self._maker.place(spec.hands_id)
         root = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
-        make_ready(spec.workspace, user)
+        make_ready(spec.workspace, user, home=self._maker.folder.parent)
         parts = [str(folder / name) for name in ("output", "scratch")]
         environment = {
             **{"PATH": PATH, "HOME": parts[1], "TMPDIR": parts[1], "USER": user.name, "LOGNAME": user.name},

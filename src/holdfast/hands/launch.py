@@ -27,6 +27,7 @@ from holdfast.hands.box.kernel import is_locked
 from holdfast.hands.limits import orphans
 from holdfast.hands.limits.plan import Holding
 from holdfast.hands.outside import Way
+from holdfast.hands.veil import Veil
 
 PYTHON = "/usr/bin/python3"
 """What runs the agent: the system's own, which every user can reach."""
@@ -85,12 +86,14 @@ class Lives(msgspec.Struct, frozen=True):
     """How long a supervisor stays, in seconds.
 
     `grace_s` without a call and without a client, `longest_s` altogether; a running call is never cut
-    short by either. `hello_s` is how long the sandbox may take to start.
+    short by either. `hello_s` is how long the sandbox may take to start, and `claim_s` how long the
+    supervisor waits for its first client, which may run on a loaded machine.
     """
 
     grace_s: float = 120.0
     longest_s: float = 24 * 3600.0
-    hello_s: float = 15.0
+    hello_s: float = 60.0
+    claim_s: float = 30.0
 
 
 class Place(NamedTuple):
@@ -140,7 +143,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it.
 
     `holding` are its limits; `before` is a command that starts it where they can be had, with `before_env`.
-    `on_news` is the command that is run when a job has news, see `box.herald`.
+    `on_news` is the command that is run when a job has news, see `box.herald`; `veil` what of the home stays in sight.
+    `filter` says what the processes beside the sandbox may call, `own_uid` and `own_gid` who root's supervisor becomes.
     """
 
     epoch: int
@@ -157,10 +161,15 @@ class Launch(msgspec.Struct, frozen=True):
     grace_s: float
     life_s: float
     hello_s: float
+    claim_s: float
     holding: Holding = Holding()
     before: tuple[str, ...] = ()
     before_env: dict[str, str] = {}
     on_news: tuple[str, ...] = ()
+    veil: Veil | None = None
+    filter: str = ""
+    own_uid: int = 0
+    own_gid: int = 0
 
 
 class _Ready(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from holdfast.hands.base import Finding, HandsSpec, Layer
 from holdfast.hands.box import mounts
 from holdfast.hands.box.places import is_ours
 from holdfast.hands.launch import PYTHON, Laying, Overlay, Place
+from holdfast.uids import set_apart
 
 STAGE = "stage"
 """The folder of an incarnation in which its overlays are mounted, in namespaces of their own."""
@@ -173,7 +174,7 @@ def try_layers(folder: Path) -> Finding:
     """Lay two overlays once, as whoever would be the hands' user, on the disk that `folder` is on."""
     while not folder.is_dir():
         folder = folder.parent
-    uid, gid = os.getuid() or 60_000, os.getgid() or 60_000
+    uid, gid = os.getuid() or set_apart("trial"), os.getgid() or set_apart("trial")
     drop = {"user": uid, "group": gid, "extra_groups": []} if os.getuid() == 0 else {}
     program = Path(mounts.__file__).read_text()
     try:
@@ -183,10 +184,10 @@ def try_layers(folder: Path) -> Finding:
                 os.mkdir(os.path.join(base, name))
                 os.chown(os.path.join(base, name), uid, gid)
             done = subprocess.run(  # type: ignore[call-overload]
-                [PYTHON, "-I", "-S", "-c", program, base, str(uid), str(gid)],
+                [PYTHON, "-I", "-S", "-c", program, ".", str(uid), str(gid)],
                 **drop,
                 env={},
-                cwd="/",
+                cwd=base,  # the user may not pass the folders above
                 capture_output=True,
                 timeout=20,
                 check=False,

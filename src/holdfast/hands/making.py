@@ -18,14 +18,30 @@ from holdfast.facts.session import HandsPolicy
 from holdfast.hands import outside
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.host import boot_id, host_id, run_directory
-from holdfast.hands.launch import Launch, Laying, Limits, Lives, Opening, Place, Setup, limits_of, start_supervisor
+from holdfast.hands.launch import (
+    Launch,
+    Laying,
+    Limits,
+    Lives,
+    Opening,
+    Place,
+    Setup,
+    blob,
+    limits_of,
+    start_supervisor,
+)
 from holdfast.hands.limits import ladder
 from holdfast.hands.limits.ladder import Rung
 from holdfast.hands.limits.orphans import clear_all
 from holdfast.hands.limits.plan import OURS, demand, held, holding_of, start_command
 from holdfast.hands.supervised import SupervisedHands
+from holdfast.hands.sweep import note_maker
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, writable
+from holdfast.hands.veil import veil_of
+from holdfast.privileges import folder_mode
+from holdfast.seccomp import assemble_here
+from holdfast.uids import set_apart
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 """Where commands are looked for."""
@@ -124,6 +140,7 @@ class Maker:
         if len(identity.address) > 100:
             raise CannotRunSafely(f"{identity.address} is too long for a socket; choose a shorter folder for sockets")
         await anyio.to_thread.run_sync(make_folder, folder, user, plan.folders)
+        await anyio.to_thread.run_sync(note_maker, folder, spec.session_id)
         opening = Opening(spec.hands_id, identity.host_id, identity.boot_id, plan.places)
         problem = await start_supervisor(
             Launch(
@@ -139,9 +156,14 @@ class Maker:
                 setup=Setup(plan.root, plan.output, limits_of(limits), outside.environment(spec), outside.way(spec)),
                 laying=plan.laying,
                 on_news=spec.on_news,
+                filter=blob(assemble_here(programs=False) or b""),
+                own_gid=user.gid,
+                own_uid=set_apart(f"supervisor {spec.hands_id}", "process") if os.getuid() == 0 else 0,
+                veil=veil_of(spec, folder, starter),
                 grace_s=spec.policy.idle_s if spec.policy.warm else self._lives.grace_s,
                 life_s=self._lives.longest_s,
                 hello_s=self._lives.hello_s,
+                claim_s=self._lives.claim_s,
                 holding=holding_of(spec, rung, folder),
                 before=tuple(before),
                 before_env=before_env,
@@ -170,12 +192,15 @@ def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> No
     others = user.uid != os.getuid()
     try:
         for path in (folder.parent.parent, folder.parent):
-            path.mkdir(mode=0o711 if others else 0o700, parents=True, exist_ok=True)
+            path.mkdir(mode=folder_mode(), parents=True, exist_ok=True)
         folder.mkdir(mode=0o711 if others else 0o700)
         output = folder / "output"
         parts = [output, *(folder / name for name in more)]
         for part in parts:
             part.mkdir(mode=0o700)
+        if os.getuid() == 0:
+            os.chown(output, user.uid, user.gid)
+            output.chmod(0o750)  # the supervisor, who is another user, has the group
     except FileExistsError:
         raise HandsError(f"{folder} is there already: an id of hands is used once") from None
     except OSError as error:
@@ -184,5 +209,5 @@ def make_folder(folder: Path, user: HandsUser, more: tuple[str, ...] = ()) -> No
         folder.chmod(0o711)
         for part in parts:
             os.chown(part, user.uid, user.gid)
-        if not writable(output, user):
+        if not writable(output, user, veiled=folder_mode() == 0o700):
             raise CannotRunSafely(f"{user.name} cannot write in {output}, which was made for them")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from holdfast import privileges
 from holdfast.facts.base import Isolation
 from holdfast.hands.base import Capabilities, Finding
 from holdfast.hands.launch import PYTHON
@@ -15,6 +16,8 @@ from holdfast.hands.limits import ladder
 from holdfast.hands.limits.plan import able
 from holdfast.hands.limits.plan import findings as about_limits
 from holdfast.hands.user import HandsUser
+from holdfast.seccomp import assemble_here
+from holdfast.uids import set_apart
 
 BWRAP_OLDEST = "0.8"
 PYTHON_OLDEST = (3, 9)
@@ -187,8 +190,36 @@ def about_here() -> tuple[Finding, ...]:
         )
     else:
         out.append(Finding("user", "ok", f"tool calls run as uid {os.getuid()}, inside the sandbox"))
-    out.append(_survival())
+    out += [_survival(), _minimum()]
     return tuple(out)
+
+
+_CONFINED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from privileges import CAP_KILL, give_up, status
+uid = int(sys.argv[2])
+give_up(uid=uid, gid=uid, keep=(CAP_KILL,), filter_calls=bytes.fromhex(sys.argv[3]))
+found = status()
+print(found["Uid"].split()[0], found["CapEff"], found["NoNewPrivs"], found["Seccomp"])
+"""
+
+
+def _minimum() -> Finding:
+    """What the processes beside a sandbox keep, tried by one that gives up what they do (docs/hands.md)."""
+    root = os.getuid() == 0
+    uid = set_apart("trial", "process") if root else os.getuid()
+    given = [str(Path(privileges.__file__).parent), str(uid), (assemble_here(programs=False) or b"").hex()]
+    command = [PYTHON, "-I", "-S", "-c", _CONFINED, *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env={}, cwd="/")
+    words = done.stdout.split()
+    if done.returncode != 0 or len(words) != 4:
+        why = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it was ended"
+        return Finding(
+            "privileges", "bad", f"supervisors and proxies cannot give up theirs here ({why})", _CONTAINER_FIX
+        )
+    kept = f"uid {words[0]}, CapEff {words[1]}, NoNewPrivs {words[2]}, Seccomp {words[3]}"
+    return Finding("privileges", "ok", f"a supervisor keeps {kept}, tried; a proxy has no capability")
 
 
 def _survival() -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from holdfast.errors import CannotRunSafely
+from holdfast.hands.host_files import read_only
 from holdfast.hands.launch import Place
 
 GIT = ".git"
@@ -31,9 +32,12 @@ def protected(workspace: Path) -> tuple[tuple[str, ...], tuple[Place, ...]]:
 
 
 def guarded(workspace: Path, names: Iterable[str]) -> list[str]:
-    """Those of the files that are there, and that no link leads to: what is elsewhere is not shown here."""
+    """Those of the files that are there, and that no link leads to: what is elsewhere is not shown here.
+
+    With them, whatever makes programs of the host run code (`host_files`).
+    """
     root = os.path.realpath(workspace)
-    return [name for name in names if _is_plain(root, name)]
+    return list(dict.fromkeys([*(name for name in names if _is_plain(root, name)), *read_only(root)]))
 
 
 def _is_plain(root: str, name: str) -> bool:

@@ -238,7 +238,7 @@ class SupervisedHands:
 def _testified(said: Testimony, call_id: str) -> CallStatus:
     started = said.started.get(call_id)
     if started is None:
-        return CallStatus("never_started")
+        return CallStatus("unknown" if said.damaged else "never_started")
     notes = said.notes.get(call_id, {})
     if call_id in said.exits:
         return msgspec.convert({"state": "finished", "result": said.exits[call_id]["result"], **notes}, CallStatus)

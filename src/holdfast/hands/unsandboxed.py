@@ -78,7 +78,7 @@ class UnsandboxedProvider:
         output = str(self._maker.place(spec.hands_id) / "output")
         root = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
-        make_ready(spec.workspace, user)
+        make_ready(spec.workspace, user, home=self._maker.folder.parent)
         argv = agent_command("/proc/self/fd/{fd:agent}")
         plan = Plan(
             "unsandboxed", argv, _environment(user, root), {"agent": blob(agent_parts())}, root, output, ISOLATION

@@ -6,14 +6,13 @@ a Holdfast started as root gives its hands to somebody else:
 1. an ordinary caller: the caller;
 2. `--user NAME`: that user;
 3. a workspace that an ordinary user owns: its owner;
-4. a user id set apart for this workspace (60000 to 64999), when it may write there; a disposable
+4. a user id set apart for this workspace (see `holdfast.uids`), when it may write there; a disposable
    workspace is made its own;
 5. else refuse: what is the user's is not given away unasked (`--take-over` asks).
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pwd
 import stat
@@ -24,9 +23,8 @@ from typing import NamedTuple
 
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
-
-FIRST_UID = 60_000
-UIDS = 5_000
+from holdfast.privileges import folder_mode
+from holdfast.uids import FORMER, set_apart
 
 _NEVER = frozenset(
     Path(path)
@@ -56,7 +54,8 @@ def choose_user(workspace: Workspace) -> HandsUser:
     if workspace.user:
         return _named(workspace, path)
     owner = _stat(path)
-    if owner.st_uid != 0:
+    former = workspace.disposable and FORMER.first <= owner.st_uid < FORMER.end
+    if owner.st_uid != 0 and not former:
         return HandsUser(owner.st_uid, _group(owner.st_uid, owner.st_gid), _login(owner.st_uid), "owns the workspace")
     uid = set_apart((workspace.origin if workspace.disposable else "") or str(path))
     user = HandsUser(uid, uid, _login(uid), "set apart for this workspace")
@@ -128,31 +127,25 @@ def _group(uid: int, fallback: int) -> int:
         return fallback or uid
 
 
-def set_apart(path: str) -> int:
-    """A user id that nobody has, always the same one for a path."""
-    first = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
-    for step in range(UIDS):
-        uid = FIRST_UID + (first + step) % UIDS
-        try:
-            pwd.getpwuid(uid)
-        except KeyError:
-            return uid
-    raise CannotRunSafely(f"every user id from {FIRST_UID} to {FIRST_UID + UIDS - 1} is taken; name one with --user")
-
-
 _LOOK = """
 for folder do test -x "$folder" || { printf %s "$folder"; exit 1; }; done
 test -r "$folder" && test -w "$folder" || exit 2
 """
 
 
-def writable(path: Path, user: HandsUser) -> bool:
-    """True when that user may work in the folder. Raises when they cannot even get there."""
+def writable(path: Path, user: HandsUser, *, veiled: bool = False, home: Path | None = None) -> bool:
+    """True when that user may work in the folder. Raises when they cannot even get there.
+
+    `veiled` for one in our own home, which they get to through a veil (`hands.veil`) that shows nothing else of it.
+    What is above the `home` no veil opens to them.
+    """
     path = path.resolve()
-    command = ["/bin/sh", "-c", _LOOK, "sh", *(str(folder) for folder in [*reversed(path.parents), path])]
+    above = reversed(home.resolve().parents) if home is not None else ()
+    folders = [*above, Path(".")] if veiled else [*reversed(path.parents), path]
+    command = ["/bin/sh", "-c", _LOOK, "sh", *map(str, folders)]
     drop = {"user": user.uid, "group": user.gid, "extra_groups": []} if user.uid != os.getuid() else {}
     try:
-        looked = subprocess.run(command, capture_output=True, check=False, env={}, cwd="/", **drop)  # type: ignore[call-overload]
+        looked = subprocess.run(command, capture_output=True, check=False, env={}, cwd=path if veiled else "/", **drop)  # type: ignore[call-overload]
     except (OSError, subprocess.SubprocessError) as error:
         raise CannotRunSafely(
             f"this root cannot become {user.name}, and tool calls never run as root ({error}); run Holdfast as an "
@@ -161,7 +154,7 @@ def writable(path: Path, user: HandsUser) -> bool:
     if looked.returncode != 1:
         return bool(looked.returncode == 0)
     blocked = looked.stdout.decode("utf-8", "surrogateescape")
-    if blocked == str(path):
+    if blocked in (".", str(path)):
         return False
     raise CannotRunSafely(
         f"{user.name}, who tool calls would run as, cannot enter {blocked} and so cannot reach {path}; nothing was "
@@ -216,12 +209,16 @@ def _give(workspace: Path, user: HandsUser) -> None:
         os.fchown(handle, user.uid, user.gid)
 
 
-def make_ready(workspace: Workspace, user: HandsUser) -> None:
-    """Let that user work in the workspace, or refuse: gives a disposable one away, checks any other."""
+def make_ready(workspace: Workspace, user: HandsUser, *, home: Path | None = None) -> None:
+    """Let that user work in the workspace, or refuse: gives a disposable one away, checks any other.
+
+    A disposable one is in our own home; `home` names it where another may be, such as one that a person names again.
+    """
     path = Path(workspace.path)
     if user.own:
         _give(path, user)
-    if not writable(path, user):
+    ours = workspace.disposable or (home is not None and path.resolve().is_relative_to(home.resolve()))
+    if not writable(path, user, veiled=ours and folder_mode() == 0o700, home=home):
         raise CannotRunSafely(
             f"{user.name}, who tool calls would run as, may not write in the workspace {path}; nothing was started: "
             "give the user write access, or choose another folder"

@@ -16,7 +16,7 @@ from holdfast.facts.codec import Draft, Event
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import SessionRow, Uptime
 
 
 class Post(msgspec.Struct, frozen=True):
@@ -162,12 +162,12 @@ class Index(Protocol):
         """All of them, newest first; with `home` the home's own log too."""
         ...
 
-    async def due(self, now_us: int) -> list[str]:
-        """Sessions whose wake is due, longest due first."""
+    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
+        """Sessions that are due by `holdfast.session.rows.due_at` and that no live process holds, longest due first."""
         ...
 
-    async def next_due(self, now_us: int) -> int | None:
-        """The earliest time after `now_us` at which a session that no live process holds is due."""
+    async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
+        """The earliest time after `now_us` at which a parked session is due; None when none waits for a time."""
         ...
 
     async def accounts(self) -> list[AccountRow]:

@@ -23,7 +23,7 @@ from holdfast.log.verify import Beside, Look
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import SessionRow, Uptime, due_at, is_due
 
 T = TypeVar("T")
 
@@ -251,10 +251,10 @@ class MemoryStore:
         rows = [row for row in self._tables.rows.values() if home or row.session_id != HOME]
         return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)
 
-    async def due(self, now_us: int) -> list[str]:
+    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
-        rows = [row for row in self._tables.rows.values() if row.due_us is not None and row.due_us <= now_us]
+        rows = [row for row in self._tables.rows.values() if is_due(row, now_us, up)]
         rows.sort(key=lambda row: (row.due_us or 0, row.session_id))
         return [row.session_id for row in rows if row.holder not in self._live]
 
@@ -263,12 +263,11 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         return sorted(self._tables.accounts.values(), key=lambda account: account.account_id)
 
-    async def next_due(self, now_us: int) -> int | None:
+    async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
-        rows = self._tables.rows.values()
-        later = [row.due_us for row in rows if row.due_us is not None and row.holder not in self._live]
-        return min((due_us for due_us in later if due_us > now_us), default=None)
+        times = [due_at(row, now_us, up) for row in self._tables.rows.values() if row.status == "parked"]
+        return min((at for at in times if at is not None and at > now_us), default=None)
 
     async def account(self, account_id: str) -> AccountRow | None:
         """See `holdfast.log.base.Index`."""

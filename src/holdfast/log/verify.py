@@ -1,7 +1,7 @@
 """Walk the log and say what does not hold: the chain, the rows beside it, the money (S1, S20).
 
 Nothing is written. An unkeyed chain shows edits; it cannot show that the newest events were cut off
-together with the rows that named them: that takes a checkpoint kept elsewhere.
+together with the rows that named them: the watermark does that (see `sqlite.watermark`).
 """
 
 from __future__ import annotations

@@ -20,6 +20,17 @@ _FLOCK = struct.Struct("@hhqqi0q")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _WHOLE_FILE = 0
 
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of a file system that has no file locks."""
+
+
+def no_locks(folder: Path, error: OSError) -> LogUnavailable:
+    """The error for a folder on such a file system."""
+    return LogUnavailable(
+        f"file locks do not work in {folder} ({error.strerror}), and Holdfast needs them to keep two processes apart; "
+        "nothing was written. Some network file systems have none: put the home on a local disk with --home"
+    )
+
 
 def _flock(kind: int) -> bytes:
     return _FLOCK.pack(kind, os.SEEK_SET, 0, _WHOLE_FILE, 0)
@@ -52,8 +63,8 @@ class Worker:
         self._fd = fd
 
     @classmethod
-    def start(cls, folder: Path, worker_id: str) -> Worker:
-        """Take the lock file of `worker_id` under `folder`, and sweep those of the dead.
+    def start(cls, folder: Path, worker_id: str, says: str = "") -> Worker:
+        """Take the lock file of `worker_id` under `folder`, with the text `says` in it, and sweep those of the dead.
 
         Raises `LogUnavailable` when the folder cannot be written or the id is taken.
         """
@@ -63,8 +74,10 @@ class Worker:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _sweep(folder)
-            return cls(worker_id, path, _take(folder, worker_id))
+            return cls(worker_id, path, _take(folder, worker_id, says))
         except OSError as error:
+            if error.errno in NO_LOCKS:
+                raise no_locks(folder, error) from error
             raise LogUnavailable(
                 f"the lock file {path} cannot be made ({error.strerror}); make {folder} writable, or choose another "
                 "home with --home"
@@ -103,11 +116,13 @@ def is_live(folder: Path, worker_id: str) -> bool:
     try:
         answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK))
         return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    except OSError as error:
+        raise no_locks(folder, error) from error
     finally:
         os.close(fd)
 
 
-def _take(folder: Path, worker_id: str) -> int:
+def _take(folder: Path, worker_id: str, says: str) -> int:
     """The descriptor of a locked lock file. It gets its name when it is locked, so no sweeper sees it free."""
     path, new = folder / f"{worker_id}.lock", folder / f"{worker_id}.new"
     while True:
@@ -117,6 +132,7 @@ def _take(folder: Path, worker_id: str) -> int:
                 if is_live(folder, worker_id):
                     new.unlink(missing_ok=True)
                     raise LogUnavailable(f"another process lives as {worker_id}; start this one under another id")
+                os.write(fd, says.encode())
                 new.replace(path)
                 taken, fd = fd, -1
                 return taken

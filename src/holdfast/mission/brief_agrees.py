@@ -182,6 +182,7 @@ COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
     "lost": _typed("hands.lost"),
     "stolen": _typed("lease.stolen"),
     "error": _typed("session.error"),
+    "events_lost": _typed("session.events_lost"),
     "unkept": _typed("workspace.snapshotted", error=True),
     "hook": lambda raw, _: raw["type"] == "hook.ran" and bool(raw.get("blocked")) and raw["event"] != "HandIn",
     "notice": lambda raw, _: (
@@ -189,9 +190,11 @@ COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
     ),
     "egress": _typed("egress.failed"),
     "tainted": _typed("session.tainted"),
+    "host_files": lambda raw, _: raw["type"] == "hands.host_files" and not raw.get("before"),
     "outside": lambda raw, _: (
         raw["type"] == "egress.recorded" and any(each["verdict"] == "refused" for each in raw.get("seen", ()))
     ),
+    "set_up": lambda raw, _: raw["type"] == "egress.recorded" and bool(raw.get("set_up") and raw.get("seen")),
     "unasked": _typed("task.inspected", unasked=True),
     "concern": lambda raw, _: raw["type"] == "task.handed_in" and bool(raw.get("concerns") or raw.get("deviations")),
     "answer": _typed("approval.decided", "approval.expired"),

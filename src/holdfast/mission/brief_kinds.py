@@ -10,7 +10,7 @@ from holdfast.facts.budget import BreakerOpened, BudgetReached
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextFailed, ContextReset, RuleBreached
 from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
-from holdfast.facts.hands import HandsLost
+from holdfast.facts.hands import HandsHostFiles, HandsLost
 from holdfast.facts.job import JobEnded
 from holdfast.facts.mission import (
     FlakeNoted,
@@ -25,7 +25,7 @@ from holdfast.facts.mission import (
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, NoticeSent
 from holdfast.facts.repo import BatchRefused, RepoCommitted, RepoConflicted, RepoMoved
-from holdfast.facts.session import SessionError
+from holdfast.facts.session import SessionError, SessionEventsLost
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
@@ -166,6 +166,15 @@ def _outside(fact: EgressRecorded, seen: Seen) -> str:
     return listed(refused) if refused else ""
 
 
+def _set_up(fact: EgressRecorded, seen: Seen) -> str:
+    places = [f"{each.count} {each.verdict} to {each.host}:{each.port}" for each in fact.seen] if fact.set_up else []
+    return listed(places) if places else ""
+
+
+def _host_files(fact: HandsHostFiles, seen: Seen) -> str:
+    return "" if fact.before else listed([f"{file.path} ({file.kind})" for file in fact.files])
+
+
 def _notice(fact: NoticeSent, seen: Seen) -> str:
     return "" if fact.ok or fact.held or fact.again_us is not None else f"{fact.target}: {fact.detail}"
 
@@ -234,6 +243,7 @@ WRONG: tuple[Kind, ...] = (
     Kind(
         "stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"
     ),
+    Kind("events_lost", "loss of events", "losses of events", (SessionEventsLost,), lambda fact, _: fact.content),
     Kind("error", "error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
     Kind(
         "unkept", "workspace not kept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error
@@ -247,6 +257,10 @@ WRONG: tuple[Kind, ...] = (
         "tainted", "session that read what strangers may have written",
         "sessions that read what strangers may have written", (SessionTainted,),
         _reason,
+    ),
+    Kind(
+        "host_files", "sandbox that made files which can run code on this machine",
+        "sandboxes that made files which can run code on this machine", (HandsHostFiles,), _host_files,
     ),
     Kind("outside", "note of requests refused", "notes of requests refused", (EgressRecorded,), _outside),
 )  # fmt: skip
@@ -279,6 +293,7 @@ OTHER: tuple[Kind, ...] = (
         "learnt", "line added to AGENTS.md", "lines added to AGENTS.md", (LessonApplied,),
         lambda fact, _: f"{fact.line} (by {fact.by})",
     ),
+    Kind("set_up", "set-up that used the network", "set-ups that used the network", (EgressRecorded,), _set_up),
     Kind("finding", "finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
 )  # fmt: skip
 """What else is good to know."""

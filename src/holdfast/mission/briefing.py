@@ -33,13 +33,14 @@ class Past(msgspec.Struct, frozen=True):
     """What the mission's log has for a briefing, oldest first.
 
     `handed_in` and `refused` are of one task, `findings` of all. `checked` are the runs of checks that the verdicts on
-    a judged tree come from, with their positions.
+    a tree come from, with their positions; `unasked` the changes in it that nobody asked for.
     """
 
     findings: tuple[FindingNoted, ...] = ()
     handed_in: tuple[TaskHandedIn, ...] = ()
     refused: tuple[TaskRefused, ...] = ()
     checked: tuple[tuple[int, CriterionChecked], ...] = ()
+    unasked: tuple[str, ...] = ()
 
 
 def criterion_line(criterion: Criterion) -> str:
@@ -78,6 +79,7 @@ def worker_goal(mission: MissionState, task: TaskState, past: Past, history: Seq
         ("The whole work", _whole(mission)),
         ("Your task", _short(planned.description or planned.title, 8_000)),
         ("Where you may change files", _where(mission, planned.scope)),
+        ("What fails now", _failing(mission, task, tree, past)),
         ("What passes already", _passing(mission, tree)),
         ("What was tried at this task before you", _earlier(past)),
         ("Latest commits", _list(history)),
@@ -130,10 +132,20 @@ def _passing(mission: MissionState, tree: str) -> str:
     return f"{head}\n\n{_list(lines)}"
 
 
+def _failing(mission: MissionState, task: TaskState, tree: str, past: Past) -> str:
+    """The task's own checks that fail on the very tree that it starts from, with the end of their output."""
+    names = [
+        name
+        for name in task.task.criteria
+        if (verdict := mission.verdict(tree, name)) is not None and verdict.outcome != "pass"
+    ]
+    return _evidence(mission, names, tree, past)
+
+
 def _earlier(past: Past) -> str:
     lines = [f"sent back ({each.kind}): {'; '.join(each.issues)}" for each in past.refused[-REFUSALS_SHOWN:]]
     notes = [
-        f"a worker handed in as {each.status} and wrote: {_short(each.notes)}"
+        f"{_of(each)}: {_short(each.notes)}"
         + (f" It had concerns: {'; '.join(each.concerns)}." if each.concerns else "")
         + (f" It thought that this comes next: {each.next}" if each.next else "")
         for each in past.handed_in[-REFUSALS_SHOWN:]
@@ -141,6 +153,11 @@ def _earlier(past: Past) -> str:
     if not lines and not notes:
         return ""
     return "\n\n".join(part for part in (_list(lines), f"{DATA}\n\n{_list(notes)}" if notes else "") if part)
+
+
+def _of(each: TaskHandedIn) -> str:
+    stopped = "a worker stopped without handing in; the harness looked at its tree all the same"
+    return stopped if each.status == "stopped" else f"a worker handed in as {each.status} and wrote"
 
 
 def _findings(past: Past, task_id: str) -> str:
@@ -250,6 +267,7 @@ def judge_goal(mission: MissionState, names: Sequence[str], tree: str, diff: str
         ("What the work is about", mission.contract.goal),
         ("Criteria", "\n".join(criterion_lines(mission, names))),
         ("What the harness found on this very tree", _evidence(mission, names, tree, past)),
+        ("Changes that nobody asked for, or that look like special cases for the tests", _list(past.unasked)),
         ("The difference", f"```diff\n{shown.rstrip()}\n```" if shown.strip() else "(nothing was changed)"),
         (
             "What is in it",

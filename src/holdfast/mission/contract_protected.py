@@ -27,7 +27,10 @@ CI = (
 
 MISSION = ("feature_list.json", "prd.json", "mission.toml")
 
-DEFAULT_PROTECTED = (*TESTS, *SETTINGS, *CI, *MISSION)
+HOOKS = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks/**")
+"""They run around the calls of the next worker."""
+
+DEFAULT_PROTECTED = (*TESTS, *SETTINGS, *CI, *MISSION, *HOOKS)
 
 
 def protected(source: str = "", more: tuple[str, ...] = ()) -> tuple[str, ...]:

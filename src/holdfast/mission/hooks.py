@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from holdfast.facts import nesting
+
 SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
 """Where hooks are declared; both count."""
 
@@ -88,7 +90,7 @@ def read(files: Mapping[str, bytes]) -> Settings:
 
 def _read_file(path: str, content: bytes, hooks: list[Hook], problems: list[str]) -> None:
     try:
-        value = msgspec.json.decode(content)
+        value = nesting.decode(content)
     except msgspec.DecodeError as error:
         problems.append(f"{path} is not valid JSON ({error}): its hooks do not run")
         return

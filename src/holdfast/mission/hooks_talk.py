@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from holdfast.facts import nesting
 from holdfast.mission.hooks import Hook, tool_name
 
 CONTENT_CHARS = 4_000
@@ -141,7 +142,7 @@ def _answer(text: str) -> _Answer | str:
     if not text.lstrip().startswith("{"):
         return ""
     try:
-        return msgspec.json.decode(text.strip(), type=_Answer)
+        return nesting.decode_as(text.strip(), _Answer)
     except msgspec.DecodeError as error:
         return str(error)
 

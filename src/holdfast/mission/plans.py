@@ -8,7 +8,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused, Task
 from holdfast.mission import money
-from holdfast.mission.actions import MissionAction, OpenRole, TellRole
+from holdfast.mission.actions import MissionAction, OpenRole
 from holdfast.mission.plan import plan_from_items, plan_problems, read_plan, too_large
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
@@ -94,11 +94,8 @@ def _answer(mission: MissionState) -> Found:
     tasks, dropped, note = read_plan(report.submitted)
     problems = plan_problems(tasks, mission, role.task_id, dropped)
     if problems:
-        refused = PlanRefused(child_id=child_id, problems=problems)
-        if mission.plan_refusals + 1 >= REFUSALS_MAX:
-            return _by_code(mission, role.task_id, role.round, (refused,))
-        lines = "\n".join(f"- {each}" for each in problems)
-        return TellRole(child_id, f"This plan cannot be worked by:\n{lines}\nSubmit a better one.", (refused,))
+        # Its brain refused such plans as often as it may; or the mission has moved on since it accepted this one.
+        return _by_code(mission, role.task_id, role.round, (PlanRefused(child_id=child_id, problems=problems),))
     if role.task_id:
         parent = role.task_id
         parts = tuple(_part(task, parent) for task in tasks)

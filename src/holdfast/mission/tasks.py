@@ -30,6 +30,8 @@ CONFLICTS_MAX = 5
 
 SHORT_TREE = 12
 
+EMPTY = "nothing was changed, and nothing has shown that it holds; if it does, hand in as blocked and say where"
+
 Found = Action | MissionAction | None
 
 
@@ -144,7 +146,18 @@ def _working(state: State, mission: MissionState, task: TaskState) -> Found:
 
 
 def _stopped(mission: MissionState, task: TaskState, report: ChildFinished, why: str) -> Found:
-    """A worker that stopped otherwise than by handing in: a fresh one begins."""
+    """A worker that stopped otherwise than by handing in: its tree is verified, else a fresh worker begins."""
+    if report.commit and report.tree not in ("", task.tree):
+        # What it left may be right: the harness looks before it gives the tree up.
+        left = TaskHandedIn(
+            task_id=task.task.id,
+            child_id=report.child_id,
+            status="stopped",
+            commit=report.commit,
+            tree=report.tree,
+            notes=why,
+        )
+        return Record((left,))
     refused = TaskRefused(
         task_id=task.task.id, child_id=report.child_id, kind="silent", issues=(why,), tree=report.tree
     )
@@ -226,6 +239,10 @@ def _inspected(mission: MissionState, task: TaskState, running: frozenset[str]) 
         seqs = tuple(verdict.seq for name in red if (verdict := mission.verdict(task.tree, name)) is not None)
         return _refuse(mission, task, "checks", issues, "These checks do not pass on what you handed in:", seqs)
     if mission.policy.judge == "per_task" and not task.judged:
+        unknown = tuple(name for name in by_rubric(mission, task.task.criteria) if name not in mission.passed)
+        if unknown and not task.changed:
+            issues = tuple(f"{name}: {EMPTY}" for name in unknown)
+            return _refuse(mission, task, "empty", issues, "You handed in no change:")
         return _judge(mission, task)
     return Record((TaskQueued(task_id=task.task.id, commit=task.commit, tree=task.tree),))
 
@@ -297,9 +314,9 @@ def _refuse(
         issues=issues,
         tree=task.tree,
         evidence=evidence,
-        restart=restart,
+        restart=restart or task.stopped,
     )
-    if restart or task.iterations + 1 >= mission.policy.max_iterations:
+    if task.stopped or restart or task.iterations + 1 >= mission.policy.max_iterations:
         return Record((refused,))
     if not _has_room(mission, task):
         return None  # others took its place meanwhile: it is told once one of them hands in

@@ -1,7 +1,9 @@
 """Verdicts of judges: which of them count. Pure.
 
-A judge's word counts when it is complete, has evidence that can be looked up, and says of an executed check only what
-its record says. All else is refused, and asked for again: nothing that a judge leaves out ever means pass.
+A verdict counts when it is complete, does not contradict itself, has evidence that the harness can look up, and says
+of an executed check only what its record says. Evidence is an event of the results, a line of the tree with its text,
+or a command that the judge ran, with its output. All else is refused, and asked for again: nothing that a judge leaves
+out ever means pass.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ ROOT = "/workspace/"
 """Where a judge has the tree."""
 
 _EVENT = re.compile(r"\s*(?:event\s*[:#]?\s*|#)(\d+)\b", re.IGNORECASE)
-_FILE = re.compile(r"\s*`?([^\s`:][^`:]*):(\d+)")
+_FILE = re.compile(r"\s*`?([^\s`:][^`:]*):(\d+)(?:-(\d+))?(.*)", re.DOTALL)
+_RUN = re.compile(r"\s*`?\$ ([^\n`]+?)`?(?:\s*(?:\n|=>|->|→)(.*))?\s*", re.DOTALL)
+
+RANGE_MAX = 40
+"""A quotation may stand in so many lines at most."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -37,21 +43,23 @@ class Said(msgspec.Struct, frozen=True):
 class Known(msgspec.Struct, frozen=True):
     """What a verdict is held against.
 
-    `verdicts` are the recorded ones on the judged tree, `events` positions in the mission's log that may be evidence,
-    `lines` the number of lines of each file of the tree; None when nobody can look at it.
+    `verdicts` are the recorded ones on the judged tree, `events` positions in the mission's log that may be evidence.
+    `files` are files of the tree and `runs` the commands that the judge ran with their output; each is None when it
+    cannot be looked up here.
     """
 
     criteria: tuple[str, ...]
     verdicts: Mapping[str, Verdict]
     events: Collection[int]
-    lines: Mapping[str, int] | None = None
+    files: Mapping[str, bytes] | None = None
+    runs: Sequence[tuple[str, str]] | None = None
 
 
-def known_to(mission: MissionState, tree: str, criteria: Sequence[str], lines: Mapping[str, int] | None) -> Known:
+def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known:
     """What the mission knows of a tree."""
     verdicts = {name: found for name in mission.contract.criteria() if (found := mission.verdict(tree, name))}
     events = {found.seq for found in verdicts.values()}
-    return Known(tuple(criteria), verdicts, events, lines)
+    return Known(tuple(criteria), verdicts, events)
 
 
 def read(submitted: Mapping[str, Any]) -> Said | str:
@@ -93,31 +101,82 @@ def _one(each: Judged, known: Known) -> Iterator[str]:
         )
     if not each.passes and not each.issue.strip():
         yield f"{name} fails without an issue: say the one thing that has to change."
+    if each.passes and each.issue.strip():
+        yield f"{name} passes and has an issue: say that it fails, or leave `issue` empty."
     if not each.evidence:
-        yield f"{name} has no evidence: name a file with its line (`path/file.py:12`) or an event (`event 34`)."
+        yield f"{name} has no evidence: {FORMS}"
+    elif each.passes and found is None and all(_EVENT.match(text) for text in each.evidence):
+        yield f"{name} has no check of its own, so no event shows that it passes: {FORMS}"
     for text in each.evidence:
-        wrong = _evidence(text, known)
+        wrong = _evidence(text, known, quoted=each.passes)
         if wrong:
             yield f"{name}: {wrong}"
 
 
-def _evidence(text: str, known: Known) -> str:
-    """What is wrong with one piece of evidence; empty when it can be looked up."""
+FORMS = (
+    "quote a line of the tree (`path/file.py:12: its text`), give a command that you ran with its output "
+    "(`$ command => output`), or name an event of the results (`event 34`)."
+)
+
+
+def _evidence(text: str, known: Known, *, quoted: bool) -> str:
+    """What is wrong with one piece of evidence; empty when it can be looked up. `quoted` demands the text of a line."""
     event = _EVENT.match(text)
     if event is not None:
         found = int(event[1]) in known.events
         return "" if found else f"event {event[1]} is no result of a check on this tree."
+    run = _RUN.fullmatch(text)
+    if run is not None:
+        return _run(run, known)
     place = _FILE.match(text)
     if place is None:
-        return f"{text[:80]!r} names no file with a line and no event."
-    path, line = _path(place), int(place[2])
-    if known.lines is None:
+        return f"{text[:80]!r} cannot be looked up: {FORMS}"
+    return _place(place, known, quoted=quoted)
+
+
+def _run(run: re.Match[str], known: Known) -> str:
+    """What is wrong with a command as evidence: it has to be one of the judge's own, with what it printed."""
+    if known.runs is None:
         return ""
-    if path not in known.lines:
-        return f"there is no file {path} in the tree."
-    if not 1 <= line <= max(1, known.lines[path]):
-        return f"{path} has {known.lines[path]} lines, so there is no line {line}."
+    command, claimed = _plain(run[1]), _plain(run[2] or "")
+    outputs = [_plain(output) for ran, output in known.runs if command in _plain(ran)]
+    if not outputs:
+        return f"you did not run `{command[:80]}`: run it, and give what it prints."
+    if not claimed and all(outputs):
+        return f"give what `{command[:80]}` printed: `$ command => output`."
+    if not any(claimed in output for output in outputs):
+        return f"`{command[:80]}` did not print {claimed[:80]!r}."
     return ""
+
+
+def _place(place: re.Match[str], known: Known, *, quoted: bool) -> str:
+    """What is wrong with a line of the tree as evidence."""
+    path, first = _path(place), int(place[2])
+    last = int(place[3] or first)
+    if known.files is None:
+        return ""
+    if path not in known.files:
+        return f"there is no file {path} in the tree."
+    lines = known.files[path].decode("utf-8", "replace").splitlines()
+    if not 1 <= first <= last <= max(1, len(lines)) or last - first >= RANGE_MAX:
+        return f"{path} has {len(lines)} lines, so there is no line {place[2]}{f'-{place[3]}' if place[3] else ''}."
+    if not quoted:
+        return ""
+    there, quotation = _plain("\n".join(lines[first - 1 : last])), _quotation(place[4])
+    if not quotation:
+        return f"quote what stands at {path}:{first}: `{path}:{first}: its text`."
+    if quotation not in there:
+        return f"{path}:{first} does not say {quotation[:80]!r}."
+    return ""
+
+
+def _quotation(text: str) -> str:
+    return _plain(text.strip().removeprefix("`").removeprefix(":").strip().strip("`"))
+
+
+def _plain(text: str) -> str:
+    """Text without regard to its white space."""
+    return " ".join(text.split())
 
 
 def _agrees(said: Said) -> Iterator[str]:
@@ -141,7 +200,7 @@ def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState |
     if isinstance(said, str) or role is None:
         why = said if isinstance(said, str) else "it was not opened by this mission"
         return TaskJudged(child_id=report.child_id, tree=tree, decision="fail", task_id=task_id, refused=why)
-    wrong = problems(said, known_to(mission, tree, role.criteria, None))
+    wrong = problems(said, known_to(mission, tree, role.criteria))
     return TaskJudged(
         child_id=report.child_id,
         tree=tree,
@@ -163,15 +222,11 @@ def _said(report: ChildFinished) -> Said | str:
 
 def files_named(said: Said) -> tuple[str, ...]:
     """The paths of the tree that a verdict names as evidence, as globs that match little else."""
-    places = (_FILE.match(text) for each in said.criteria for text in each.evidence if not _EVENT.match(text))
+    texts = [text for each in said.criteria for text in each.evidence]
+    places = (_FILE.match(text) for text in texts if not _EVENT.match(text) and not _RUN.fullmatch(text))
     names = {_path(place) for place in places if place is not None}
     return tuple(re.sub(r"[*?[]", "?", name) for name in sorted(names)) or ("-",)
 
 
 def _path(place: re.Match[str]) -> str:
     return posixpath.normpath(place[1].strip().removeprefix(ROOT))
-
-
-def line_counts(files: Mapping[str, bytes]) -> dict[str, int]:
-    """How many lines each file has."""
-    return {path: data.count(b"\n") + (not data.endswith(b"\n") and bool(data)) for path, data in files.items()}

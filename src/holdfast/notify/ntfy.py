@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import NotifyError, UsageError
+from holdfast.facts import nesting
 from holdfast.facts.people import Verdict
 from holdfast.notify.base import Notice, NoticeKind, Replies, Reply
 from holdfast.notify.text import Shown, message, one_line
@@ -205,7 +206,7 @@ class Ntfy:
 
 def _line(line: bytes) -> _Line | None:
     try:
-        return msgspec.json.decode(line, type=_Line)
+        return nesting.decode_as(line, _Line)
     except (msgspec.DecodeError, UnicodeError):
         return None
 

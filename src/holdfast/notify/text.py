@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import NamedTuple
 
 from holdfast.notify.base import Notice
+from holdfast.session.visible import visible
 
 
 class Shown(NamedTuple):
@@ -13,27 +13,6 @@ class Shown(NamedTuple):
 
     text: str
     whole: bool
-
-
-def visible(text: str) -> str:
-    """`text` with each character that shows nothing, or turns others around, written as its escape.
-
-    An agent writes what a person is asked to approve: it must not look like something else.
-    """
-    return "".join(character if _shows(character) else _escape(character) for character in text)
-
-
-def _shows(character: str) -> bool:
-    if character in "\n\t":
-        return True
-    # Cc: control, Cf: format (bidirectional marks, zero width), Cs: half characters, Co and Cn: of no meaning,
-    # Zl and Zp: line ends that other programs do not see.
-    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def one_line(text: str, limit_bytes: int) -> str:

@@ -54,10 +54,14 @@ class Restored(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One path that differs. A folder ends in `/` and is named only when it is empty or its mode changed."""
+    """One path that differs. A folder ends in `/` and is named only when it is empty or its mode changed.
+
+    `ignored` says that the `.gitignore` files of the earlier snapshot leave it out.
+    """
 
     path: str
     kind: Literal["added", "removed", "changed"]
+    ignored: bool = False
 
 
 class Shelf(Protocol):

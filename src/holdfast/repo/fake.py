@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
 from holdfast.repo.base import Change, Kept, Owner, Restored
+from holdfast.repo.plumbing_ignore import NAME, Ignoring
 
 Folder = MutableMapping[str, bytes]
 """A folder in memory: path from its root → content."""
@@ -51,10 +52,14 @@ class FakeShelf:
     async def changes(self, before: str, after: str) -> list[Change]:
         """See `Shelf.changes`."""
         old, new = self._tree(before), self._tree(after)
-        out = [Change(path, "removed") for path in old if path not in new]
-        out += [Change(path, "added") for path in new if path not in old]
-        out += [Change(path, "changed") for path in new if path in old and old[path] != new[path]]
-        return sorted(out, key=lambda change: change.path)
+        kinds = {path: "added" if path not in old else "changed" if path in new else "removed" for path in old | new}
+        rules = {path.encode(): data for path, data in old.items() if path.rpartition("/")[2] == NAME.decode()}
+        ignoring = Ignoring(rules)
+        return [
+            Change(path, kind, ignoring.leaves_out_below(path.encode()))  # type: ignore[arg-type]
+            for path, kind in sorted(kinds.items())
+            if old.get(path) != new.get(path)
+        ]
 
     async def forget(self, session_id: str) -> None:
         """See `Shelf.forget`."""

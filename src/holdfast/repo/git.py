@@ -41,6 +41,8 @@ _SETTINGS = {
     "core.excludesFile": "/dev/null",
     "core.fsmonitor": "false",
     "core.fsync": "all",
+    "core.protectNTFS": "true",
+    "core.protectHFS": "true",
     "core.bigFileThreshold": "4m",
     "gc.auto": "0",
     "maintenance.auto": "false",

@@ -31,6 +31,7 @@ from holdfast.repo.plumbing_objects import (
 
 MAX_DEPTH = 200
 MAX_FILES = 1_000_000
+NAMED_LEFT_OUT = 20
 MAX_NEW_BYTES = 2 << 30
 """So many bytes one commit may add, before compression."""
 
@@ -53,6 +54,7 @@ class Reading:
         self._device = 0
         self._seen = 0
         self.entries: dict[bytes, Entry] = {}
+        self.left_out: list[str] = []
 
     def run(self, folder: Path) -> dict[bytes, Entry]:
         """All that is to be committed of the folder. Its own path may lead through links: we named it.
@@ -95,6 +97,8 @@ class Reading:
                 )
             path = base + name
             if is_git_name(name) or path in self._submodules:
+                if name != b".git" and path not in self._submodules and len(self.left_out) < NAMED_LEFT_OUT:
+                    self.left_out.append(shown(path))
                 continue
             try:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)

@@ -54,6 +54,15 @@ class Ignoring:
                 return False
             at = at.rpartition(b"/")[0]
 
+    def leaves_out_below(self, path: bytes) -> bool:
+        """True when the rules leave out this file, or a folder that it is in."""
+        folder = path.rpartition(b"/")[0]
+        while folder:
+            if self.leaves_out(folder, folder=True):
+                return True
+            folder = folder.rpartition(b"/")[0]
+        return self.leaves_out(path.rstrip(b"/"), folder=path.endswith(b"/"))
+
 
 def _fits(rule: _Rule, path: bytes) -> bool:
     return rule.pattern.fullmatch(path.rpartition(b"/")[2] if rule.by_name else path) is not None

@@ -20,6 +20,7 @@ _HEADER = b"PACK\0\0\0\2"
 _IGNORED_BY_HFS = frozenset(
     "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff"
 )
+_GIT_BEGINS = frozenset((b".", b"g", b"G", b"\xe2", b"\xef"))
 
 
 class Entry(NamedTuple):
@@ -35,6 +36,8 @@ Entries = Mapping[bytes, Entry]
 
 def is_git_name(name: bytes) -> bool:
     """Whether some file system takes this name for `.git`: such a one is never read, kept or written."""
+    if b"\\" not in name and name[:1] not in _GIT_BEGINS:
+        return False
     text = name.decode("utf-8", "surrogateescape")
     plain = "".join([char for char in text if char not in _IGNORED_BY_HFS]).lower()
     return any(part.split(":")[0].rstrip(" .") in (".git", "git~1") for part in plain.split("\\"))

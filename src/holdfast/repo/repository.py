@@ -31,10 +31,11 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """A commit and its tree, as hex names."""
+    """A commit and its tree, as hex names. `left_out` are paths that were not committed for their names."""
 
     commit: str
     tree: str
+    left_out: tuple[str, ...] = ()
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -77,7 +78,7 @@ class Repository(Protocol):
 
         What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already; so is what
         is no file or link, is called `.git`, or is another user's and `user` could not read. A submodule stays as it
-        was.
+        was. Names that only other systems take for `.git`, such as `.GIT` and `git~1`, are in `left_out` besides.
         """
         ...
 

@@ -6,16 +6,18 @@ It knows regular files only, no links, programs or submodules, and follows no re
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from holdfast.errors import RepositoryUnfit
 from holdfast.repo.base import Owner, shown
 from holdfast.repo.fake import Folder
 from holdfast.repo.plumbing import IDENTITY
 from holdfast.repo.plumbing_ignore import NAME, Ignoring
-from holdfast.repo.plumbing_objects import FILE, Entry, commit_bytes, is_plain_path, object_id, trees
+from holdfast.repo.plumbing_objects import FILE, Entry, commit_bytes, is_git_name, is_plain_path, object_id, trees
 from holdfast.repo.plumbing_refs import check_ref, checked_out, is_hex
 from holdfast.repo.plumbing_trees import MAX_FILES_BYTES, chosen, grafted
 from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
@@ -105,12 +107,14 @@ class FakeRepository:
         after = {
             path.encode(): self._blob(data)
             for path, data in self._read(folder).items()
-            if is_plain_path(path.encode()) and (path.encode() in before or not _left_out(ignoring, path.encode()))
+            if is_plain_path(path.encode())
+            and (path.encode() in before or not ignoring.leaves_out_below(path.encode()))
         }
+        left_out = tuple(dict.fromkeys(path for path in map(_odd, sorted(self._read(folder))) if path))
         tree = self._keep(after)
         if len(parents) == 1 and tree == self._tree(parents[0]):
-            return Commit(parents[0], tree)
-        return self._made(tree, tuple(parents), message, at_us)
+            return Commit(parents[0], tree, left_out)
+        return msgspec.structs.replace(self._made(tree, tuple(parents), message, at_us), left_out=left_out)
 
     async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
         """See `Repository.write`."""
@@ -259,16 +263,13 @@ def _not_there(name: str) -> RepositoryUnfit:
     )
 
 
-def _left_out(ignoring: Ignoring, path: bytes) -> bool:
-    return ignoring.leaves_out(path, folder=False) or any(
-        ignoring.leaves_out(folder, folder=True) for folder in _above(path)
-    )
-
-
-def _above(path: bytes) -> Iterator[bytes]:
-    while b"/" in path:
-        path = path.rpartition(b"/")[0]
-        yield path
+def _odd(path: str) -> str:
+    """The part of the path up to a name that only other systems take for `.git`; empty when it has none."""
+    parts = path.split("/")
+    for index, part in enumerate(parts):
+        if is_git_name(part.encode()):
+            return "" if part == ".git" else "/".join(parts[: index + 1])
+    return ""
 
 
 def _counted(old: bytes, new: bytes) -> tuple[int, int]:

@@ -138,13 +138,14 @@ class GitRepository:
         rules = {path: entry for path, entry in chosen(before, ()).items() if path.rpartition(b"/")[2] == NAME}
         ignoring = Ignoring(read_blobs(self._git, rules, MAX_FILES_BYTES) if rules else {})
         with self._pack(before) as pack:
-            after = Reading(pack, before, ignoring, user).run(folder)
+            reading = Reading(pack, before, ignoring, user)
+            after, left_out = reading.run(folder), tuple(reading.left_out)
             tree = self._put_trees(pack, known[0] if known else "", before, after)
             if len(parents) == 1 and tree == known[0]:
-                return Commit(parents[0], tree)
+                return Commit(parents[0], tree, left_out)
             commit = pack.add("commit", commit_bytes(tree, parents, message, at_us, IDENTITY))
             self._store(pack)
-        return Commit(commit, tree)
+        return Commit(commit, tree, left_out)
 
     def _write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
         known = [self._tree(parent) for parent in parents]

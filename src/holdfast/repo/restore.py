@@ -17,6 +17,7 @@ from holdfast.repo.base import Change, Owner, Restored, shown
 from holdfast.repo.git import Blob, Library
 from holdfast.repo.lock import Stopped
 from holdfast.repo.objects import Row
+from holdfast.repo.plumbing_ignore import NAME, Ignoring
 from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -197,10 +198,11 @@ def empty_folder(path: Path) -> int:
 
 def compare(library: Library, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
     """What differs between two trees. Folders that are the same are not looked into."""
-    out: list[tuple[bytes, Change]] = []
+    out: list[tuple[bytes, str]] = []
+    rules: dict[bytes, bytes] = {}
 
     def say(path: bytes, kind: str) -> None:
-        out.append((path, Change(shown(path), kind)))  # type: ignore[arg-type]
+        out.append((path, kind))
 
     waiting: list[tuple[bytes, bytes | None, bytes | None]] = [(b"", before, after)]
     while waiting:
@@ -211,11 +213,20 @@ def compare(library: Library, before: bytes, after: bytes, stop: threading.Event
             raise SnapshotFailed("a snapshot has folders nested too deep to be compared; use another one")
         rows_old = {row.name: row for row in next(library.trees([old]))} if old else {}
         rows_new = {row.name: row for row in next(library.trees([new]))} if new else {}
+        if (rule := rows_old.get(NAME)) is not None and not rule.is_folder and not rule.is_link:
+            rules[path + NAME] = rule.id
         if (old is None or new is None) and not rows_old and not rows_new:
             say(path, "added" if old is None else "removed")
         for name in rows_old.keys() | rows_new.keys():
             waiting += _one(path + name, rows_old.get(name), rows_new.get(name), say)
-    return [change for _, change in sorted(out, key=lambda each: each[0])]
+    blobs = library.stream(rules.values()) if out else None
+    ignoring = Ignoring({path: b"".join(next(blobs).chunks()) for path in rules} if blobs else {})
+    if blobs:
+        blobs.close()
+    return [
+        Change(shown(path), kind, ignoring.leaves_out_below(path))  # type: ignore[arg-type]
+        for path, kind in sorted(out)
+    ]
 
 
 def _one(

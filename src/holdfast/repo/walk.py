@@ -28,6 +28,7 @@ from holdfast.repo.objects import (
     sort_key,
     tree_bytes,
 )
+from holdfast.repo.plumbing_objects import is_git_name
 from holdfast.repo.seen import Seen, SeenFolder, Stamp, stamp
 
 MAX_DEPTH = 1_000
@@ -153,6 +154,9 @@ class Walk:
         with os.scandir(level.fd) as entries:
             for entry in entries:
                 if entry.name == ".git":
+                    continue
+                if is_git_name(os.fsencode(entry.name)):
+                    self._skip(entry.name, "taken for .git by other systems")
                     continue
                 self._count()
                 try:

@@ -6,8 +6,7 @@ from holdfast.facts.people import ApprovalSuperseded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.session import children, jobs, people
 from holdfast.session.actions import Action, AskPerson, Dispatch, EndCalls, Provision, Reconcile, Record, RunHarness
-from holdfast.session.fold_calls import GRANT
-from holdfast.session.policy import Ruling, evaluate, grants
+from holdfast.session.policy import GRANT, Ruling, evaluate, grants
 from holdfast.session.state import Ask, Call, State
 
 BLOCKING_ENDS = frozenset({"denied", "unknown", "skipped", "cancelled"})
@@ -22,6 +21,9 @@ def next_call(state: State, opened: list[Call], now_us: int) -> Action:
     for dispatched in opened:
         if dispatched.attempt:
             return _reconcile(state, dispatched, now_us)
+    lost = next((call for call in opened if call.lost), None)
+    if lost is not None:
+        return _leave_unknown(state, lost, "events of this session were lost, and nobody knows whether it ran")
     if state.cancelled or state.interrupted:
         return _end(state, [_not_run(each, "cancelled", "Not run: a person interrupted.") for each in opened])
     blocking = next((each for each in state.calls if each.end in BLOCKING_ENDS), None)
@@ -49,10 +51,10 @@ def next_call(state: State, opened: list[Call], now_us: int) -> Action:
 
 
 def rule_for(state: State, call: Call, now_us: int) -> Ruling:
-    """What the rules say of a call now."""
+    """The ruling for a call now."""
     rules = state.created.agent.rules if state.created else ()
     age_s = max(0.0, (now_us - state.created_us) / 1e6)
-    return evaluate(rules, call.name, call.argument, age_s=age_s, uses=state.rule_uses)
+    return evaluate(rules, call.name, call.parts, whole=call.argument, age_s=age_s, uses=state.rule_uses)
 
 
 def _end(state: State, results: list[ToolResult]) -> EndCalls:
@@ -104,7 +106,9 @@ def _granted(state: State, call: Call, now_us: int) -> str:
         return ""
     for held in state.grants:
         age_s = max(0.0, (now_us - held.at_us) / 1e6)
-        if grants(held.grant, call.name, call.argument, age_s=age_s, uses=held.used):
+        if held.outdated:
+            continue
+        if grants(held.grant, call.name, call.parts, whole=call.argument, age_s=age_s, uses=held.used):
             return f"{GRANT}{held.seq}"
     return ""
 

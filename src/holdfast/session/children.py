@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, CancelChildren, End, RunHarness, WaitUntil
+from holdfast.session.inputs import arrived, left_over
 from holdfast.session.state import Call, Child, State
 
 WAIT_HERE_US = 5_000_000
@@ -27,7 +28,7 @@ def wait_for(state: State, call: Call, now_us: int) -> Action:
     """Go on with a call that waits for children: report, or wait without a process."""
     working = awaited(state, call)
     over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us)
-    if not working or over or state.message_seq > call.seq:
+    if not working or over or state.message_seq > call.seq or left_over(state, call):
         return RunHarness(call.call_id)
     names = ", ".join(child.name or child.child_id for child in working[:3])
     detail = f"waits for {len(working)} of its children ({names})"
@@ -38,7 +39,7 @@ def wait_for(state: State, call: Call, now_us: int) -> Action:
 def sleep(state: State, call: Call, now_us: int) -> Action:
     """Go on with a call that sleeps."""
     assert call.until_us is not None
-    woken = any(item.seq > call.seq for item in state.pending)
+    woken = arrived(state, call)
     if woken or is_over(state, call.seq, call.until_us, now_us):
         return RunHarness(call.call_id)
     due_us = due(state, call.seq, call.until_us)

@@ -8,20 +8,24 @@ from __future__ import annotations
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
 from holdfast.session import breakers, calls, children, jobs, lifecycle, lost, people, providers, roles, taint
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
-from holdfast.session.state import ResponseItem, State
+from holdfast.session.inputs import inputs_through
+from holdfast.session.rows import Uptime
+from holdfast.session.state import CLOCK_STEP_US, ResponseItem, State
 
 
-def is_idle(state: State, now_us: int) -> bool:
+def is_idle(state: State, now_us: int, up: Uptime | None = None) -> bool:
     """Whether a wake has nothing to do: the session ended or parked, and nothing new came since.
 
-    A clock that went back behind the session's last event makes no session wait longer than it meant to.
+    A wait is over when the wall clock says so or, in the boot in which it began, the uptime `up`: setting the clock
+    back makes no wait longer. In another boot a session is judged anew when its latest event lies in the future.
     """
     ended = state.ended
     if ended is None or state.in_shift:
         return False
     if ended.due_us is None:
         return True
-    return now_us < ended.due_us and now_us >= state.parked_us
+    over = up is not None and ended.boot_id == up.boot_id and up.us >= ended.due_us - ended.booted_us
+    return now_us < ended.due_us and now_us >= state.at_us - CLOCK_STEP_US and not over
 
 
 def decide(state: State, now_us: int) -> Action:
@@ -108,5 +112,5 @@ def _request(state: State, now_us: int) -> Action:
         return end(state, "parked", "context", detail)
     choice = providers.choose(state, now_us)
     if isinstance(choice, providers.Choice):
-        return AskModel(state.seq, choice.attempt, choice.model)
+        return AskModel(inputs_through(state), choice.attempt, choice.model)
     return choice

@@ -20,6 +20,7 @@ from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.session import (
     fold_calls,
     fold_children,
+    fold_clock,
     fold_context,
     fold_egress,
     fold_environment,
@@ -33,7 +34,8 @@ from holdfast.session import (
     fold_roles,
     fold_tasks,
 )
-from holdfast.session.state import SetBack, State
+from holdfast.session.policy import TREE
+from holdfast.session.state import State
 from holdfast.session.tokens import estimate_content, estimate_pinned
 from holdfast.session.trace import first_that_counts, note
 
@@ -43,10 +45,6 @@ _FORKED = str(SessionForked.__struct_config__.tag)
 
 _SKIP_FROM = 200
 """Fewer events are traced one by one."""
-
-
-CLOCK_STEP_US = 1_000_000
-"""A clock that goes back by less is no clock that was set: it makes a wait longer by no more than this."""
 
 
 def empty(session_id: str) -> State:
@@ -61,11 +59,11 @@ def fold(state: State, events: Iterable[Event]) -> State:
     for event in events:
         if event.seq != state.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
-        if event.at_us < state.at_us - CLOCK_STEP_US:
-            state.set_back.append(SetBack(event.seq, state.at_us - event.at_us))
+        fold_clock.passed(state, event)
         state.seq, state.hash, state.epoch, state.at_us = event.seq, event.hash, event.epoch, event.at_us
         if not isinstance(event.fact, Erased):
             _apply(state, event.fact, event)
+            state.failing.observe(event.fact, event)
             if event.seq >= traced:
                 note(state.trace, event.fact, event.seq)
         elif event.type == _FORKED:
@@ -148,11 +146,12 @@ def _resume(state: State, fact: UserResume, event: Event) -> None:
 
 def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
     state.in_shift, state.ended, state.tries = True, None, 0
+    fold_clock.stood(state, fact.boot_id, fact.booted_us, event)
 
 
 def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
     state.in_shift = False
-    state.parked_us = event.at_us
+    fold_clock.stood(state, fact.boot_id, fact.booted_us, event)
     if fact.status == "released":
         state.ended = None
     else:
@@ -165,6 +164,15 @@ def _snapshotted(state: State, fact: WorkspaceSnapshotted, event: Event) -> None
     state.snapshot_error = fact.error
     if not fact.error:
         state.snapshot_seq, state.snapshot = fact.through_seq, fact.snapshot
+        _keep_bound(state, fact)
+
+
+def _keep_bound(state: State, fact: WorkspaceSnapshotted) -> None:
+    """What a call under a grant changed by itself is no change for the grant, unless jobs ran beside it (S21)."""
+    for held in state.grants:
+        alone = held.ran_seq == state.mutated_seq < fact.through_seq and not state.hands_at_work()
+        if alone and held.ran_seq and TREE in held.guards:
+            held.guards = {**held.guards, TREE: fact.snapshot}
 
 
 _APPLY: dict[type[Fact], Apply] = {
@@ -182,6 +190,7 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_calls.APPLY,
     **fold_people.APPLY,
     **fold_children.APPLY,
+    **fold_clock.APPLY,
     **fold_jobs.APPLY,
     **fold_context.APPLY,
     **fold_egress.APPLY,

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from holdfast.facts import nesting
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.session import fold_egress
+from holdfast.session.effects import effects_of
 from holdfast.session.fold_money import spend
 from holdfast.session.notes import result_text
-from holdfast.session.policy import evaluate
+from holdfast.session.policy import GRANT, evaluate
 from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.tokens import estimate, estimate_content, estimate_input
 from holdfast.session.tools import check_input, find_tool, main_argument
 from holdfast.session.tools_jobs import JOB_STOP, JOB_WAIT
 from holdfast.session.tools_mission import HANDING_IN
-
-GRANT = "grant:"
-"""How a dispatch names a person's grant as what allowed it: with the position of the answer that gave it."""
 
 
 def response_at(state: State, request_seq: int) -> ResponseItem:
@@ -60,17 +61,28 @@ def _call(state: State, fact: AgentToolUse, event: Event) -> Call:
         call.problem = f"there is no tool named {fact.name!r}; the tools are {', '.join(names)}"
         return call
     if fact.malformed:
-        call.problem = f"the arguments of {fact.name} are not a JSON object: {fact.malformed[:200]}"
+        call.problem = f"the arguments of {fact.name} {_why_malformed(fact.malformed)}: {fact.malformed[:200]}"
         return call
     call.problem = check_input(tool, fact.input)
     call.read_only, call.on_unknown, call.where = tool.read_only, tool.on_unknown, tool.where
     call.argument = main_argument(tool, fact.input)
+    if agent.rules and not call.problem:
+        call.parts = effects_of(tool.name, fact.input, main=tool.main, folder=state.created.workspace.path).parts
     call.price_pico = tool.custom.price_pico if tool.custom else 0
     if tool.where == "harness" and not call.problem:
         _timing(state, call, fact.input)
     if call.name == JOB_STOP and not call.problem:
         call.waits_for = (str(fact.input["job_id"]),)
     return call
+
+
+def _why_malformed(text: str) -> str:
+    try:
+        nesting.decode(text)
+    except msgspec.DecodeError as error:
+        if str(error) == nesting.TOO_DEEP:
+            return f"are JSON, but {nesting.TOO_DEEP}; send them flatter"
+    return "are not a JSON object"
 
 
 def _timing(state: State, call: Call, value: dict[str, Any]) -> None:
@@ -106,6 +118,8 @@ def _use_up(state: State, call: Call, fact: ToolDispatched, event: Event) -> Non
             f"dispatch {event.seq} of session {state.session_id} cites the approval {fact.approval_id}, which does "
             "not allow it"
         )
+    for held in state.grants:
+        held.ran_seq = event.seq if held.seq == ask.decided_seq else held.ran_seq
     call.approval_seq = ask.seq if ask.kind == "tool" else 0
 
 
@@ -114,7 +128,7 @@ def _count_uses(state: State, call: Call, fact: ToolDispatched, event: Event) ->
     if fact.approval_id.startswith(GRANT):
         for held in state.grants:
             if held.seq == int(fact.approval_id.removeprefix(GRANT)):
-                held.used += 1
+                held.used, held.ran_seq = held.used + 1, event.seq
         return
     _count_rule(state, call, event)
 
@@ -124,9 +138,11 @@ def _count_rule(state: State, call: Call, event: Event) -> None:
     if created is None:
         return
     age_s = (event.at_us - state.created_us) / 1e6
-    ruling = evaluate(created.agent.rules, call.name, call.argument, age_s=age_s, uses=state.rule_uses)
-    if ruling.rule is not None and ruling.rule.uses is not None:
-        state.rule_uses[ruling.place] = state.rule_uses.get(ruling.place, 0) + 1
+    ruling = evaluate(
+        created.agent.rules, call.name, call.parts, whole=call.argument, age_s=age_s, uses=state.rule_uses
+    )
+    for place in ruling.bounded:
+        state.rule_uses[place] = state.rule_uses.get(place, 0) + 1
 
 
 def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) -> None:

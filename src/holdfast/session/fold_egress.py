@@ -16,6 +16,9 @@ from holdfast.session.state import Ask, State
 from holdfast.session.state_outside import EVIDENCE_MAX, HeldUse, Outside, SecretGrant, egress_digest, opens
 from holdfast.session.tokens import estimate
 
+SET_UP_MAX = 100
+"""So many places that set-ups asked for are counted; the log has all."""
+
 EGRESS_GUARD = "egress"
 """The guard of an item about a secret: the digest of what the session may talk to."""
 
@@ -110,6 +113,12 @@ def _tell(state: State, fact: Fact, event: Event) -> None:
 
 def _recorded(state: State, fact: EgressRecorded, event: Event) -> None:
     outside = state.outside
+    if fact.set_up:  # what it brought in is said by `environment.recorded`
+        for seen in fact.seen:
+            place = f"{seen.host}:{seen.port} {seen.verdict}"
+            if place in outside.set_up or len(outside.set_up) < SET_UP_MAX:
+                outside.set_up[place] = outside.set_up.get(place, 0) + seen.count
+        return
     outside.through = fact.through
     outside.dropped += fact.dropped
     for seen in fact.seen:

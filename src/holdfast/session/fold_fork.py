@@ -20,14 +20,14 @@ RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests 
 """How a fork stands before anybody does anything with it: nothing makes it run by itself."""
 
 MADE_ANEW = frozenset(
-    "session_id seq at_us hash epoch created limits owner ended parked_us snapshot_seq snapshot_error snapshot "
-    "outside".split()
+    "session_id seq at_us hash epoch created limits owner ended".split()
+    + "snapshot_seq snapshot_error snapshot outside failing".split()
 )
 """What a fork has of its own from its first event on."""
 
 CARRIED = frozenset(
     "created_us window window_tokens pending unseen calls seen context trace responses summaries handoffs rule_uses "
-    "message_seq providers mutated_seq set_back".split()
+    "message_seq providers mutated_seq set_back boot_id booted_us clock_seq".split()
 )
 """What goes on where the origin was. Time and uses that a rule allows go on counting: a fork renews no permission."""
 
@@ -35,7 +35,7 @@ NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
     "environment_error workspace_with mission submitted_seq committed committed_seq silent refused hooked "
-    "sent_back".split()
+    "sent_back had_hands host_files".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 
@@ -53,7 +53,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     fresh = State(session_id=state.session_id)
     for name in NOT_CARRIED:
         setattr(state, name, getattr(fresh, name))
-    state.ended, state.parked_us = RESTING, event.at_us
+    state.ended = RESTING
     state.snapshot_seq, state.snapshot_error, state.snapshot = event.seq, "", fact.snapshot
     state.clear_signs()
     fold_egress.forked(state)

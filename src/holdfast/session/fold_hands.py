@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased, HandsRestored
+from holdfast.facts.hands import HandsHostFiles, HandsLost, HandsProvisioned, HandsReleased, HandsRestored
+from holdfast.facts.session import SessionEventsLost
 from holdfast.session import fold_egress
 from holdfast.session.notes import note_of
 from holdfast.session.state import State
@@ -18,6 +19,7 @@ def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
     state.hands = fact
     state.hands_known[fact.hands_id] = fact
     state.workspace_with = ""
+    state.had_hands = True
     fold_egress.provisioned(state)
 
 
@@ -40,9 +42,28 @@ def _restored(state: State, fact: HandsRestored, event: Event) -> None:
     state.posted(event.seq, estimate(note_of(fact)))
 
 
+def _host_files(state: State, fact: HandsHostFiles, event: Event) -> None:
+    state.host_files = {**state.host_files, **dict.fromkeys((file.path for file in fact.files), not fact.before)}
+
+
+def _events_lost(state: State, fact: SessionEventsLost, event: Event) -> None:
+    """What a person went on without. Calls that were not dispatched may have been, files may have changed (S18), and
+    the hands may know later calls under the ids of calls to come (S8): no call goes to them any more.
+    """
+    state.stirred()
+    state.seen = {}
+    for call in state.open_calls():
+        call.lost = not call.attempt and not call.problem and call.where != "harness" and call.on_unknown != "retry"
+    if state.hands is not None:
+        _gone(state, HandsLost(hands_id=state.hands.hands_id, reason=""), event)
+    state.posted(event.seq, estimate(note_of(fact)))
+
+
 APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
     HandsProvisioned: _provisioned,
     HandsLost: _gone,
     HandsReleased: _gone,
     HandsRestored: _restored,
+    HandsHostFiles: _host_files,
+    SessionEventsLost: _events_lost,
 }

@@ -18,7 +18,8 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
-from holdfast.session import fold_egress, fold_mission
+from holdfast.session import fold_clock, fold_egress, fold_mission
+from holdfast.session.policy import GRANT, covers
 from holdfast.session.state import Ask, GrantHeld, Notice, State, notice_key
 
 
@@ -36,6 +37,7 @@ def _requested(state: State, fact: ApprovalRequested, event: Event) -> None:
         fact.remind_us,
         fact.escalate_us,
         fact.account_id,
+        fact.uncounted,
     )
     if fact.kind == "egress":
         fold_egress.asked(state, fact)
@@ -51,9 +53,23 @@ def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
         return
     ask.verdict, ask.decided_seq, ask.note = fact.verdict, event.seq, fact.note
     if fact.grant is not None and fact.verdict == "approve":
-        state.grants.append(GrantHeld(event.seq, event.at_us, fact.grant))
+        state.grants.append(GrantHeld(event.seq, event.at_us, fact.grant, guards=ask.guards, uncounted=ask.uncounted))
+    _rebind(state, ask)
     if ask.kind == "budget":
         _money_line(state, ask, fact, event)
+
+
+def _rebind(state: State, ask: Ask) -> None:
+    """A user who approves a call sees what a grant for it was bound to as it is now, so the grant counts again."""
+    call = next((each for each in state.calls if each.call_id == ask.call_id), None)
+    for held in state.grants if call is not None and ask.kind == "tool" else ():
+        assert call is not None
+        if (
+            held.outdated
+            and ask.verdict == "approve"
+            and covers(held.grant, call.name, call.parts, whole=call.argument)
+        ):
+            held.guards, held.uncounted, held.outdated = ask.guards, ask.uncounted, False
 
 
 def _money_line(state: State, ask: Ask, fact: ApprovalDecided, event: Event) -> None:
@@ -81,6 +97,8 @@ def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
 
 
 def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
+    for held in state.grants:
+        held.outdated = held.outdated or fact.item_id == f"{GRANT}{held.seq}"
     ask = state.asks.pop(fact.item_id, None)
     if ask is not None and ask.kind == "egress":
         fold_egress.superseded(state, ask, fact, event)
@@ -90,15 +108,18 @@ def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
 
 
 def _seen(state: State, fact: ApprovalSeen, event: Event) -> None:
+    fold_clock.stood(state, fact.boot_id, fact.booted_us, event)
     ask = state.asks.get(fact.item_id)
     if ask is None:
         return
-    if not ask.seen_us and ask.expires_us is not None and fact.expires_us is not None:
-        ask.expires_us = max(ask.expires_us, fact.expires_us)
+    if not ask.seen_us and ask.expires_us is not None and (fact.expires_us or 0) > ask.expires_us:
+        ask.expires_us, ask.expires_seq = fact.expires_us, event.seq
     ask.seen_us = ask.seen_us or event.at_us
     ended = state.ended
     if ended is not None and ended.status == "parked" and ask.expires_us is not None:
-        due_us = ask.expires_us if ended.due_us is None else min(ended.due_us, ask.expires_us)
+        if ended.due_us is None:
+            ended = msgspec.structs.replace(ended, boot_id=fact.boot_id, booted_us=fact.booted_us)
+        due_us = min(ended.due_us or ask.expires_us, ask.expires_us)
         state.ended = msgspec.structs.replace(ended, due_us=due_us)
 
 

@@ -41,10 +41,11 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
     task = mission.tasks[fact.task_id]
     task.commit, task.tree = fact.commit, fact.tree
     task.judge_id, task.judge_tries, task.judged, task.verdict = "", 0, False, None
+    task.stopped = fact.status == "stopped"
     # The same tree again, in which nothing forbidden was found: that stands.
     known = fact.tree == task.inspected_tree and not task.violations
     turn(task, "inspected" if known else "handed_in", event)
-    if fact.status != "done":
+    if fact.status in ("blocked", "infeasible"):
         note_failure(mission, f"task {fact.task_id} is {fact.status} by its worker's word: {fact.notes}")
 
 
@@ -52,7 +53,7 @@ def _inspected(state: State, fact: TaskInspected, event: Event) -> None:
     of_mission(state).allowed.update(fact.allowed)
     task = of_mission(state).tasks.get(fact.task_id)
     if task is not None and task.tree == fact.tree and task.status == "handed_in":
-        task.unasked, task.inspected_tree = len(fact.unasked), fact.tree
+        task.unasked, task.inspected_tree, task.changed = len(fact.unasked), fact.tree, len(fact.files)
         task.only_scope = all(each.rule in ("scope", "dependency") for each in fact.violations)
         task.violations = tuple(f"{each.path}: {each.detail or each.rule}" for each in fact.violations)
         if not fact.violations:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.facts import nesting
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.context import Handoff
 from holdfast.facts.model import AgentMessage, AgentToolUse
@@ -52,7 +53,7 @@ def parse(text: str) -> Handoff | str:
     if body.startswith("```") and body.endswith("```"):
         body = body.partition("\n")[2].removesuffix("```")
     try:
-        note = msgspec.json.decode(body, type=Handoff)
+        note = nesting.decode_as(body, Handoff)
     except msgspec.DecodeError as error:
         return f"the note does not fit its schema: {error}"
     note = Handoff(**{name: _clean(getattr(note, name)) for name in SECTIONS})

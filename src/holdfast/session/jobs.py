@@ -8,6 +8,7 @@ from holdfast.facts.job import JobLine
 from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, RunHarness
 from holdfast.session.children import due, is_over
+from holdfast.session.inputs import arrived
 from holdfast.session.notes import job_name
 from holdfast.session.state import Call, State
 from holdfast.session.state_jobs import Job
@@ -44,7 +45,7 @@ def step(state: State, now_us: int) -> Record | None:
 def wait_for(state: State, call: Call, now_us: int) -> Action:
     """Go on with a call that waits for jobs: report, or wait without a process."""
     over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us)
-    came_in = any(item.seq > call.seq for item in state.pending)
+    came_in = arrived(state, call)
     if over or came_in or not call.waits_for or any(_has_news(state, job_id) for job_id in call.waits_for):
         return RunHarness(call.call_id)
     jobs = [state.jobs[job_id] for job_id in call.waits_for]

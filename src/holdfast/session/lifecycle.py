@@ -15,6 +15,7 @@ from holdfast.session import providers
 from holdfast.session.actions import Action, CheckRules, Compact, Escalate, Record, Reset
 from holdfast.session.fold_context import cut_at
 from holdfast.session.handoff import CHARACTERS_MAX
+from holdfast.session.inputs import inputs, line_tokens, real
 from holdfast.session.novelty import CHANGE, turns
 from holdfast.session.rules_grammar import Checkable, parse
 from holdfast.session.signs import Sign, sign
@@ -41,17 +42,7 @@ SIGN_RESETS_MAX = 3
 
 def window_tokens(state: State) -> int:
     """About how many tokens the next request has, corrected by what earlier ones really had."""
-    return _real(state, state.window_tokens + sum(item.tokens for item in state.pending))
-
-
-def line_tokens(state: State) -> int:
-    """Where the context is renewed: the line of its policy, that at which the session parks, or what a model took."""
-    line = min(state.limits.context.line_tokens, state.limits.context_tokens)
-    return min(line, state.context.learned_tokens) if state.context.learned_tokens else line
-
-
-def _real(state: State, estimated: int) -> int:
-    return estimated * state.context.scale_milli // 1_000
+    return real(state, state.window_tokens + sum(item.tokens for item in inputs(state)))
 
 
 def step(state: State, now_us: int) -> Action | None:
@@ -164,7 +155,7 @@ def _conversation(state: State) -> list[Item]:
 
 def _gain(state: State, items: list[Item]) -> bool:
     """Whether taking these away is worth it."""
-    return _real(state, sum(item.tokens for item in items)) * GAIN > line_tokens(state)
+    return real(state, sum(item.tokens for item in items)) * GAIN > line_tokens(state)
 
 
 def compactable(state: State) -> int:
@@ -178,7 +169,7 @@ def compactable(state: State) -> int:
     cuts = [index + 1 for index in responses[:-1]]
     if not cuts:
         return 0
-    fitting = [cut for cut in cuts if _real(state, sum(item.tokens for item in state.window[cut:])) <= keep]
+    fitting = [cut for cut in cuts if real(state, sum(item.tokens for item in state.window[cut:])) <= keep]
     cut = fitting[0] if fitting else cuts[-1]
     return _stretch_end(state, cut)
 
@@ -188,7 +179,7 @@ def _stretch_end(state: State, cut: int) -> int:
     room = int(line_tokens(state) * STRETCH)
     tokens, through = 0, 0
     for item in raw(state.window[:cut]):
-        tokens += _real(state, item.tokens)
+        tokens += real(state, item.tokens)
         if isinstance(item, ResponseItem):
             if through and tokens > room:
                 break

@@ -13,7 +13,7 @@ from holdfast.facts.hands import HandsRestored
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.facts.mission import HookRan
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
-from holdfast.facts.session import SessionForked
+from holdfast.facts.session import SessionEventsLost, SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.session.state_jobs import Job, ServiceRun
 
@@ -53,7 +53,7 @@ def note_of(fact: Fact) -> str:
     match fact:
         case ChildFinished():
             return child_report(fact)
-        case JobEnded() | JobLine() | ServiceEnded() | HandsRestored():
+        case JobEnded() | JobLine() | ServiceEnded() | HandsRestored() | SessionEventsLost():
             return fact.content
         case HookRan(content=content):
             return content

@@ -32,6 +32,18 @@ def may_answer(people: People, owner: str, item: ApprovalRequested, now_us: int)
     return (*first, *item.second) if first and late else first
 
 
+def proof_text(proof: str) -> str:
+    """What is proven about who answered an item, in words."""
+    kind, _, value = proof.partition(":")
+    match kind:
+        case "process_uid":
+            return f"from a process of uid {value}"
+        case "reply_code":
+            return "by a reply from a reader of the notice"
+        case _:
+            return "the name is not verified"
+
+
 def seen_until_us(expires_us: int | None, now_us: int) -> int | None:
     """When the default of an item applies that is first seen now; None for never."""
     return None if expires_us is None else max(expires_us, now_us + SEEN_GRACE_US)
@@ -101,7 +113,7 @@ def _deadlines(state: State) -> list[tuple[int, int]]:
     for ask in unanswered(state):
         expires_us = _expiry_us(ask)
         if expires_us is not None:
-            times.append((ask.seq, expires_us))
+            times.append((ask.expires_seq or ask.seq, expires_us))
         for round_ in ROUNDS:
             for target in _targets(state, round_):
                 sent = state.notices.get(notice_key(ask.item_id, round_, target))

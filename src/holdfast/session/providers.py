@@ -10,6 +10,7 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.session.actions import Action, End, Record, WaitUntil
 from holdfast.session.children import due, is_over
 from holdfast.session.fold_requests import PROVIDER, TOO_LONG
+from holdfast.session.inputs import inputs
 from holdfast.session.people import close_all
 from holdfast.session.retry import PARK_BEYOND_S, RETRYABLE, delay_s
 from holdfast.session.state import Failure, Provider, State
@@ -63,7 +64,7 @@ def _choose(state: State, now_us: int, purpose: Purpose) -> Choice | Action:
 
 def _same_again(state: State, failure: Failure, now_us: int) -> Choice | Action:
     if failure.kind not in RETRYABLE:
-        if state.pending:  # somebody said something new: that deserves a try
+        if inputs(state):  # somebody said something new: that deserves a try
             return Choice(failure.model, failure.attempt + 1)
         if failure.kind == TOO_LONG:
             return End(ShiftEnded(status="parked", reason="context", detail=failure.message))

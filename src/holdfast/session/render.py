@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts.session import Workspace
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import EgressPolicy, Environment, SessionCreated
+from holdfast.session.effects import effects_of, told
 from holdfast.session.tools import Tool
 
 
@@ -27,16 +29,27 @@ def action_text(name: str, value: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def touches(tool: Tool | None, workspace: Workspace) -> str:
-    """How far an action can reach, in words."""
+def touches(
+    tool: Tool | None,
+    value: dict[str, Any],
+    created: SessionCreated,
+    policy: EgressPolicy,
+    hands: HandsProvisioned | None,
+) -> str:
+    """How far an action can reach, in words for an approver. `policy` is the egress policy in force."""
     if tool is None:
         return ""
     if tool.where == "process":
-        return "whatever this function of the embedding program does; it runs outside the sandbox"
+        return "unknown: a function of the embedding program, which runs outside the sandbox"
     if tool.where == "harness":
         return "this session's log and the sessions that it opens"
-    if tool.read_only:
-        return f"reads files of {workspace.path}"
-    if workspace.isolation == "none":
-        return "everything that this user can reach: there is no sandbox"
-    return f"files of {workspace.path}; no network" if tool.name == "bash" else f"one file of {workspace.path}"
+    folder, own = created.workspace.path, own_programs(created, hands)
+    effects = effects_of(tool.name, value, main=tool.main, folder=folder, own_programs=own)
+    sealed = not created.hands.accept_weak if hands is None else hands.isolation.get("network") == "hard"
+    return told(effects, created.workspace, policy, tool=tool.name, walled=sealed)
+
+
+def own_programs(created: SessionCreated, hands: HandsProvisioned | None) -> bool:
+    """Whether programs are also looked for in folders that the agent can write to."""
+    prepared = created.environment != Environment() or bool(hands is not None and hands.environment)
+    return prepared or "PATH" in created.workspace.env

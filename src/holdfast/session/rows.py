@@ -22,16 +22,24 @@ from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.mission import ReplanAsked
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
-from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
+from holdfast.facts.session import SessionCreated, SessionEventsLost, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.session.fold_fork import RESTING
 from holdfast.session.home import HOME, home_changes
 from holdfast.session.money import path_of
+from holdfast.session.state import CLOCK_STEP_US
 
 RowStatus = Literal["runnable", "parked", "done", "failed", "cancelled"]
 """Where a session stands when nobody holds it. `running` is derived from a live lease (S5)."""
+
+
+class Uptime(msgspec.Struct, frozen=True):
+    """Time since a boot of the machine by its monotonic clock: setting the wall clock does not change it."""
+
+    boot_id: str
+    us: int
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +50,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     parent. `owner` is the person it belongs to, empty for nobody in particular; `name` is its agent's.
     A fork begins after the event `origin_seq` of its `origin`; empty and 0 for other sessions. `marks` are words about
     what a person should know: `weak` when its hands are isolated less than by a sandbox, `tainted` when it has read
-    what strangers may have written.
+    what strangers may have written. `boot_id` and `due_boot_us` give `due_us` once more, as an uptime of that boot.
     """
 
     session_id: str
@@ -73,6 +81,8 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     origin_seq: int = 0
     marks: str = ""
+    boot_id: str = ""
+    due_boot_us: int | None = None
 
 
 FIRST = (SessionCreated, SessionForked)
@@ -137,6 +147,27 @@ def _fork(fact: SessionForked, event: Event) -> SessionRow:
     )
 
 
+def due_at(row: SessionRow, now_us: int, up: Uptime | None = None) -> int | None:
+    """The wall time at which to look at a session, None for never; a row of `now_us` or earlier is due now.
+
+    What is runnable is due whatever its time says. Setting the clock back makes no wait longer: within a boot the
+    uptime counts too, and a row from the future is looked at once, for its events may show by how much it went back.
+    """
+    if row.due_us is None or row.due_us <= now_us:
+        return row.due_us
+    if row.status == "runnable" or row.updated_us > now_us + CLOCK_STEP_US:
+        return now_us
+    if up is not None and row.boot_id == up.boot_id and row.due_boot_us is not None:
+        return min(row.due_us, max(now_us, now_us + row.due_boot_us - up.us))
+    return row.due_us
+
+
+def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
+    """Whether to look at a session now."""
+    at_us = due_at(row, now_us, up)
+    return at_us is not None and at_us <= now_us
+
+
 def _short(goal: str) -> str:
     return " ".join(goal.split())[:_GOAL_LENGTH]
 
@@ -163,6 +194,7 @@ _WAKE = _REOPEN | {
     JobLine,
     ContractAmended,
     ReplanAsked,
+    SessionEventsLost,
 }
 """What is posted and concerns a session: it is due at once. What comes after its end is only recorded."""
 
@@ -177,7 +209,7 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
         case ToolDispatched(settled_pico=cost) if cost:
             return {"cost_pico": row.cost_pico + cost}
         case ShiftStarted(worker_id=worker):
-            return {"holder": worker, "status": "runnable", "reason": "", "detail": "", "due_us": event.at_us}
+            return {"holder": worker, "status": "runnable", "reason": "", "detail": "", **_due(event.at_us)}
         case ShiftEnded() as ended:
             return _ended(ended, event.at_us)
         case ModelRequestEnd() as end:
@@ -191,7 +223,7 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
         case ContextCompacted() | ContextFailed() | ContextReset() as renewed if renewed.request_seq:
             return {"turns": row.turns - 1}  # the response that it came from is no turn of the agent
         case ApprovalSeen(expires_us=int() as expires_us) if row.status == "parked":
-            return {"due_us": expires_us if row.due_us is None else min(row.due_us, expires_us)}
+            return _seen(row, fact, expires_us)
         case HandsProvisioned() as hands:
             return {"marks": _marked(row.marks, WEAK, on=is_weak(hands))}
         case SessionTainted():
@@ -217,7 +249,7 @@ def _woken(row: SessionRow, event: Event) -> dict[str, object]:
     owner = _owner(event.fact)
     if row.status == "cancelled" or (row.status in ("done", "failed") and type(event.fact) not in _REOPEN):
         return owner
-    return {"status": "runnable", "reason": "", "detail": "", "due_us": event.at_us, **owner}
+    return {"status": "runnable", "reason": "", "detail": "", **_due(event.at_us), **owner}
 
 
 def _owner(fact: Fact) -> dict[str, object]:
@@ -231,5 +263,24 @@ def _ended(ended: ShiftEnded, at_us: int) -> dict[str, object]:
         "status": "runnable" if released else ended.status,
         "reason": ended.reason or "",
         "detail": ended.detail,
-        "due_us": at_us if released else ended.due_us,
+        **(_due(at_us) if released else _due(ended.due_us, ended.boot_id, ended.booted_us)),
+    }
+
+
+def _seen(row: SessionRow, fact: ApprovalSeen, expires_us: int) -> dict[str, object]:
+    """The item's expiry as the next time. The clock is taken as it stood when the wait began: too early at worst."""
+    if row.due_us is None:
+        return _due(expires_us, fact.boot_id, fact.booted_us)
+    if expires_us >= row.due_us:
+        return {}
+    booted_us = row.due_us - row.due_boot_us if row.due_boot_us is not None else 0
+    return _due(expires_us, row.boot_id, booted_us)
+
+
+def _due(due_us: int | None, boot_id: str = "", booted_us: int = 0) -> dict[str, object]:
+    known = due_us is not None and bool(boot_id)
+    return {
+        "due_us": due_us,
+        "boot_id": boot_id if known else "",
+        "due_boot_us": due_us - booted_us if due_us is not None and known else None,
     }

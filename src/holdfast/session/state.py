@@ -11,12 +11,14 @@ from typing import Literal
 import msgspec
 
 from holdfast.facts.base import OnUnknown, Usage
-from holdfast.facts.context import Handoff, SignKind
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import Purpose, StopReason
 from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
+from holdfast.session.effects import Part
+from holdfast.session.fold_failures import Failing
+from holdfast.session.state_context import ContextState
 from holdfast.session.state_jobs import Job, ServiceRun
 from holdfast.session.state_mission import MissionState
 from holdfast.session.state_outside import Outside
@@ -77,10 +79,11 @@ class Call(msgspec.Struct):
 
     `problem` says why it cannot run at all (a malformed or invalid input), empty when it can.
     `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
-    `argument` is the main one (the command, the path), for rules. It was asked for at `at_us`; `until_us` is
-    when a `sleep` or a wait is over, `waits_for` the children or jobs that it waits for. `replaces` is an item about it
-    that counts no more; `approval_seq` is where the item stands that a person allowed it by, 0 for none.
-    `end` is how it ended, None while it has not (S7).
+    `argument` is the main one (the command, the path) and `parts` what the call does, for rules. It was asked for
+    at `at_us`; `until_us` is when a `sleep` or a wait is over, `waits_for` the children or jobs that it waits for.
+    `replaces` is an item about it that counts no more; `approval_seq` is where the item stands that a person allowed it
+    by, 0 for none. A `lost` one may have run: what became of it was in events that are gone. `end` is how it ended,
+    None while it has not (S7).
     """
 
     call_id: str
@@ -91,6 +94,7 @@ class Call(msgspec.Struct):
     on_unknown: OnUnknown = "tell"
     where: Where = ""
     argument: str = ""
+    parts: tuple[Part, ...] = ()
     price_pico: int = 0
     at_us: int = 0
     until_us: int | None = None
@@ -101,6 +105,7 @@ class Call(msgspec.Struct):
     reserved_pico: int | None = None
     replaces: str = ""
     approval_seq: int = 0
+    lost: bool = False
     end: CallEnd | None = None
 
 
@@ -141,7 +146,8 @@ class Ask(msgspec.Struct):
     """A question to a person that still counts (S21).
 
     `verdict` is the answer, None while there is none; `note` is at `decided_seq`, and `expired` says that it is
-    the default, since nobody answered. `seen_us` is when somebody first saw it, 0 for never.
+    the default, since nobody answered. `seen_us` is when somebody first saw it, 0 for never. `expires_seq` is the
+    event that moved `expires_us`, 0 when none did.
     """
 
     item_id: str
@@ -156,20 +162,29 @@ class Ask(msgspec.Struct):
     remind_us: int | None
     escalate_us: int | None
     account_id: str = ""
+    uncounted: tuple[str, ...] = ()
     seen_us: int = 0
     verdict: Verdict | None = None
     decided_seq: int = 0
     note: str = ""
     expired: bool = False
+    expires_seq: int = 0
 
 
 class GrantHeld(msgspec.Struct):
-    """A grant of a person, and how often it was used."""
+    """A user's grant, and how often it was used; last by the dispatch at `ran_seq`.
+
+    It is bound to `guards`, not to `uncounted` files. An `outdated` one waits until a call that it covers is approved.
+    """
 
     seq: int
     at_us: int
     grant: Grant
     used: int = 0
+    guards: dict[str, str] = {}
+    uncounted: tuple[str, ...] = ()
+    ran_seq: int = 0
+    outdated: bool = False
 
 
 class Notice(msgspec.Struct):
@@ -196,49 +211,15 @@ class Child(msgspec.Struct):
     cancelled: bool = False
 
 
+CLOCK_STEP_US = 1_000_000
+"""A clock that goes back by less was not set: it makes a wait longer by no more than this."""
+
+
 class SetBack(msgspec.Struct, array_like=True):
-    """The clock went back: the event at `seq` says a time that is earlier by `back_us` than the one before."""
+    """The wall clock went back by `back_us` before the event at `seq`."""
 
     seq: int
     back_us: int
-
-
-class ContextState(msgspec.Struct):
-    """The life of the context so far (S16).
-
-    `through_seq` is the last event that a summary or handoff covers. `failures` and `handoff_failures` count
-    failed compactions and handoffs since the window was last renewed. `phase_seq` is a phase's end that no
-    reset has answered yet. `handoff` is the latest, `resets` and `compactions` count. `sign_seq` is the latest
-    sign that nothing has answered, with its kind, its words and its evidence; `signs_reset_seq` the last reset for a
-    sign since a person spoke, 0 for none, and `sign_resets` counts those for a loop or for no progress.
-    `did_seq` is the latest call that went well and was no mere look; `idle_resets` counts resets in a row before
-    which there was none.
-    `checked_seq` and `checked_turns` are where rules were last held against what was done. `tool_tokens` is
-    the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are,
-    `learned_tokens` a line that a model's own refusal taught, 0 for none.
-    """
-
-    through_seq: int = 0
-    failures: int = 0
-    handoff_failures: int = 0
-    phase_seq: int = 0
-    handoff: Handoff | None = None
-    resets: int = 0
-    compactions: int = 0
-    sign_seq: int = 0
-    sign_kind: SignKind | None = None
-    sign_detail: str = ""
-    sign_evidence: tuple[int, ...] = ()
-    signs_reset_seq: int = 0
-    sign_resets: int = 0
-    did_seq: int = 0
-    reset_seq: int = 0
-    idle_resets: int = 0
-    checked_seq: int = 0
-    checked_turns: int = 0
-    tool_tokens: int = 0
-    scale_milli: int = 1000
-    learned_tokens: int = 0
 
 
 class State(msgspec.Struct):
@@ -251,11 +232,12 @@ class State(msgspec.Struct):
     An interrupt holds until the next request, which only a later message brings about (S14).
     `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
     testify, and leave something behind. A shift that ends clears them away first.
+    `host_files` are files of the workspace that make programs of the host run code: True for those that hands made.
     `environment` is the digest of what stands ready, `environment_failed` of what could not be made and is gone on
     without, `environment_error` why the work must not begin; a person who says something has it tried again.
     `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
-    latest end of a shift, until something new arrives; `parked_us` is when the latest one ended. `set_back` is
-    where the clock went back.
+    latest end of a shift, until something new arrives. `set_back` is where the clock went back, `boot_id` and
+    `booted_us` say how it stood at `clock_seq`, the latest event that has them.
     `responses` counts responses to turns, `summaries` those to compactions, `handoffs` those to handoffs;
     `attempts` the failed attempts at each since its last response. `trace` is what signs look at. `asks` are questions
     to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
@@ -295,6 +277,8 @@ class State(msgspec.Struct):
     calls: list[Call] = []
     hands: HandsProvisioned | None = None
     hands_known: dict[str, HandsProvisioned] = {}
+    had_hands: bool = False
+    host_files: dict[str, bool] = {}
     environment: str = ""
     environment_failed: str = ""
     environment_error: str = ""
@@ -306,8 +290,10 @@ class State(msgspec.Struct):
     message_seq: int = 0
     in_shift: bool = False
     ended: ShiftEnded | None = None
-    parked_us: int = 0
     set_back: list[SetBack] = []
+    boot_id: str = ""
+    booted_us: int = 0
+    clock_seq: int = 0
     usage: Usage = Usage()
     cost_pico: int = 0
     unpriced: bool = False
@@ -328,6 +314,7 @@ class State(msgspec.Struct):
     snapshot_error: str = ""
     snapshot: str = ""
     workspace_with: str = ""
+    failing: Failing = msgspec.field(default_factory=Failing)
     outside: Outside = msgspec.field(default_factory=Outside)
     mission: MissionState | None = None
     submitted_seq: int = 0

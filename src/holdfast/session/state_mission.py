@@ -37,8 +37,9 @@ class TaskState(msgspec.Struct):
     `judge_id` is the judge of that tree, `judge_tries` how often one was asked about it, `verdict` what the last one
     said. `best_commit` passed `best_score` of its criteria, more than any other. `refusals` counts by kind.
     `violations` are what the ratchet or the scope refuses of `inspected_tree`, `only_scope` says that none is the
-    ratchet's. The next worker starts from the commit `start`, when it is set; `conflicts` counts workers begun since
-    the main line had moved. `since_seq` is where its status changed.
+    ratchet's, `changed` how many files differ there from the base. `stopped` says that nobody handed `tree` in. The
+    next worker starts from the commit `start`, when it is set; `conflicts` counts workers begun since the main line
+    had moved. `since_seq` is where its status changed.
     """
 
     task: Task
@@ -60,6 +61,8 @@ class TaskState(msgspec.Struct):
     refusals: dict[str, int] = {}
     violations: tuple[str, ...] = ()
     only_scope: bool = False
+    changed: int = 0
+    stopped: bool = False
     inspected_tree: str = ""
     start: str = ""
     conflicts: int = 0

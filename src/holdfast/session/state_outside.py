@@ -43,7 +43,8 @@ class Outside(msgspec.Struct):
     `policy` is in force since event `policy_seq`. `wired` says that the hands of now have a way outside; `failing` why
     the latest ones have none, and `told` that the model knows. `through` is how much of the proxy's journal is in the
     log. `read` are the events that brought in what strangers may have written, the first for `reason`; `tainted_seq` is
-    where that was said. `held`, `granted` and `denied` are by name of the secret. The rest counts requests.
+    where that was said. `held`, `granted` and `denied` are by name of the secret. `set_up` counts what
+    set-ups asked for, by host, port, and verdict; the rest counts the requests of the session itself.
     """
 
     policy: EgressPolicy = EgressPolicy()
@@ -64,6 +65,7 @@ class Outside(msgspec.Struct):
     sent: int = 0
     received: int = 0
     dropped: int = 0
+    set_up: dict[str, int] = {}
 
 
 def opens(policy: EgressPolicy) -> bool:

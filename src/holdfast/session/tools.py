@@ -13,10 +13,11 @@ import msgspec
 
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
+from holdfast.session.effects import whole_of
 from holdfast.session.state_outside import opens
 from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
 from holdfast.session.tools_mission import DECLARED as MISSION_DECLARED
-from holdfast.session.tools_mission import HANDING_IN, without_references
+from holdfast.session.tools_mission import HANDING_IN, fitted, without_references
 from holdfast.session.tools_web import DECLARED as WEB_DECLARED
 from holdfast.session.tools_web import WEB_FETCH, WEB_TOOLS
 
@@ -334,6 +335,8 @@ def check_input(tool: Tool, value: dict[str, Any]) -> str:
     """Why `value` is not a valid input of `tool`, in words for the model; empty when it is."""
     if tool.input_type is None:
         return ""
+    if tool.name in HANDING_IN:
+        value, _ = fitted(tool.name, value)
     try:
         msgspec.convert(value, tool.input_type)
     except msgspec.ValidationError as error:
@@ -345,9 +348,7 @@ def check_input(tool: Tool, value: dict[str, Any]) -> str:
 
 def main_argument(tool: Tool, value: dict[str, Any]) -> str:
     """The argument of a call that rules look at, as text; all of them for a tool of the embedding program."""
-    if tool.main:
-        return str(value.get(tool.main, ""))
-    return msgspec.json.encode(value, order="sorted").decode() if value else ""
+    return whole_of(tool.name, value, tool.main)
 
 
 def timeout_s(tool: Tool, value: dict[str, Any]) -> float:

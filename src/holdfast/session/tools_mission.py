@@ -5,13 +5,14 @@ Each is offered to its role alone. What comes in by them is data: what counts is
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+import msgspec.inspect
 
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.mission import RoleKind
-from holdfast.facts.task import HandInStatus
 
 _Words = Annotated[str, msgspec.Meta(max_length=8_000)]
 _Line = Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
@@ -23,7 +24,7 @@ _Names = Annotated[list[_Name], msgspec.Meta(max_length=500)]
 class HandInInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Input of `hand_in`."""
 
-    status: HandInStatus
+    status: Literal["done", "blocked", "infeasible"]
     notes: Annotated[str, msgspec.Meta(min_length=1, max_length=8_000)]
     concerns: _Lines = []
     deviations: _Lines = []
@@ -163,6 +164,61 @@ SUBMITS: dict[RoleKind, str] = {
 """Role → the tool that it hands in with."""
 
 HANDING_IN = frozenset(SUBMITS.values())
+
+_INPUTS = {declared.name: declared.input_type for declared in DECLARED}
+
+
+def fitted(tool: str, value: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The input of a tool that hands in, with slips of shape set right, and a note on each field that was left out.
+
+    One text where a list belongs becomes a list of it, JSON in a text is decoded, numbers in a text are read, and
+    unknown fields are dropped: work is not lost for its wrapping. What still does not fit is for validation to refuse.
+    """
+    notes: list[str] = []
+    found = _fit(value, msgspec.inspect.type_info(_INPUTS[tool]), "", notes)
+    assert isinstance(found, dict)
+    return found, tuple(notes)
+
+
+def _fit(value: Any, wanted: msgspec.inspect.Type, where: str, notes: list[str]) -> Any:
+    match wanted:
+        case msgspec.inspect.StructType(fields=fields):
+            value = _decoded(value, dict)
+            return _fields(value, fields, where, notes) if isinstance(value, dict) else value
+        case msgspec.inspect.ListType(item_type=item):
+            value = _decoded(value, list)
+            listed = value if isinstance(value, list) else [value] if value not in (None, "") else []
+            return [_fit(each, item, f"{where}[{index}]", notes) for index, each in enumerate(listed)]
+        case msgspec.inspect.StrType():
+            return "\n".join(map(str, value)) if isinstance(value, list) else "" if value is None else value
+        case msgspec.inspect.IntType() | msgspec.inspect.BoolType() if isinstance(value, str):
+            kind = int if isinstance(wanted, msgspec.inspect.IntType) else bool
+            with contextlib.suppress(msgspec.ValidationError):
+                return msgspec.convert(value, kind, strict=False)
+            return value
+        case _:
+            return value
+
+
+def _fields(value: dict[str, Any], fields: tuple[msgspec.inspect.Field, ...], where: str, notes: list[str]) -> Any:
+    known = {field.encode_name: field for field in fields}
+    prefix = f"{where}." if where else ""
+    notes += [f"`{prefix}{name}` is no field and was left out" for name in value if name not in known]
+    return {
+        name: _fit(each, known[name].type, f"{prefix}{name}", notes)
+        for name, each in value.items()
+        if name in known and not (each is None and not known[name].required)
+    }
+
+
+def _decoded(value: Any, wanted: type) -> Any:
+    """What a text with JSON of the wanted type stands for; anything else as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith("[" if wanted is list else "{"):
+        return value
+    try:
+        return msgspec.json.decode(value, type=wanted)
+    except msgspec.DecodeError:
+        return value
 
 
 def without_references(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:

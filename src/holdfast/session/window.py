@@ -26,6 +26,7 @@ from holdfast.session.conversation import (
     ToolCallPart,
     ToolResultPart,
 )
+from holdfast.session.inputs import inputs
 from holdfast.session.notes import FORKED_CALL, left_out, note_of, result_text
 from holdfast.session.state import Item, ResponseItem, State, SummaryItem
 
@@ -50,7 +51,7 @@ def needed(state: State) -> list[int]:
             seqs.extend(seq for seq in item.results if seq)
         else:
             seqs.append(item.seq)
-    seqs.extend(item.seq for item in state.pending)
+    seqs.extend(item.seq for item in inputs(state))
     return seqs
 
 
@@ -59,7 +60,7 @@ def build(state: State, facts: Mapping[int, Fact], prompt: str) -> Context:
     created = state.created
     assert created is not None
     system, goal = head(created, prompt)
-    messages = [Message("user", (TextPart(goal),)), *conversation([*state.window, *state.pending], facts)]
+    messages = [Message("user", (TextPart(goal),)), *conversation([*state.window, *inputs(state)], facts)]
     merged = alternating(messages)
     digest = hashlib.sha256(msgspec.json.encode((system, merged))).hexdigest()
     return Context(system, merged, digest)
@@ -68,11 +69,22 @@ def build(state: State, facts: Mapping[int, Fact], prompt: str) -> Context:
 def head(created: SessionCreated, prompt: str) -> tuple[str, str]:
     """What is pinned: the system text, and the words that every conversation begins with (S17)."""
     rules = f"# Rules of this project\n\n{created.rules}" if created.rules else ""
-    system = "\n\n".join(part for part in (prompt, created.agent.system, rules) if part)
+    system = "\n\n".join(part for part in (prompt, network(created), created.agent.system, rules) if part)
     if not created.criteria:
         return system, created.goal
     criteria = "\n".join(f"{number}. {text}" for number, text in enumerate(created.criteria, 1))
     return system, f"{created.goal}\n\n# It is done when\n\n{criteria}"
+
+
+def network(created: SessionCreated) -> str:
+    """What the tools of a session can reach when it is created; empty for an agent that runs no commands."""
+    if "bash" not in created.agent.tools:
+        return ""
+    policy = created.egress
+    hosts = [place.host for place in policy.allow] + ["the package registries"] * policy.registries
+    if not hosts:
+        return "Commands have no network."
+    return f"Commands can reach {', '.join(hosts)}, and no other host. A person can change this while you work."
 
 
 def conversation(items: list[Item], facts: Mapping[int, Fact]) -> list[Message]:

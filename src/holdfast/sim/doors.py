@@ -21,7 +21,7 @@ from holdfast.model.base import ModelRequest, StreamPart
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import SessionRow, Uptime
 from holdfast.sim.doors_hands import ProviderDoor
 from holdfast.sim.world_model import PRICE
 from holdfast.sim.world_process import FullDisk, Process
@@ -169,17 +169,17 @@ class StoreDoor:
         """See `holdfast.log.base.Index`."""
         return await self._process.through("sessions", lambda: self._store.sessions(home=home))
 
-    async def due(self, now_us: int) -> list[str]:
+    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """See `holdfast.log.base.Index`. Whoever dies here has not begun: no weather."""
-        return await self._store.due(now_us)
+        return await self._store.due(now_us, up)
 
     async def accounts(self) -> list[AccountRow]:
         """See `holdfast.log.base.Index`."""
         return await self._process.through("accounts", self._store.accounts)
 
-    async def next_due(self, now_us: int) -> int | None:
+    async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
         """See `holdfast.log.base.Index`."""
-        return await self._process.through("next_due", lambda: self._store.next_due(now_us))
+        return await self._process.through("next_due", lambda: self._store.next_due(now_us, up))
 
     async def account(self, account_id: str) -> AccountRow | None:
         """See `holdfast.log.base.Index`."""

@@ -19,8 +19,10 @@ from holdfast.sim import (
     invariants_money,
     invariants_people,
     invariants_rest,
+    invariants_workers,
 )
 from holdfast.sim.invariants_history import History
+from holdfast.sim.workers import Workers
 from holdfast.sim.world import World
 
 OfSession = Callable[[History], Iterator[str]]
@@ -43,7 +45,7 @@ OF_WORLD: tuple[OfWorld, ...] = (
 )
 
 
-Subject = TypeVar("Subject", World, History)
+Subject = TypeVar("Subject", World, History, Workers)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,15 @@ def judge_jobs(world: World, only: str = "") -> list[Violation]:
     for of_world in (*OF_JOBS, invariants_rest.nothing_unexplained):
         if only in ("", of_world.__name__):
             found += _found(of_world, world)
+    return found
+
+
+def judge_workers(shop: Workers, only: str = "") -> list[Violation]:
+    """Everything that does not hold of the workers of a world."""
+    found: list[Violation] = []
+    for of_workers in invariants_workers.WORKERS:
+        if only in ("", of_workers.__name__):
+            found += _found(of_workers, shop)
     return found
 
 

@@ -10,7 +10,9 @@ from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.model import AgentThinking, AgentToolUse
+from holdfast.facts.session import SessionCreated
 from holdfast.session.conversation import TextPart
+from holdfast.session.tokens import estimate
 from holdfast.sim.doors import PROMPT
 from holdfast.sim.invariants_history import History, RequestHistory
 from holdfast.sim.invariants_window import contexts, goal_of
@@ -35,8 +37,20 @@ def requests_are_logged_first(history: History) -> Iterator[str]:
         sent = (asks.purpose, asks.responses, asks.attempt, asks.max_output_tokens)
         if named != sent:
             yield f"the request at {served.start_seq} is {named} in the log and {sent} at the model"
-        if request.fact.purpose == "turn" and request.fact.inputs_through != served.start_seq - 1:
+        through = request.fact.inputs_through
+        cut = _is_too_much(history, request)
+        if request.fact.purpose == "turn" and through != served.start_seq - 1 and not cut:
             yield f"the request at {served.start_seq} takes in {request.fact.inputs_through}, not all before it"
+
+
+def _is_too_much(history: History, request: RequestHistory) -> bool:
+    """Whether what came before a request and is not in it would really have been too much for it, or nearly so."""
+    through = request.fact.inputs_through
+    left = [event for event in history.posted if through < event.seq < request.start.seq]
+    if not left or left[0].seq != through + 1:
+        return False
+    tokens = request.fact.input_tokens_estimate + sum(estimate(str(event.fact)) for event in left)
+    return 4 * tokens > history.created.limits.context_tokens  # estimates are corrected by what requests really had
 
 
 def _served(history: History) -> list[Served]:
@@ -47,7 +61,7 @@ def head_is_pinned(history: History) -> Iterator[str]:
     """S17: prompt, rules, goal and criteria stand byte-identical at the head of every context."""
     created = history.created
     rules = f"# Rules of this project\n\n{created.rules}" if created.rules else ""
-    system = "\n\n".join(part for part in (PROMPT, created.agent.system, rules) if part)
+    system = "\n\n".join(part for part in (PROMPT, _reach(created), created.agent.system, rules) if part)
     for served in _served(history):
         first = served.request.messages[0]
         if served.request.purpose != "turn":
@@ -59,6 +73,18 @@ def head_is_pinned(history: History) -> Iterator[str]:
             yield f"the system prompt of the request at {served.start_seq} is another one"
         if first.role != "user" or first.parts[0] != TextPart(goal_of(created)):
             yield f"the context of the request at {served.start_seq} does not begin with the goal"
+
+
+def _reach(created: SessionCreated) -> str:
+    """What a head says about the network of commands, by how the session was created: no later grant changes it."""
+    if "bash" not in created.agent.tools:
+        return ""
+    if not created.egress.allow and not created.egress.registries:
+        return "Commands have no network."
+    named = [place.host for place in created.egress.allow]
+    if created.egress.registries:
+        named.append("the package registries")
+    return f"Commands can reach {', '.join(named)}, and no other host. A person can change this while you work."
 
 
 def context_is_what_happened(history: History) -> Iterator[str]:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.brain.doors import uptime
 from holdfast.facts.budget import BudgetSet
 from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired
-from holdfast.facts.session import SessionUpdated
+from holdfast.facts.session import SessionError, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.session.decide import is_idle
 from holdfast.session.fold import empty, fold
+from holdfast.session.rows import is_due
 from holdfast.sim.invariants_history import History
 from holdfast.sim.world import World
 from holdfast.sim.world_record import Commit
 
 PROMPT_S = 4.0
 """How long ending what runs may take a brain that nothing holds up: its door calls are slow here, too."""
+
+FAILURES = 3
+"""So many wakes may fail at one place, each in another way, before one more waits for a person."""
 
 LASTING = ("invalid_request",)
 """Failures of a request that no other attempt mends."""
@@ -62,9 +67,10 @@ def wake_rows_agree(history: History) -> Iterator[str]:
     session_id = history.session.session_id
     row = history.world.beside.rows[session_id]
     state = fold(empty(session_id), history.events)
-    now_us = history.world.clock.now_us()
-    due = row.due_us is not None and row.due_us <= now_us
-    if is_idle(state, now_us) == due:
+    clock = history.world.clock
+    now_us, up = clock.now_us(), uptime(clock, history.world.hands.boot_id)
+    due = is_due(row, now_us, up)
+    if is_idle(state, now_us, up) == due:
         what = "something" if due else "nothing"
         yield f"by its row (due at {row.due_us}) there is {what} to do, and by its fold it is the other way"
 
@@ -95,12 +101,28 @@ def no_input_is_forgotten(history: History) -> Iterator[str]:
 def _waits_for_a_person(history: History, seq: int, waiting: list[int], stopped: list[int]) -> Iterator[str]:
     if _is_paused(history, seq):
         return
+    if failed := _failed_again(history, seq):
+        if any(at > failed for at in waiting):
+            yield f"the session waits for a person at {seq} since it failed, and one wrote after {failed}"
+        return
     asked = [item.event.seq for item in history.items.values() if item.open_at(seq)]
     since = max([*asked, *stopped], default=0)
     if not since:
         yield f"the session waits for a person at {seq} and nobody stopped it, or was asked anything"
     elif any(at > since for at in waiting):
         yield f"the session waits for a person at {seq}, and one wrote after {since}"
+
+
+def _failed_again(history: History, seq: int) -> int:
+    """Where the work stood when this end came of a wake that failed as one before it did, or after two others there;
+    0 when it did not.
+    """
+    errors = [event.fact for event in history.events[: seq - 1] if isinstance(event.fact, SessionError)]
+    if not errors or history.events[seq - 2].fact is not errors[-1]:
+        return 0
+    there = [each for each in errors if each.at_seq == errors[-1].at_seq]
+    same = len(there) > 1 and there[-2].kind == there[-1].kind
+    return there[-1].at_seq if same or len(there) > FAILURES else 0
 
 
 def _is_paused(history: History, seq: int) -> bool:
@@ -251,13 +273,23 @@ def no_shift_for_nothing(history: History) -> Iterator[str]:
         match event.fact:
             case ShiftEnded(status=status) as fact:
                 ended, since_us = fact if status != "released" else None, event.at_us
-            case ShiftStarted() | LeaseStolen():
+            case LeaseStolen():
+                continue  # the shift that it makes room for is next
+            case ShiftStarted() as started:
                 back = event.at_us < since_us  # nobody knows how much of the wait is over
-                if ended is not None and (ended.due_us is None or event.at_us < ended.due_us) and not back:
+                if ended is not None and not _is_over(ended, started, event.at_us) and not back:
                     yield f"a shift began at {event.seq} and there was nothing to do"
                 ended = None
             case _:
                 ended = None
+
+
+def _is_over(ended: ShiftEnded, started: ShiftStarted, at_us: int) -> bool:
+    """Whether a wait was over by the wall clock or, within one boot, by the uptime."""
+    if ended.due_us is None:
+        return False
+    same = ended.boot_id == started.boot_id
+    return at_us >= ended.due_us or (same and at_us - started.booted_us >= ended.due_us - ended.booted_us)
 
 
 def _was_interrupted(history: History, call_id: str, seq: int) -> bool:

@@ -66,9 +66,10 @@ class _Window:
         if event.seq in self._posted and not self._is_unwanted(event):
             self.pending.append(event)
         match event.fact:
-            case ModelRequestStart(purpose="turn"):
-                self.entries += [_Entry("said", each.seq, [_words(each)]) for each in self.pending]
-                self.pending = []
+            case ModelRequestStart(purpose="turn", inputs_through=through):
+                taken = [each for each in self.pending if each.seq <= through]
+                self.entries += [_Entry("said", each.seq, [_words(each)]) for each in taken]
+                self.pending = [each for each in self.pending if each.seq > through]
             case AgentThinking() | AgentMessage() | AgentToolUse():
                 self._response(event.fact.request_seq)
                 if isinstance(event.fact, AgentToolUse):
@@ -76,7 +77,10 @@ class _Window:
             case ModelRequestEnd(outcome="ok", request_seq=seq) if self._of[seq].fact.purpose == "turn":
                 self._response(seq)
             case ToolResult(call_id=call_id) | ToolOutcomeUnknown(call_id=call_id):
-                told = {self.reports.get(name, 0) for name in self.waits.pop(call_id, ())}
+                waits = self.waits.pop(call_id, ())
+                if not isinstance(event.fact, ToolResult) or event.fact.outcome != "ok":
+                    return  # a wait that was cut short has told nothing: the reports still have to be shown
+                told = {self.reports.get(name, 0) for name in waits}
                 self.pending = [each for each in self.pending if each.seq not in told]
             case ContextCompacted() as fact:
                 self._compacted(event, fact)

@@ -169,7 +169,9 @@ class RoleDoor:
             return {"criterion": name, "passes": True, "evidence": [f"event {events[name]}"]}
         passes = scene.holds(files, name)
         issue = "" if passes else f"{name} is not as it should be"
-        return {"criterion": name, "passes": passes, "evidence": [f"{scene.wants[name][0]}:1"], "issue": issue}
+        path = scene.wants[name][0]
+        line = files.get(path, b"").decode("utf-8", "replace").partition("\n")[0]
+        return {"criterion": name, "passes": passes, "evidence": [f"{path}:1: {line}"], "issue": issue}
 
 
 def _goal(request: ModelRequest) -> str:

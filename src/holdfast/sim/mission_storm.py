@@ -65,7 +65,9 @@ class MissionStorm(Storm):
 
     async def _serve(self, process: Process) -> None:
         world = self.mission
-        dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process), limit=world.width)
+        dispatcher = InlineDispatcher(
+            StoreDoor(process), ClockDoor(process), boot_id=process.worker.boot_id, limit=world.width
+        )
 
         async def ring(session_id: str) -> None:
             await wake(session_id, mission_doors(process, world, session_id))

@@ -76,12 +76,12 @@ class OracleJudge:
             return {"criterion": criterion.id, "passes": True, "evidence": [f"event {events[criterion.id]}"]}
         item = self._answers.item(criterion.item)
         blocks = [self._answers.bodies[number] for number in item.bodies] if item else []
-        place = f"{blocks[0].file}:1" if blocks else "README.md:1"
         wrong = next((block for block in blocks if not _right(block, seen)), None)
         if wrong is None:
-            return {"criterion": criterion.id, "passes": True, "evidence": [place]}
+            places = [_place(block, (block.true,), seen) for block in blocks[:1]]
+            return {"criterion": criterion.id, "passes": True, "evidence": places or ["README.md:1"]}
         issue = f"{', '.join(wrong.functions)} in {wrong.file} does not do what it is for"
-        evidence = [f"{wrong.file}:{_line(wrong, seen)}"]
+        evidence = [_place(wrong, (wrong.stub, *mutants(wrong)), seen)]
         return {"criterion": criterion.id, "passes": False, "evidence": evidence, "issue": issue}
 
 
@@ -102,17 +102,17 @@ def _right(block: Block, seen: list[Outcome]) -> bool:
     return any(contains(_lines(each, block), block.true) for each in seen if _is_of(each, block))
 
 
-def _line(block: Block, seen: list[Outcome]) -> int:
-    """Where the wrong body stands; the first line when it was not seen."""
+def _place(block: Block, texts: tuple[str, ...], seen: list[Outcome]) -> str:
+    """Where one of the texts of a body stands, with its first line; the first line of the file when none was seen."""
     for each in seen:
         if _is_of(each, block):
             lines = _lines(each, block)
-            for text in (block.stub, *mutants(block)):
+            for text in texts:
                 first = text.split("\n")[0]
                 if contains(lines, text) and first in lines:
                     start = (each.input.get("view_range") or [1])[0]
-                    return int(lines.index(first)) + int(start)
-    return 1
+                    return f"{block.file}:{int(lines.index(first)) + int(start)}: {first.strip()}"
+    return f"{block.file}:1"
 
 
 def _is_of(outcome: Outcome, block: Block) -> bool:

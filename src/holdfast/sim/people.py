@@ -54,7 +54,9 @@ class Persons:
         self.world = world
         self.process = Process(world, "people", outside=True)
         self.store = StoreDoor(self.process)
-        self.intake = Intake(self.store, self.store, ClockDoor(self.process), world.entropy, "user:sim")
+        self.intake = Intake(
+            self.store, self.store, ClockDoor(self.process), world.entropy, "user:sim", world.hands.boot_id
+        )
 
     # --- opening ---
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from holdfast.sim.crowd import Crowd
-from holdfast.sim.invariants import Violation, judge, judge_jobs
+from holdfast.sim.invariants import Violation, judge, judge_jobs, judge_workers
 from holdfast.sim.loop import Stuck, run
 from holdfast.sim.storm import Storm
+from holdfast.sim.workers import Workers
 from holdfast.sim.world import World
 from holdfast.sim.yard import Yard
 
@@ -37,11 +38,12 @@ class Outcome:
     used: float = 0.0
     over_pico: int = 0
     jobs: bool = False
+    workers: bool = False
 
     @property
     def replay(self) -> str:
         """The command that runs this seed again."""
-        kind = "--family " if self.family else "--jobs " if self.jobs else ""
+        kind = "--family " if self.family else "--jobs " if self.jobs else "--workers " if self.workers else ""
         return f"holdfast sim {kind}--first {self.seed} --seeds 1"
 
     def report(self) -> str:
@@ -80,6 +82,17 @@ def run_jobs(seed: int, only: str = "") -> Outcome:
     """Live through a world of commands that outlive their shifts, and judge it; with `only`, by that invariant."""
     world = World(seed, family=False)
     return replace(_outcome(world, _lived(world, Yard(world), only, judge_jobs)), jobs=True)
+
+
+def run_workers(seed: int, only: str = "") -> Outcome:
+    """Live through a world of workers that serve one home, and judge it; with `only`, by that invariant."""
+    world = World(seed, family=False)
+    shop = Workers(world)
+
+    def by(world: World, only: str) -> list[Violation]:
+        return [*judge_workers(shop, only), *judge(world, only)]
+
+    return replace(_outcome(world, _lived(world, shop, only, by)), workers=True)
 
 
 def _lived(

@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from holdfast.brain.doors import uptime
 from holdfast.brain.recall import fold_digest
 from holdfast.brain.wake import wake
 from holdfast.fleet.dispatch import InlineDispatcher
@@ -20,6 +21,7 @@ from holdfast.log.stored import StoredEvent
 from holdfast.log.verify import Look, verify
 from holdfast.session.fold import empty
 from holdfast.session.home import HOME
+from holdfast.session.rows import due_at
 from holdfast.sim.doors import ClockDoor, StoreDoor, doors_of
 from holdfast.sim.loop import Stuck
 from holdfast.sim.people import Persons
@@ -183,10 +185,12 @@ class Storm:
         world = self.world
         for _ in range(ROUNDS_MAX):
             await self._all_gone()
-            due_us = [row.due_us for row in await world.store.sessions() if row.due_us is not None]
+            now_us, up = world.clock.now_us(), uptime(world.clock, world.hands.boot_id)
+            rows = await world.store.sessions()
+            due_us = [at_us for row in rows if (at_us := due_at(row, now_us, up)) is not None]
             if not due_us:
                 return
-            wait_s = (min(due_us) - world.clock.now_us()) / 1_000_000
+            wait_s = (min(due_us) - now_us) / 1_000_000
             if wait_s > 0:
                 await asyncio.sleep(wait_s + 0.001)
             self.worker()
@@ -204,7 +208,9 @@ class Storm:
 
 
 async def _serve_due(process: Process) -> None:
-    dispatcher = InlineDispatcher(StoreDoor(process), ClockDoor(process), limit=process.world.width)
+    dispatcher = InlineDispatcher(
+        StoreDoor(process), ClockDoor(process), boot_id=process.worker.boot_id, limit=process.world.width
+    )
 
     async def ring(session_id: str) -> None:
         await wake(session_id, doors_of(process, session_id))

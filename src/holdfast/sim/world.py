@@ -172,6 +172,7 @@ class World:
             self.clock, effect=self._command, pace=self._pace, boot_id="boot-1", on_news=self._news
         )
         self.told: Callable[[str, str, str], None] | None = None
+        self.on_death: Callable[[str], None] | None = None
         self.sessions: dict[str, Session] = {}
         self.named: dict[str, Session] = {}
         created = home_created().fact
@@ -286,6 +287,8 @@ class World:
         """A worker is gone, or taken for gone: its leases end."""
         self.live.discard(worker_id)
         self.store.worker_died(worker_id)
+        if self.on_death is not None:
+            self.on_death(worker_id)
 
     def workspace(self, session_id: str) -> str:
         """The path of a session's workspace; its files tell of every write."""

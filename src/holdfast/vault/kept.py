@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.clock import Clock, rfc3339
+from holdfast.clock import Clock, SystemClock, rfc3339
 from holdfast.errors import SecretUnavailable
 from holdfast.vault.base import Secret, Vault
 from holdfast.vault.commands import VARIABLES, run
@@ -52,14 +52,27 @@ class ReferenceVault:
 
     def resolve(self, name: str) -> Secret:
         """The value now. Raises `SecretUnavailable`. May block for as long as a command may take."""
+        problem = self.expired(name)
+        if problem:
+            raise SecretUnavailable(problem)
+        return self.current(name)
+
+    def expired(self, name: str) -> str:
+        """Why the secret is too old to be used, and what to do; empty when it is not. Raises `SecretUnavailable`."""
         source = self.source(name)
-        now_us = self._clock.now_us()
-        if source.expires_us is not None and now_us >= source.expires_us:
-            raise SecretUnavailable(
-                f"the secret {name!r} expired at {rfc3339(source.expires_us)} and was not used; put a new one where "
-                f"{source.described()} says, then change expires in [secrets.{name}]"
-            )
-        found = self._look(source)
+        if source.expires_us is None or self._clock.now_us() < source.expires_us:
+            return ""
+        return (
+            f"the secret {name!r} expired at {rfc3339(source.expires_us)} and was not used; put a new one where "
+            f"{source.described()} says, then change expires in [secrets.{name}]"
+        )
+
+    def current(self, name: str) -> Secret:
+        """The value now, also when it is too old to be used: it has to be taken out of answers all the same.
+
+        Raises `SecretUnavailable`. May block for as long as a command may take.
+        """
+        found = self._look(self.source(name))
         if isinstance(found, str):
             # Raised here, where no name stands for anything that was read.
             raise SecretUnavailable(f"the secret {name!r} is not available: {found}")
@@ -119,6 +132,19 @@ def _needs(source: Source) -> tuple[str, ...]:
     if source.kind == "given":
         return ()
     return (*VARIABLES, *source.variables)
+
+
+def outline(data: bytes) -> bytes:
+    """A handover without any value: which secrets there are, and where. Raises like `take_over`."""
+    known = take_over(data, SystemClock())
+    sources = (known.source(name) for name in known.names())
+    shown = (one if one.kind != "given" else msgspec.structs.replace(one, place=("",)) for one in sources)
+    return msgspec.json.encode(_Handover(tuple(shown), {}))
+
+
+def look_up(vault: ReferenceVault, name: str) -> Secret | str:
+    """The value now, however old, or why there is none. Raises `SecretUnavailable` for a name that is not known."""
+    return vault._look(vault.source(name))
 
 
 def take_over(data: bytes, clock: Clock, before: Vault | None = None) -> ReferenceVault:

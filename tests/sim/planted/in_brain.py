@@ -49,7 +49,7 @@ def a_dispatch_is_appended_as_a_fact(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shift, "_append", append)
 
 
-@BED.plant("S2", "context_is_what_happened")
+@BED.plant("S2", "requests_are_logged_first")
 def the_head_is_that_of_now(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.decision
 

@@ -120,7 +120,7 @@ def done_in_spite_of_a_message(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S27", "no_shift_for_nothing")
 def a_parked_session_is_taken_up_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(wake, "is_idle", lambda state, now_us: False)
+    patch.setattr(wake, "is_idle", lambda *_: False)
 
 
 @BED.plant("S14", "all_is_at_rest")

@@ -49,6 +49,7 @@ VERBS: dict[str, VerbInfo] = {
     "handover": VerbInfo("handover", "make a session another person's", "holdfast handover 7f3k anna"),
     "budget": VerbInfo("budget", "show or set what may be spent", "holdfast budget 7f3k --set 20"),
     "egress": VerbInfo("egress", "what a session may talk to, and did", "holdfast egress 7f3k --allow api.example.com"),
+    "trust": VerbInfo("trust", "show and accept the settings of a project", "holdfast trust ."),
     "secret": VerbInfo("secret", "references to secrets; values go in and never out", "holdfast secret set github"),
     "stop": VerbInfo("stop", "stop everything at once, or lift that", "holdfast stop --all"),
     "cancel": VerbInfo("cancel", "end a session for good", "holdfast cancel 7f3k"),
@@ -61,6 +62,10 @@ VERBS: dict[str, VerbInfo] = {
     "attach": VerbInfo("attach", "watch a session that another process runs", "holdfast attach 7f3k"),
     "logs": VerbInfo("logs", "the events of a session", "holdfast logs 7f3k -f"),
     "verify": VerbInfo("verify", "check the chain and the rows of one session, or all", "holdfast verify"),
+    "anchor": VerbInfo(
+        "anchor", "note the heads of the logs elsewhere, against cut-off ends", "holdfast anchor --to /mnt/usb/anchors"
+    ),
+    "recover": VerbInfo("recover", "go on after acknowledged events were lost", "holdfast recover --yes"),
     "export": VerbInfo("export", "one session as JSON lines", "holdfast export 7f3k > session.jsonl"),
     "doctor": VerbInfo("doctor", "what this machine can isolate, with a fix for each gap", "holdfast doctor"),
     "hands": VerbInfo("hands", "give this machine's hands to a brain elsewhere", "holdfast hands serve"),

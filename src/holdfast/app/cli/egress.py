@@ -177,6 +177,7 @@ def _allowed(policy: EgressPolicy) -> list[str]:
     for use in policy.secrets:
         bounds = [f"methods {', '.join(use.methods)}"] if use.methods else []
         bounds += [f"paths {', '.join(use.paths)}"] if use.paths else []
+        bounds += [f"headers {', '.join(use.headers)}"] if use.headers else []
         bounds += [f"push {', '.join(use.push)}"] if use.push else []
         tail = f"  ({'; '.join(bounds)})" if bounds else ""
         lines.append(f"may use      the secret {use.name} for {', '.join(use.hosts)}{tail}")
@@ -187,6 +188,7 @@ def _place(each: Destination) -> str:
     host = f"[{each.host}]" if ":" in each.host else each.host
     bounds = [f"methods {', '.join(each.methods)}"] if each.methods else []
     bounds += [f"paths {', '.join(each.paths)}"] if each.paths else []
+    bounds += [f"headers {', '.join(each.headers)}"] if each.headers else []
     bounds += ["also without TLS"] if each.plain else []
     bounds += ["private addresses"] if each.private else []
     return f"{host}:{','.join(map(str, each.ports))}" + (f"  ({'; '.join(bounds)})" if bounds else "")
@@ -199,7 +201,7 @@ async def _seen(runtime: Runtime, row: SessionRow, state: State) -> list[EgressS
     while events := await runtime.store.read(row.session_id, after=after, limit=1_000):
         after = events[-1].seq
         for event in events:
-            if isinstance(event.fact, EgressRecorded):
+            if isinstance(event.fact, EgressRecorded) and not event.fact.set_up:
                 for each in event.fact.seen:
                     _count(kinds, each)
     return list(kinds.values())

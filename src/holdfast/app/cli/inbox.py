@@ -10,7 +10,7 @@ import unicodedata
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import terminal_wishes
-from holdfast.app.inbox import details, folded, lines, public, public_item
+from holdfast.app.inbox import details, folded, is_listed_whole, lines, public, public_item
 from holdfast.app.live import can_draw
 from holdfast.app.looking import look, shown_of
 from holdfast.app.picker import pick
@@ -75,12 +75,14 @@ async def _list(call: Call, runtime: Runtime) -> int:
         call.say(f"EVERYTHING IS STOPPED by {person(stop.by)}; `{call.typed('stop', '--release')}` lifts it\n")
     for line in lines(entries, SystemClock().now_us()):
         call.say(line)
-    asked = [entry.item.item for entry in entries if entry.item is not None]
-    for item in asked:
+    asked = [entry.item for entry in entries if entry.item is not None]
+    whole = [shown.item for shown in asked if is_listed_whole(shown)]
+    for item in whole:
         await runtime.intake.seen(item)
     if asked:
-        first = asked[0].item_id
         call.say("")
-        call.say(f"`{call.typed('inbox', first)}` shows all of it, `{call.typed('approve', first)}` allows it,")
-        call.say(f"`{call.typed('deny', first, '--note', 'your words')}` refuses it")
+        call.say(f"`{call.typed('inbox', asked[0].item.item_id)}` shows all of it")
+    if whole:
+        yes, no = call.typed("approve", whole[0].item_id), call.typed("deny", whole[0].item_id, "--note", "your words")
+        call.say(f"`{yes}` allows it, `{no}` refuses it")
     return 0

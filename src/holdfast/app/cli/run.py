@@ -11,6 +11,7 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.detach import detach
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.opening import continue_session, existing, open_session
+from holdfast.app.sweeping import sweep
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 
@@ -66,6 +67,7 @@ def _flag(decision: str, pattern: str) -> tuple[str, str]:
 async def run(call: Call) -> int:
     """Open the session, or find the one with this key, and drive it."""
     async with open_runtime(call.settings) as runtime:
+        await sweep(runtime)
         row = await existing(runtime, call.args.session_id)
         before = row.head if row else 0
         if row is None:

@@ -71,6 +71,7 @@ def _public(call: Call, source: Source) -> dict[str, Any]:
         "basic": use.basic,
         "methods": list(use.methods),
         "paths": list(use.paths),
+        "headers": list(use.headers),
         "push": list(use.push),
         "expires": rfc3339(source.expires_us) if source.expires_us is not None else None,
     }

@@ -12,7 +12,8 @@ from holdfast.app.cli.ps import public, standing
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import last_message
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.progress import counted, harmless, known_cost, one_line
+from holdfast.app.looking import counting_answers
+from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.app.progress_outside import outside_details, outside_lines, weakness
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
@@ -21,6 +22,7 @@ from holdfast.session.money import usd
 from holdfast.session.notes import job_name
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
+from holdfast.session.visible import harmless
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +80,8 @@ async def _glance(call: Call, runtime: Runtime, row: SessionRow, state: State, l
         call.say(f"{'child':<11} {child}")
     for name, line in _at_work(state):
         call.say(f"{name:<11} {line}")
+    for line in await counting_answers(runtime, state):
+        call.say(f"{'answer':<11} {line}")
     answer = await last_message(runtime, state)
     if answer:
         call.say(f"\n{harmless(answer)}")
@@ -115,7 +119,8 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
 
 async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: bool) -> dict[str, object]:
     words = await last_message(runtime, state)
-    return {**public(row, running=running), **_details(row, state), "last_message": words}
+    answers = await counting_answers(runtime, state)
+    return {**public(row, running=running), **_details(row, state), "answers": answers, "last_message": words}
 
 
 async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:

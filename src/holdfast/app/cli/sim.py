@@ -11,7 +11,7 @@ from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.sim.mission_run import MissionTotals, run_missions
-from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds
+from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds, run_workers
 
 STRIDE = 50
 """Seeds between two lines of progress."""
@@ -26,6 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--family", action="store_true", help="in each seed, sixteen children at work on the money of their parent"
     )
     kind.add_argument("--jobs", action="store_true", help="in each seed, sessions whose commands outlive their shifts")
+    kind.add_argument("--workers", action="store_true", help="in each seed, workers that serve one home")
     kind.add_argument(
         "--missions", action="store_true", help="in each seed, a whole mission with faulty workers and judges"
     )
@@ -45,6 +46,8 @@ async def run(call: Call) -> int:
     one, stride = (run_family, STRIDE // 10) if call.args.family else (run_seed, STRIDE)
     if call.args.jobs:
         one = run_jobs
+    if call.args.workers:
+        one = run_workers
     for start in range(first, first + seeds, stride):
         part = range(start, min(start + stride, first + seeds))
         # The simulator has an event loop of its own, and a thread has room for one.

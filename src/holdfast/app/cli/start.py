@@ -16,11 +16,16 @@ from holdfast.app import exits
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.config import load_settings
 from holdfast.app.trouble import sentence_of
+from holdfast.app.trusting import settled
 from holdfast.brain.alongside import alongside
 from holdfast.errors import HoldfastError
+from holdfast.session.visible import harmless
 
 DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when nobody reads them any more."""
+
+ASKING = ("run", "loop", "mission", "wake", "resume", "worker")
+"""Verbs that ask on a terminal whether a project's settings count; all others only say that they do not."""
 
 
 class Stopped(Exception):
@@ -58,7 +63,10 @@ async def _until_signal(module: Any, args: argparse.Namespace) -> int:
     wanted += [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
     async def work() -> int:
-        call = Call(args, load_settings(_here(), vars(args)))
+        here, flags = _here(), vars(args)
+        call = Call(args, load_settings(here, flags))
+        if args.verb != "trust" and await settled(call, here, call.settings.ignored, asks=args.verb in ASKING):
+            call = Call(args, load_settings(here, flags))
         return int(await module.run(call))
 
     async def watch() -> None:
@@ -96,7 +104,7 @@ def _standard_streams() -> None:
 
 
 def _complain(args: argparse.Namespace, error: HoldfastError) -> int:
-    line = " ".join(str(error).split())
+    line = harmless(" ".join(str(error).split()))
     try:
         print(f"holdfast {args.verb}: {line}", file=sys.stderr, flush=True)
     except OSError:

@@ -7,6 +7,7 @@ import argparse
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import drive, observer_for
+from holdfast.app.sweeping import sweep
 from holdfast.brain.recall import recall
 from holdfast.fleet import missions
 from holdfast.session.fold_fork import RESTING
@@ -27,6 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 async def run(call: Call) -> int:
     """Wake it and stay with it until it stops. Whoever types this lifts a pause."""
     async with open_runtime(call.settings) as runtime:
+        await sweep(runtime)
         row = await runtime.store.find(call.args.session)
         if not call.args.keep_pause and await _paused(runtime, row):
             await _lift(runtime, row)
@@ -44,10 +46,11 @@ async def _lift(runtime: Runtime, row: SessionRow) -> None:
 
 
 async def _paused(runtime: Runtime, row: SessionRow) -> bool:
-    """Whether it rests because a person paused it, or forked it and has said nothing yet.
+    """Whether it rests because a person paused it, forked it and has said nothing yet, or because its wakes failed.
 
     While everything is stopped, only the release lifts that.
     """
     state, _ = await recall(row.session_id, runtime.store, runtime.store)
     astray = state.mission is not None and bool(state.mission.astray)  # whoever wakes it has put the branch back
-    return (bool(state.paused) or state.ended == RESTING or astray) and await runtime.store.stopped() is None
+    failed = state.ended is not None and state.failing.repeated()
+    return (bool(state.paused) or state.ended == RESTING or failed or astray) and await runtime.store.stopped() is None

@@ -18,6 +18,7 @@ from holdfast.app.family import wake_or_say
 from holdfast.app.news import look_after
 from holdfast.app.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
+from holdfast.app.sweeping import sweep
 from holdfast.app.targets import poll_every_s
 from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import NoObserver, Observer
@@ -56,6 +57,7 @@ async def run(call: Call) -> int:
             f"example --concurrency {MOST}"
         )
     async with open_runtime(call.settings) as runtime:
+        await sweep(runtime)
         channels = [outlet.channel for outlet in runtime.outlets.values() if outlet.channel is not None]
         with serve(runtime.home, runtime.worker.worker_id, database_path(call.settings)):
             work = _Work(call, runtime)
@@ -65,7 +67,14 @@ async def run(call: Call) -> int:
             )
             if runtime.shelf is None:
                 work.say(NO_GIT)
-            service = Service(runtime.store, SystemClock(), limit=limit, on_error=work.failed)
+            service = Service(
+                runtime.store,
+                SystemClock(),
+                boot_id=runtime.worker.boot_id,
+                limit=limit,
+                on_error=work.failed,
+                share=runtime.share(),
+            )
             try:
                 await alongside(lambda: service.run(work.session), lambda: _beside(runtime, channels, work))
             except anyio.get_cancelled_exc_class():
@@ -95,6 +104,7 @@ class _Work:
         self._call = call
         self._runtime = runtime
         self._names: dict[str, str] = {}
+        """Of the sessions at work."""
 
     def say(self, text: str) -> None:
         """A line with the time of day, on standard error."""
@@ -108,12 +118,13 @@ class _Work:
         observer: Observer = JsonProgress(self._call.emit) if self._call.json else NoObserver()
         doors = await self._runtime.doors_for(session_id, observer=observer)
         outcome = await wake_or_say(session_id, doors)
+        self._names.pop(session_id, None)
         if not outcome.idle and not outcome.fenced:
             self.say(_told(await self._runtime.store.find(session_id)))
 
     def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
         """An error of a session, or of the log itself."""
-        name = self._names.get(session_id, session_id) or "the log"
+        name = self._names.pop(session_id, session_id) or "the log"
         then = "left to others" if again_s is None else f"tried again in {again_s:.0f} s"
         self.say(f"{name}: {one_line(str(error), 400)} ({then})")
         if self._call.json:

@@ -51,6 +51,7 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
         parent=parent,
         task_id=role.task_id,
         wip=not state.submitted_seq,
+        left_out=made.left_out,
     )
     await shift.fact(fact)
     return True

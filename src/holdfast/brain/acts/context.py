@@ -18,7 +18,8 @@ from holdfast.model.base import ModelRequest
 from holdfast.session.actions import CheckRules, Compact, End, Reset
 from holdfast.session.conversation import Message, TextPart
 from holdfast.session.handoff import files_of, mechanical, merge, parse, schema
-from holdfast.session.lifecycle import checkable, line_tokens, note_characters, stretch, window_tokens
+from holdfast.session.inputs import line_tokens
+from holdfast.session.lifecycle import checkable, note_characters, stretch, window_tokens
 from holdfast.session.notes import note_of, running
 from holdfast.session.rules_check import GRACE_TURNS, Breach, Deed, check, deeds_of
 from holdfast.session.rules_grammar import Checkable

@@ -19,6 +19,7 @@ from holdfast.errors import (
     StorageFull,
     UsageError,
 )
+from holdfast.facts.egress import EgressSeen
 from holdfast.facts.environment import EnvironmentRecorded, Step
 from holdfast.facts.session import Environment, Service, SessionCreated
 from holdfast.hands.base import Hands, HandsSpec, Layer
@@ -70,8 +71,8 @@ async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
 async def dress_aside(shift: Shift, spec: HandsSpec) -> tuple[HandsSpec, tuple[Service, ...]]:
     """The spec of hands on another workspace than the session's own, standing on what that one wants; its services.
 
-    Nothing is recorded. A `.env` is left out: it needs the session's own way outside. Raises `EnvironmentFailed`, or
-    what keeps hands from being made; `HeadMoved` when a person stopped it.
+    Only what a set-up asks for outside is recorded. A `.env` is left out: it needs the session's own way outside.
+    Raises `EnvironmentFailed`, or what keeps hands from being made; `HeadMoved` when a person stopped it.
     """
     created = shift.state.created
     assert created is not None
@@ -104,14 +105,15 @@ async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exce
     """Record it. Work that may go on without goes on; else the session parks and says what to type."""
     created, state = shift.state.created, shift.state
     assert created is not None
-    said = error.steps if isinstance(error, EnvironmentFailed) else ()
-    steps = tuple(step for step in said if isinstance(step, Step))
+    said = error if isinstance(error, EnvironmentFailed) else EnvironmentFailed("")
+    steps = tuple(step for step in said.steps if isinstance(step, Step))
+    seen = tuple(each for each in said.seen if isinstance(each, EgressSeen))
     files = wanted.files if wanted is not None else {}
     stops = required(created.environment)
     if stops:
         message = f"{message}\nMend that, then type: holdfast send {state.session_id} 'go on'"
     digest = wanted.digest if wanted is not None else ""
-    await shift.fact(EnvironmentRecorded(digest=digest, files=files, steps=steps, error=message))
+    await shift.fact(EnvironmentRecorded(digest=digest, files=files, steps=steps, error=message, seen=seen))
     if stops:
         raise HeadMoved("there is no environment for the work", folded=shift.decided_at, head=shift.state.seq)
 

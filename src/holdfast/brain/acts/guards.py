@@ -1,23 +1,30 @@
-"""What an approval is bound to beside the action: the rules, and the files that the action touches (S21)."""
+"""The guards of an approval: the rules, the workspace, and the files that the action names or runs (S21)."""
 
 from __future__ import annotations
 
 import posixpath
-import shlex
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.shift import Shift
+from holdfast.errors import HoldfastError, Refused
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import ExecRequest, Hands
-from holdfast.session.policy import policy_digest
-from holdfast.session.state import Call
-from holdfast.session.tools import TOOLS
+from holdfast.repo.base import Change
+from holdfast.session.calls import rule_for
+from holdfast.session.effects import Effects, effects_of
+from holdfast.session.policy import TREE, policy_digest
+from holdfast.session.render import own_programs
+from holdfast.session.state import Call, GrantHeld, State
+from holdfast.session.tools import TOOLS, find_tool
 
 POLICY = "policy"
 FILE = "file:"
 
-FILES_MAX = 16
-"""Files of one command that are guarded; more are not looked at."""
+FILES_MAX = 64
+"""Paths of one call that are looked at in the sandbox itself: those outside the workspace, and behind links."""
 
 
 async def guards_of(shift: Shift, call: Call, use: AgentToolUse) -> dict[str, str]:
@@ -26,37 +33,140 @@ async def guards_of(shift: Shift, call: Call, use: AgentToolUse) -> dict[str, st
     guards = {POLICY: policy_digest(shift.state.created.agent.rules)}
     if call.where:
         return guards
-    paths = _paths(use)
-    if paths:
-        guards.update(await _digests(shift, call, paths))
+    effects = _effects(shift.state, call, use)
+    if effects.names or effects.writes is None:
+        guards.update(await _digests(shift, call, _looked_at(effects)))
+    if not call.read_only and (effects.names or effects.writes is None) and (tree := await _tree(shift)):
+        guards[TREE] = tree
     return guards
 
 
-async def changed(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str]) -> str:
-    """What has changed since these guards were taken, in words; empty when nothing has."""
+async def written_by_jobs(shift: Shift, guards: dict[str, str]) -> tuple[str, ...]:
+    """Files that running jobs and services write, as their commands say and as was seen since the last call.
+
+    Only they run between two calls, so what changed since the snapshot after the last one is theirs; with children at
+    work it may be somebody else's, and is not counted as a job's.
+    """
+    state = shift.state
+    lines = [job.command for job in state.live_jobs()] + [each.command for each in state.services.values()]
+    if not lines:
+        return ()
+    assert state.created is not None
+    folder = state.created.workspace.path
+    found = [path for line in lines for path in effects_of("bash", {"command": line}, folder=folder).writes or ()]
+    if state.snapshot and not snapshot_act.wanted(state) and not state.live_children():
+        found += [each.path for each in await _changes(shift, state.snapshot, guards.get(TREE, ""))]
+    return tuple(dict.fromkeys(path for path in found if not path.startswith("/") and path != "."))
+
+
+async def changed(
+    shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str], uncounted: Sequence[str], asked_seq: int
+) -> str:
+    """The reason why an answer with these guards no longer holds; empty when it does."""
     now = await guards_of(shift, call, use)
     if now.get(POLICY) != guards.get(POLICY):
         return "the rules of this session have changed since it was asked"
     for name in sorted(now.keys() | guards.keys()):
-        if now.get(name) != guards.get(name):
+        if name.startswith(FILE) and now.get(name) != guards.get(name):
             return f"{name.removeprefix(FILE)} has changed since it was asked"
+    effects = _effects(shift.state, call, use)
+    if effects.executes == () and _jobs_since(shift.state, asked_seq):
+        uncounted = ("*",)  # nothing of the workspace is run, and no call but jobs has run since
+    return await _tree_changed(shift, call, effects, guards, now, uncounted, ())
+
+
+async def outdated(shift: Shift, call: Call, use: AgentToolUse, held: GrantHeld) -> str:
+    """The reason why a grant does not cover this call now: a file that it can execute has changed."""
+    await snapshot_act.last(shift)  # so that what the grant's last call changed by itself is known
+    held = next(each for each in shift.state.grants if each.seq == held.seq)
+    now = await guards_of(shift, call, use)
+    if now.get(POLICY) != held.guards.get(POLICY):
+        return "the rules of this session have changed since the grant was given"
+    effects = _effects(shift.state, call, use)
+    if effects.executes == ():
+        return ""
+    root = shift.state.hands.root if shift.state.hands else ""
+    for name, digest in sorted(now.items()):
+        outside = name.startswith(FILE) and not name.removeprefix(FILE).startswith(f"{root}/")
+        if outside and held.guards.get(name) != digest:
+            return f"{name.removeprefix(FILE)} is not as it was when the grant was given"
+    return await _tree_changed(shift, call, effects, held.guards, now, held.uncounted, effects.executes or ())
+
+
+async def _tree_changed(
+    shift: Shift,
+    call: Call,
+    effects: Effects,
+    guards: dict[str, str],
+    now: dict[str, str],
+    uncounted: Sequence[str],
+    executes: Sequence[str],
+) -> str:
+    """The first change of the workspace that counts. Files that the call names always do."""
+    if TREE not in now and TREE not in guards:
+        return ""
+    if TREE not in now or TREE not in guards:
+        return "the workspace could not be compared with what it was when it was asked"
+    rule = rule_for(shift.state, call, shift.doors.clock.now_us()).rule
+    bound_to = rule.bound_to if rule is not None else ()
+    for change in await _changes(shift, guards[TREE], now[TREE]):
+        named = any(change.path == name or change.path.startswith(f"{name}/") for name in _named(effects))
+        counts = not change.ignored and not _any_fits(change.path, uncounted)
+        if bound_to:
+            counts = _any_fits(change.path, bound_to)
+        if executes:
+            counts = counts and _any_fits(posixpath.basename(change.path), executes)
+        if named or counts:
+            return f"{change.path} was {change.kind} since it was asked"
     return ""
 
 
-def _paths(use: AgentToolUse) -> list[str]:
-    """The files that an action names: that of a file tool, every word of a command that may be one."""
-    path = use.input.get("file_path")
-    if isinstance(path, str):
-        return [path]
-    command = use.input.get("command")
-    if not isinstance(command, str):
-        return []
+def _any_fits(path: str, globs: Sequence[str]) -> bool:
+    return any(path == glob or path.startswith(f"{glob}/") or fnmatchcase(path, glob) for glob in globs)
+
+
+def _named(effects: Effects) -> list[str]:
+    return [name for name in effects.names if name != "." and not name.startswith("/")]
+
+
+def _effects(state: State, call: Call, use: AgentToolUse) -> Effects:
+    assert state.created is not None
+    tool = find_tool(state.created.agent, call.name)
+    main = tool.main if tool is not None else ""
+    folder, own = state.created.workspace.path, own_programs(state.created, state.hands)
+    return effects_of(use.name, use.input, main=main, folder=folder, own_programs=own)
+
+
+def _looked_at(effects: Effects) -> list[str]:
+    """Paths to look at in the sandbox; where an environment was prepared, the programs in it too."""
+    outside_first = sorted(effects.names, key=lambda name: not name.startswith("/"))
+    return [*outside_first, *(f".venv/bin/{name}" for name in effects.programs)][:FILES_MAX]
+
+
+def _jobs_since(state: State, seq: int) -> bool:
+    """Whether jobs or services, and no other sessions, could write to the workspace since the event `seq`."""
+    jobs = any(job.outcome is None or job.ended_seq > seq for job in state.jobs.values())
+    return (jobs or bool(state.services)) and not state.live_children()
+
+
+async def _tree(shift: Shift) -> str:
+    """The snapshot of the workspace as it is now; empty when it cannot be kept."""
+    if shift.keeping is not None:
+        await shift.keeping.wait()
+    if shift.doors.shelf is None or shift.state.workspace_with:
+        return ""
     try:
-        words = shlex.split(command, comments=False)
-    except ValueError:
-        words = command.split()
-    found = [word.strip(";&|<>()") for word in words]
-    return list(dict.fromkeys(word for word in found if word and not word.startswith("-") and len(word) < 1_000))
+        return (await snapshot_act.keep(shift, shift.state.seq)).snapshot
+    except Refused:
+        raise
+    except HoldfastError:
+        return ""
+
+
+async def _changes(shift: Shift, before: str, after: str) -> list[Change]:
+    if not before or not after or before == after or shift.doors.shelf is None:
+        return []
+    return await shift.doors.shelf.changes(before, after)
 
 
 async def _digests(shift: Shift, call: Call, paths: list[str]) -> dict[str, str]:
@@ -64,10 +174,10 @@ async def _digests(shift: Shift, call: Call, paths: list[str]) -> dict[str, str]
     await hands_act.provision(shift)
     hands = await hands_act.current(shift)
     found: dict[str, str] = {}
-    for path in paths[: FILES_MAX * 4]:
+    for path in paths:
         full = posixpath.normpath(posixpath.join(hands.identity.root, path))
         digest = await _digest(shift, hands, call, full)
-        if digest and len(found) < FILES_MAX:
+        if digest:
             found[FILE + full] = digest
     return found
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 import anyio
+import msgspec
 
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import environment as environment_act
@@ -12,13 +14,17 @@ from holdfast.brain.acts import news, restore
 from holdfast.brain.acts.roles import guarded
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
+from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsReleased, HandsRestored, HostFile
 from holdfast.facts.hands import HandsLost as HandsLostFact
-from holdfast.facts.hands import HandsProvisioned, HandsReleased, HandsRestored
 from holdfast.facts.job import ServiceEnded
 from holdfast.facts.shift import ShiftEnded
+from holdfast.hands import host_files
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
 from holdfast.session.state import State
+
+PATH_MAX = 1000
+"""Characters of a path that are recorded."""
 
 MAKES = 3
 """Tries to make hands that somebody ends while they start."""
@@ -47,8 +53,10 @@ async def _provision(shift: Shift) -> None:
     done = shift.provisioned
     hands: Hands | None = None
     try:
+        stood = await _host_files(shift, "")
         hands, restored = await _make(shift)
-        await shift.fact(hands.identity, *((restored,) if restored is not None else ()))
+        there = [msgspec.structs.replace(stood, hands_id=hands.identity.hands_id)] if stood is not None else []
+        await shift.fact(hands.identity, *((restored,) if restored is not None else ()), *there)
         shift.hands = hands
         await environment_act.start_services(shift, hands)
         shift.provisioned = None
@@ -123,7 +131,26 @@ async def _gave_back(shift: Shift, hands_id: str) -> None:
         for each in shift.state.services.values()
         if each.hands_id == hands_id
     ]
-    await shift.fact(*gone, HandsReleased(hands_id=hands_id))
+    found = await _host_files(shift, hands_id)
+    await shift.fact(*gone, HandsReleased(hands_id=hands_id), *((found,) if found is not None else ()))
+
+
+async def _lost(shift: Shift, hands_id: str, reason: str) -> None:
+    found = await _host_files(shift, hands_id)
+    await shift.fact(HandsLostFact(hands_id=hands_id, reason=reason), *((found,) if found is not None else ()))
+
+
+async def _host_files(shift: Shift, hands_id: str) -> HandsHostFiles | None:
+    """What the log does not know yet of the workspace's files that make programs of the host run code."""
+    state = shift.state
+    if state.created is None or not os.path.isdir(state.created.workspace.path):
+        return None
+    found = await anyio.to_thread.run_sync(host_files.find, state.created.workspace.path)
+    kinds = {os.fsencode(path).decode("utf-8", "replace")[:PATH_MAX]: kind for path, kind in found.kinds.items()}
+    new = tuple(HostFile(path, kind) for path, kind in kinds.items() if path not in state.host_files)
+    if not new:
+        return None
+    return HandsHostFiles(hands_id=hands_id, files=new, before=not state.had_hands, cut=not found.whole)
 
 
 def _keeps_warm(state: State) -> bool:
@@ -153,7 +180,7 @@ async def lost(shift: Shift, hands_id: str, reason: str) -> None:
     """Record that hands are gone, once."""
     shift.hands = None
     if shift.state.hands is not None and shift.state.hands.hands_id == hands_id:
-        await shift.fact(HandsLostFact(hands_id=hands_id, reason=reason))
+        await _lost(shift, hands_id, reason)
         await news.look(shift)
 
 
@@ -191,6 +218,6 @@ async def give_back(shift: Shift) -> None:
         await hands.release(shift.epoch)
         await _gave_back(shift, identity.hands_id)
     except HandsLost as gone:
-        await shift.fact(HandsLostFact(hands_id=identity.hands_id, reason=str(gone)))
+        await _lost(shift, identity.hands_id, str(gone))
     except HandsError as stuck:
-        await shift.fact(HandsLostFact(hands_id=identity.hands_id, reason=f"not released: {stuck}"))
+        await _lost(shift, identity.hands_id, f"not released: {stuck}")

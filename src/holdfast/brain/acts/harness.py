@@ -13,6 +13,7 @@ from holdfast.brain.shift import Shift
 from holdfast.facts.context import PhaseEnded
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult
+from holdfast.session.inputs import arrived
 from holdfast.session.state import Call
 
 Answer = Callable[[Shift, Call, dict[str, Any]], Awaitable[None]]
@@ -32,7 +33,7 @@ async def _end_phase(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 async def _sleep(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    early = any(item.seq > call.seq for item in shift.state.pending)
+    early = arrived(shift.state, call)
     slept_s = max(0.0, (shift.doors.clock.now_us() - call.at_us) / 1e6)
     content = f"Woken after {slept_s:.0f} s: something came in." if early else "Slept."
     await shift.decision(ToolResult(call_id=call.call_id, outcome="ok", content=content))

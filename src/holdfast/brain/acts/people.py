@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.brain.acts.guards import guards_of
+from holdfast.brain.acts.guards import guards_of, written_by_jobs
 from holdfast.brain.shift import Shift
 from holdfast.errors import BudgetRefused, HeadMoved
 from holdfast.facts.budget import BreakerOpened, BudgetReached
@@ -19,6 +19,7 @@ from holdfast.notify.words import item_notice
 from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
 from holdfast.session.money import path_of, usd
 from holdfast.session.people import deadline_us
+from holdfast.session.policy import TREE
 from holdfast.session.render import action_digest, action_text, touches
 from holdfast.session.state import Call
 from holdfast.session.tools import find_tool
@@ -40,7 +41,8 @@ async def ask_person(shift: Shift, action: AskPerson) -> None:
     else:
         guards = await guards_of(shift, call, use)
         why = await shift.latest_words()
-        await shift.decision(_approval(shift, call, use, guards, why))
+        uncounted = await written_by_jobs(shift, guards) if TREE in guards else ()
+        await shift.decision(_approval(shift, call, use, guards, uncounted, why))
 
 
 def new_item(shift: Shift, **more: Any) -> ApprovalRequested:
@@ -67,9 +69,15 @@ def new_item(shift: Shift, **more: Any) -> ApprovalRequested:
     )
 
 
-def _approval(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str], why: str) -> ApprovalRequested:
-    assert shift.state.created is not None
-    tool = find_tool(shift.state.created.agent, call.name)
+def _approval(
+    shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str], uncounted: tuple[str, ...], why: str
+) -> ApprovalRequested:
+    state = shift.state
+    assert state.created is not None
+    tool = find_tool(state.created.agent, call.name)
+    reach = touches(tool, use.input, state.created, state.outside.policy, state.hands)
+    if uncounted:
+        reach += f"; it stays approved when running jobs change {', '.join(uncounted)}"
     return new_item(
         shift,
         kind="tool",
@@ -79,9 +87,10 @@ def _approval(shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str
         action_digest=action_digest(use.name, use.input),
         guards=guards,
         why=why,
-        touches=touches(tool, shift.state.created.workspace),
+        touches=reach,
         evidence=(call.seq,),
         replaces=call.replaces,
+        uncounted=uncounted,
     )
 
 

@@ -7,6 +7,7 @@ folder whose session was never opened belongs to nobody.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from holdfast.facts.base import Fact, Text
 from holdfast.facts.child import ChildMessaged, ChildOpened
 from holdfast.facts.mission import CriterionChecked, Mission, PlannerOpened, Role, RoleKind
 from holdfast.facts.session import Agent, Environment, Limits, Parent, Rule, SessionCreated, SessionUpdated, Workspace
-from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskRefused, TaskStarted
+from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
 from holdfast.facts.user import UserMessage, UserResume
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
@@ -265,7 +266,10 @@ def _environment(created: SessionCreated) -> Environment:
 
 async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission: MissionState) -> str:
     if action.kind == "judge":
-        past = await _checked(shift, mission, action)
+        past = Past(
+            checked=await _checked(shift, mission, action.tree, action.criteria),
+            unasked=await _unasked(shift, action.tree),
+        )
         diff = await repository.diff(action.base, action.commit, max_bytes=4 * briefing.DIFF_CHARACTERS)
         return briefing.judge_goal(mission, action.criteria, action.tree, diff, past)
     past = await _past(shift, action.task_id)
@@ -275,6 +279,7 @@ async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission:
     found = await repository.resolve(action.commit)
     history = await repository.history(action.commit, limit=10)
     tree = found.tree if found is not None else ""
+    past = msgspec.structs.replace(past, checked=await _checked(shift, mission, tree, action.criteria))
     return briefing.worker_goal(mission, mission.tasks[action.task_id], past, history, tree)
 
 
@@ -286,12 +291,7 @@ def _why_again(mission: MissionState, action: OpenRole) -> str:
 
 async def _past(shift: Shift, task_id: str) -> Past:
     """What workers said, and what of this task was sent back."""
-    wanted = (FindingNoted, TaskHandedIn, TaskRefused)
-    facts: list[Fact] = []
-    after = 0
-    while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
-        facts.extend(event.fact for event in events if isinstance(event.fact, wanted))
-        after = events[-1].seq
+    facts = await _facts(shift, (FindingNoted, TaskHandedIn, TaskRefused))
     return Past(
         findings=tuple(fact for fact in facts if isinstance(fact, FindingNoted)),
         handed_in=tuple(f for f in facts if isinstance(f, TaskHandedIn) and f.task_id == task_id),
@@ -299,12 +299,30 @@ async def _past(shift: Shift, task_id: str) -> Past:
     )
 
 
-async def _checked(shift: Shift, mission: MissionState, action: OpenRole) -> Past:
-    """The runs of checks that the verdicts on a tree come from: all of the log that a judge is shown."""
-    found = (mission.verdict(action.tree, name) for name in action.criteria)
+async def _checked(
+    shift: Shift, mission: MissionState, tree: str, criteria: Sequence[str]
+) -> tuple[tuple[int, CriterionChecked], ...]:
+    """The runs of checks that the verdicts on a tree come from, with their positions."""
+    found = (mission.verdict(tree, name) for name in criteria)
     seqs = sorted({verdict.seq for verdict in found if verdict is not None})
     facts = [(seq, await shift.body(seq)) for seq in seqs]
-    return Past(checked=tuple((seq, fact) for seq, fact in facts if isinstance(fact, CriterionChecked)))
+    return tuple((seq, fact) for seq, fact in facts if isinstance(fact, CriterionChecked))
+
+
+async def _unasked(shift: Shift, tree: str) -> tuple[str, ...]:
+    """Changes in a tree that nobody asked for, as its inspection found them."""
+    found = [fact for fact in await _facts(shift, (TaskInspected,)) if isinstance(fact, TaskInspected)]
+    return next((fact.unasked for fact in reversed(found) if fact.tree == tree), ())
+
+
+async def _facts(shift: Shift, kinds: tuple[type[Fact], ...]) -> list[Fact]:
+    """The mission's events of these kinds, oldest first."""
+    facts: list[Fact] = []
+    after = 0
+    while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
+        facts.extend(event.fact for event in events if isinstance(event.fact, kinds))
+        after = events[-1].seq
+    return facts
 
 
 # --- later ---------------------------------------------------------------------------------------

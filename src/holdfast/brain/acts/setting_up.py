@@ -22,7 +22,7 @@ from holdfast.environment.base import SHARED, WORKSPACE, Draft, Environments, La
 from holdfast.environment.keep import packages_laid
 from holdfast.environment.scripts import APT_CONF, LIBRARIES, PLACES, VERSIONS, unpack, versions_of
 from holdfast.errors import EnvironmentFailed, HandsError, HandsLost, HeadMoved
-from holdfast.facts.egress import EgressSeen
+from holdfast.facts.egress import EgressRecorded, EgressSeen
 from holdfast.facts.environment import EnvironmentRecorded, Step
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import EgressPolicy, Environment, Workspace
@@ -69,7 +69,7 @@ Fill = Callable[[_Run, Draft, Made | None], Awaitable[None]]
 
 
 async def set_up(shift: Shift, job: SetUp) -> Made:
-    """Make the environment, or take it from whoever made it meanwhile.
+    """Make the environment, or take it from whoever made it meanwhile. What it asked for outside is recorded.
 
     Raises `EnvironmentFailed`; `HeadMoved` when a person stopped it. Leaves nothing but whole layers.
     """
@@ -87,9 +87,12 @@ async def set_up(shift: Shift, job: SetUp) -> Made:
     finally:
         with anyio.CancelScope(shield=True):
             seen = await _seen(run)
+            if seen:
+                await shift.fact(EgressRecorded(through=0, seen=seen, set_up=True))
             await _close(run)
     refused = _refused(seen)
-    raise EnvironmentFailed(f"{failed}\n{refused}" if refused else str(failed), steps=tuple(run.steps)) from None
+    message = f"{failed}\n{refused}" if refused else str(failed)
+    raise EnvironmentFailed(message, steps=tuple(run.steps), seen=seen) from None
 
 
 async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Made:

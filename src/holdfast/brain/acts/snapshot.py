@@ -12,7 +12,7 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import HoldfastError, Refused
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.hands.user import choose_user
-from holdfast.repo.base import Owner
+from holdfast.repo.base import Kept, Owner
 from holdfast.session.state import ResponseItem, State
 
 
@@ -67,18 +67,10 @@ async def _keep_and_say(shift: Shift, seq: int) -> None:
 
 async def _keep(shift: Shift, seq: int) -> None:
     """What cannot be kept stops nobody: it is an event, once for each reason in a row."""
-    shelf, state = shift.doors.shelf, shift.state
-    assert shelf is not None
-    assert state.created is not None
-    workspace = state.created.workspace
-    if state.workspace_with:
+    if shift.state.workspace_with:
         return  # the work is with hands that were lost: what is here is older
     try:
-        if state.hands is not None and state.hands.holds_workspace:
-            await restore.bring_back(shift, await hands_act.current(shift))
-        user = choose_user(workspace)
-        folder = Path(workspace.path)
-        kept = await shelf.keep(state.session_id, folder, seq, user=Owner(user.uid, user.gid))
+        kept = await keep(shift, seq)
     except Refused:
         raise
     except HoldfastError as error:
@@ -87,3 +79,15 @@ async def _keep(shift: Shift, seq: int) -> None:
         return
     fact = WorkspaceSnapshotted(through_seq=seq, snapshot=kept.snapshot, files=kept.files, bytes=kept.bytes)
     await shift.fact(fact)
+
+
+async def keep(shift: Shift, seq: int) -> Kept:
+    """Keep the workspace as it is after every event up to `seq`. No event says so."""
+    shelf, state = shift.doors.shelf, shift.state
+    assert shelf is not None
+    assert state.created is not None
+    if state.hands is not None and state.hands.holds_workspace:
+        await restore.bring_back(shift, await hands_act.current(shift))
+    workspace = state.created.workspace
+    user = choose_user(workspace)
+    return await shelf.keep(state.session_id, Path(workspace.path), seq, user=Owner(user.uid, user.gid))

@@ -26,8 +26,8 @@ from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation, Hands
 from holdfast.session.actions import AskPerson, Dispatch, End, Reconcile
-from holdfast.session.fold_calls import GRANT
 from holdfast.session.people import ask_for
+from holdfast.session.policy import GRANT
 from holdfast.session.render import action_digest
 from holdfast.session.state import Call
 from holdfast.session.taint import wants_rewiring
@@ -84,13 +84,17 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
 
 async def _still_approved(shift: Shift, use: AgentToolUse, approval_id: str) -> bool:
     """Whether what was approved is what would be done now (S21); when not, the item counts no more."""
+    call = shift.state.call(use.call_id)
     if approval_id.startswith(GRANT):
-        return True
+        held = next(each for each in shift.state.grants if f"{GRANT}{each.seq}" == approval_id)
+        reason = await guards_act.outdated(shift, call, use, held)
+        if reason:
+            await shift.decision(ApprovalSuperseded(item_id=approval_id, reason=reason))
+        return not reason
     ask = shift.state.asks[approval_id]
     item = await shift.body(ask.seq)
     assert isinstance(item, ApprovalRequested)
-    call = shift.state.call(use.call_id)
-    reason = await guards_act.changed(shift, call, use, item.guards)
+    reason = await guards_act.changed(shift, call, use, item.guards, item.uncounted, ask.seq)
     if action_digest(use.name, use.input) != item.action_digest:
         reason = "the action is another one than was approved"
     if reason:
@@ -102,7 +106,7 @@ async def _no_longer_approved(shift: Shift, call: Call, use: AgentToolUse) -> st
     """Why the approval under which a call went out does not hold for another dispatch of it; empty when it does."""
     item = await shift.body(call.approval_seq)
     assert isinstance(item, ApprovalRequested)
-    return await guards_act.changed(shift, call, use, item.guards)
+    return await guards_act.changed(shift, call, use, item.guards, item.uncounted, call.approval_seq)
 
 
 async def _run_all(shift: Shift, hands: Hands, uses: list[AgentToolUse]) -> None:

@@ -10,6 +10,7 @@ import sys
 from holdfast.hands.box import herald
 from holdfast.hands.box.journal import JournalFull
 from holdfast.hands.box.supervisor import Supervisor
+from holdfast.hands.box.watch import LOG
 from holdfast.hands.box.wire import Message, encode
 
 
@@ -39,8 +40,9 @@ def main() -> None:
     """Standard input: the launch. Standard output: one line that says whether it went well."""
     launch = json.loads(sys.stdin.buffer.read())
     to = _leave(launch)
-    supervisor = None
+    supervisor, log = None, -1
     try:
+        log = os.open(os.path.join(launch["folder"], "supervisor.log"), LOG, 0o600)
         supervisor = Supervisor(launch, herald.Herald(to))
         problem = supervisor.meet()
     except (OSError, JournalFull, KeyError, ValueError) as error:
@@ -54,7 +56,6 @@ def main() -> None:
     if problem or supervisor is None:
         return
     null = os.open("/dev/null", os.O_RDWR)
-    log = os.open(os.path.join(launch["folder"], "supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for fd, to in ((null, 0), (null, 1), (log, 2)):
         os.dup2(fd, to, inheritable=False)
     try:

@@ -109,6 +109,7 @@ def make(plan: dict[str, Any], record: str) -> Group:
         _settle(inner, plan["controllers"])
     for folder in folders:
         os.mkdir(folder)
+        os.chmod(folder, 0o711)  # the supervisor reads the counters, and is no root by then; the files stay root's
     for place, value, needed in plan["settings"]:
         if not write(os.path.join(folders[0], place) if inner else place, value) and needed:
             raise OSError(f"the limit {place} could not be set to {value}")

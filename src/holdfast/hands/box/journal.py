@@ -8,19 +8,24 @@
     lost     reason                            the sandbox is gone
 
 No line is synced: a power cut changes the boot, and then nothing here counts. A last line that was
-not finished was never written.
+not finished was never written. Each record carries a checksum, `sum`: where one is wrong the journal is damaged, and a
+call that it does not name may have been started.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from typing import Any, NamedTuple
 
 from holdfast.hands.box.wire import encode
 
 Record = dict[str, Any]
 
+
+_SUM = "sum"
+_BEGINNING = b'{"t":"'
 
 NOTES = ("line", "ready", "problem")
 """What a note may tell of a call."""
@@ -50,7 +55,7 @@ class Journal:
         The beginning of one that did not fit has no line end, so it counts as nothing; the next
         record takes its place.
         """
-        line = encode(record)
+        line = encode({**record, _SUM: zlib.crc32(encode(record))})
         done = 0
         while done < len(line):
             try:
@@ -64,11 +69,15 @@ class Journal:
     def read(self, place: Place) -> Record:
         """A record that was written here."""
         record: Record = json.loads(os.pread(self._fd, place.length, place.offset))
+        record.pop(_SUM, None)
         return record
 
 
 class Testimony(NamedTuple):
-    """What a journal says. `started`, `exits` and `notes` are by call id; `opened` is empty without a first line."""
+    """What a journal says. `started`, `exits` and `notes` are by call id; `opened` is empty without a first line.
+
+    A `damaged` one has lines that are not what was written; they say nothing here.
+    """
 
     opened: Record
     epoch: int
@@ -76,6 +85,7 @@ class Testimony(NamedTuple):
     exits: dict[str, Record]
     notes: dict[str, Record]
     lost: str
+    damaged: bool = False
 
 
 def replay(path: str) -> Testimony:
@@ -85,14 +95,36 @@ def replay(path: str) -> Testimony:
             data = file.read()
     except FileNotFoundError:
         data = b""
-    out = Testimony({}, 0, {}, {}, {}, "")
-    for line in data.split(b"\n")[:-1]:
-        try:
-            record = json.loads(line)
-        except ValueError:
+    *lines, rest = data.split(b"\n")
+    out = Testimony({}, 0, {}, {}, {}, "", damaged=not _is_unfinished(rest))
+    records = [_record(line) for line in lines]
+    summed = any(record is not None and _SUM in record for record in records)
+    for record in records:
+        if record is None or (_SUM in record) != summed:  # a supervisor of an earlier version wrote no checksums
+            out = out._replace(damaged=True)
             continue
+        record.pop(_SUM, None)
         out = _add(out, record)
     return out
+
+
+def _is_unfinished(rest: bytes) -> bool:
+    """Whether what follows the last line end is the beginning of a record, or nothing, and not a damaged line."""
+    if _record(rest[:-1]) is not None:  # only its line end is wrong
+        return False
+    return rest[: len(_BEGINNING)] == _BEGINNING[: len(rest)] and all(32 <= byte < 127 for byte in rest)
+
+
+def _record(line: bytes) -> Record | None:
+    """The record of a line, None when the line is not what was written."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    bare = {name: value for name, value in record.items() if name != _SUM}
+    return record if _SUM not in record or record[_SUM] == zlib.crc32(encode(bare)) else None
 
 
 def _add(so_far: Testimony, record: Record) -> Testimony:

@@ -67,7 +67,7 @@ class Keep:
                 del self._open[1]
         if os.path.lexists(path):
             os.unlink(path)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         self._open.append(fd)
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 

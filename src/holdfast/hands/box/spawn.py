@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from holdfast.hands.box import mounts
+from holdfast.hands.box import mounts, veil
 
 _NICE = 5
 """By how much a sandbox steps back where no group holds it: whoever watches it must get its turn."""
@@ -54,6 +54,8 @@ def _become(launch: dict[str, Any], doors: Sequence[str], control: int, errors: 
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _join(doors, launch["holding"]["processors"])
+        if launch["veil"] is not None:
+            veil.draw(launch["veil"])
         _drop(launch["uid"], launch["gid"])
         if launch["laying"] is not None:
             mounts.lay(launch["laying"], launch["uid"], launch["gid"])

@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 
-from holdfast.hands.box import group, kernel, places, spawn, tree
+from holdfast.hands.box import group, kernel, places, spawn, tree, watcher
 from holdfast.hands.box.calls import Refusal
 from holdfast.hands.box.herald import Herald
 from holdfast.hands.box.journal import Journal
@@ -24,6 +24,7 @@ from holdfast.hands.box.register import Register
 from holdfast.hands.box.verbs import Verbs
 from holdfast.hands.box.watch import Watch
 from holdfast.hands.box.wire import Channel, Message, WireError
+from holdfast.privileges import CAP_KILL, give_up
 
 LOOK_S = 600.0
 """How long to sleep at most: a number of days is too long for the kernel's."""
@@ -61,11 +62,22 @@ class Supervisor:
         self._listener.listen(64)
         limits = group.make(launch["holding"]["plan"], os.path.join(folder, group.RECORD))
         self._sandbox = spawn.start(launch, limits.doors)
-        self._watch = Watch(launch["holding"], limits, os.path.join(folder, "supervisor.log"))
+        self._watch = Watch(launch, limits, self._lock)
+        self._user = os.getuid()
+        os.chdir(folder)
+        self._launch = launch = {**launch, "folder": "."}  # what is above it may be closed from now on
+        self._confine()
         self._agent = Channel(self._sandbox.control)
         self._agent.send({"op": "setup", **launch["setup"]})
         self._register = Register(self._journal, self._agent, self._watch, herald)
         self._verbs = Verbs(launch, self._register, self._agent, release=self._release, refusal=self._no_start)
+
+    def _confine(self) -> None:
+        """Keep nothing but what is open and what ends processes of the sandbox: its words are not to be trusted."""
+        launch = self._launch
+        uid, gid = (launch["own_uid"], launch["own_gid"]) if self._user == 0 else (self._user, os.getgid())
+        calls = watcher.filter_of(launch)
+        give_up(uid=uid, gid=gid, keep=(CAP_KILL,), filter_calls=calls)
 
     def _retire(self, number: int, frame: object) -> None:
         """Asked to end: take no new call, and go when the running ones have ended."""
@@ -100,26 +112,19 @@ class Supervisor:
 
     def _end_sandbox(self) -> None:
         """End everything inside. What we started is a descendant of ours, wherever it fled."""
-        tree.sweep(tree.reap, limit_s=20.0)
+        tree.sweep(tree.reap, frozenset({self._watch.steward}), limit_s=20.0)
 
     def clean(self) -> None:
-        """Take away what only a living supervisor needs."""
-        self._watch.close()
-        try:
-            os.unlink(self._launch["socket"])
-        except OSError:
-            pass
+        """Take away what only a living supervisor needs: the steward does."""
         for fd in self._held:
             os.close(fd)
-        for place in self._launch["opening"]["places"]:
-            places.drop(place)
-        if not self._claimed:
-            _remove_unclaimed(self._launch["folder"])
+        self._watch.close()
 
     # --- the loop ---
 
     def serve(self) -> None:
         """Until there is a reason to end."""
+        self._idle_since = time.monotonic()  # the start of the sandbox is no idleness
         poll = select.poll()
         errors = self._sandbox.errors
         poll.register(self._listener.fileno(), select.POLLIN)
@@ -161,7 +166,7 @@ class Supervisor:
         if not self._register.busy():
             due.append(max(self._life_end, now + _RETRY_S))
             if not self._clients:
-                due.append(self._idle_since + self._launch["grace_s"])
+                due.append(self._idle_since + self._grace_s())
         if self._register.unsaved():
             due.append(now + _RETRY_S)
         if (asked := self._verbs.due()) is not None:
@@ -182,16 +187,23 @@ class Supervisor:
             self._ending = "it reached its longest life"
         elif self._clients or self._register.open or busy:
             self._idle_since = now
-        elif now >= self._idle_since + self._launch["grace_s"]:
+        elif now >= self._idle_since + self._grace_s():
             self._ending = "nobody needed it"
+
+    def _grace_s(self) -> float:
+        """How long it stays without a call and a client; the process that asked for it has its own time to connect."""
+        grace_s: float = self._launch["grace_s" if self._claimed else "claim_s"]
+        return grace_s
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         _, uid, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid not in (0, os.getuid()):
+        if uid not in (0, self._user):
             client.close()
             return
-        self._claimed = True
+        if not self._claimed:
+            self._claimed = True
+            self._watch.claimed()
         channel = Channel(client.detach())
         self._clients[channel.fd] = channel
 
@@ -275,17 +287,3 @@ class Supervisor:
         self._ending = reason
         self._end_sandbox()
         self._register.lost(reason)
-
-
-def _remove_unclaimed(folder: str) -> None:
-    """Whoever asked for these hands died before it could name them anywhere: nobody will ask for them."""
-    try:
-        for path, folders, names in os.walk(folder, topdown=False):
-            for name in names:
-                os.unlink(os.path.join(path, name))
-            for name in folders:
-                inner = os.path.join(path, name)
-                (os.unlink if os.path.islink(inner) else os.rmdir)(inner)
-        os.rmdir(folder)
-    except OSError:
-        pass

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 from typing import Any
 
-from holdfast.hands.box import watcher
+from holdfast.hands.box import steward
 from holdfast.hands.box.group import Group
 from holdfast.hands.box.wire import Channel, Message, WireError
 
-LIVES = 3
-"""How often the watcher is started anew before these hands are given up: what is not watched is not limited."""
+LOG = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 _KILLED = 128 + signal.SIGKILL
 _SIGNALS = {signal.SIGXCPU: "cpu", signal.SIGXFSZ: "disk"}
@@ -32,35 +32,31 @@ class _Seen:
 class Watch:
     """The limits of one sandbox, as its supervisor sees them. `fd` is readable when there is something to `hear`.
 
-    `log` is the file for what the watcher has to complain of.
+    It is the supervisor's end of the steward, which holds `lock` until all is cleared away.
     """
 
-    def __init__(self, holding: dict[str, Any], group: Group, log: str) -> None:
-        self._log = log
-        self._holding = holding
+    def __init__(self, launch: dict[str, Any], group: Group, lock: int) -> None:
         self._group = group
         self._calls: dict[str, _Seen] = {}
-        self._lives = LIVES
-        self._pid = 0
-        self._link: Channel | None = None
-        if any(holding[name] is not None for name in ("memory_bytes", "processes", "disk_bytes")):
-            self._start()
+        mine, theirs = socket.socketpair()
+        life, self._life = os.pipe2(os.O_CLOEXEC)
+        log = os.open(os.path.join(launch["folder"], "supervisor.log"), LOG, 0o600)
+        self.steward = os.fork()
+        if self.steward == 0:
+            steward.become(launch, group, lock, log, (life, theirs))
+        for fd in (life, theirs.detach(), log):
+            os.close(fd)
+        self._link: Channel | None = Channel(mine.detach())
 
     @property
     def fd(self) -> int:
         """-1 when there is nothing to listen to."""
         return self._link.fd if self._link is not None else -1
 
-    def _start(self) -> None:
-        mine, theirs = socket.socketpair()
-        supervisor = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
-            watcher.become(theirs.detach(), supervisor, self._holding, self._group, self._log)
-        theirs.close()
-        self._link = Channel(mine.detach())
-        for call, seen in self._calls.items():
-            self._link.send({"began": call, "pid": seen.inner})
+    def claimed(self) -> None:
+        """Somebody knows of these hands."""
+        with contextlib.suppress(OSError):
+            os.write(self._life, steward.CLAIMED)
 
     def began(self, call: str, inner: int) -> None:
         """A call runs in that process, by its number inside."""
@@ -93,15 +89,13 @@ class Watch:
             return over, ""
         self._link.close()
         self._link = None
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-        self._lives -= 1
-        if self._lives <= 0:
-            return over, "the watch over its limits ended again and again"
-        self._start()
-        return over, ""
+        return over, "the watch over its limits ended again and again"
 
     def _heard(self, message: Message) -> str:
+        if "again" in message:
+            for running, known in self._calls.items():
+                self._send({"began": running, "pid": known.inner})
+            return ""
         call = str(message["call"])
         seen = self._calls.get(call)
         if seen is None:
@@ -152,8 +146,10 @@ class Watch:
         return self.ended(call, {"ok": False, "output": told, "bytes_total": len(told)})
 
     def close(self) -> None:
-        """The sandbox has ended, and with it the watcher. The groups go too."""
+        """The sandbox has ended. Returns when the steward has taken away what is left."""
         if self._link is not None:
             self._link.close()
             self._link = None
-        self._group.remove()
+        os.close(self._life)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.steward, 0)

@@ -2,22 +2,24 @@
 
 It sleeps while no call runs. While one does it looks every few milliseconds: at the kernel's counters where a control
 group holds the sandbox in, at the processes themselves where none does, and at the free space of the disk, whose
-fall makes it count the folders that these hands may fill. It ends with its supervisor.
+fall makes it count the folders that these hands may fill. It ends with its steward.
 
-In: {began: call, pid} (the number inside), {ended: call}. Out: {over: limit, call}, {near: limit, call}.
+In: {began: call, pid} (the number inside), {ended: call}. Out: {over: limit, call}, {near: limit, call}, {again: true}.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import select
 import signal
 import time
-from typing import Any
+from typing import Any, NoReturn
 
-from holdfast.hands.box import kernel, quota, tree, usage
+from holdfast.hands.box import quota, tree, usage
 from holdfast.hands.box.group import Group
 from holdfast.hands.box.wire import Channel, Message
+from holdfast.privileges import CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SYS_PTRACE, die_with, give_up
 
 QUICK_S = 0.05
 """Between two looks when the memory of processes has to be added up, and may reach its limit."""
@@ -44,6 +46,10 @@ DYING_S = 5.0
 """How long a call that was over a limit may take to end before another is looked for."""
 
 
+WATCHERS = (CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SYS_PTRACE)
+"""What root's watcher keeps: it counts folders and memory of another user, and stops processes of theirs."""
+
+
 class Run:
     """One running call: its number inside, its process here once it was found."""
 
@@ -63,7 +69,7 @@ class Watcher:
         self._meminfo = meminfo
         self._free = 0
         self._supervisor = supervisor
-        self._spare = frozenset({os.getpid()})
+        self._spare = frozenset({os.getpid(), os.getppid()})
         self._memory: int | None = holding["memory_bytes"]
         self._processes: int | None = holding["processes"]
         self._group = group
@@ -239,21 +245,23 @@ class Watcher:
         self._link.send({what: limit, "call": call})
 
 
-def become(link: int, supervisor: int, holding: dict[str, Any], group: Group, log: str) -> None:
-    """In a child of the supervisor: watch until it is gone. Never returns. Complaints go to the file `log`."""
+def filter_of(launch: dict[str, Any]) -> bytes:
+    """The filter of system calls for processes beside a sandbox: none of them starts a program."""
+    return base64.b64decode(launch["filter"])
+
+
+def become(link: int, parent: int, supervisor: int, launch: dict[str, Any], group: Group, *, again: bool) -> NoReturn:
+    """In a child of the steward: watch until it is gone. `again` when another one was before."""
     try:
-        kernel.die_with_parent(signal.SIGKILL)
-        if os.getppid() != supervisor:
-            os._exit(0)
-        null = os.open("/dev/null", os.O_RDWR)
-        os.dup2(null, 0)
-        os.dup2(null, 1)
-        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
         os.dup2(link, 3, inheritable=False)
         os.closerange(4, 65536)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        Watcher(Channel(3), supervisor, holding, group).serve()
+        uid, gid = os.getuid(), os.getgid()
+        give_up(uid=uid, gid=gid, keep=WATCHERS, filter_calls=filter_of(launch))
+        die_with(parent, signal.SIGKILL)
+        channel = Channel(3)
+        if again:
+            channel.send({"again": True})
+        Watcher(channel, supervisor, launch["holding"], group).serve()
     except Exception as error:
         os.write(2, f"the watch over the limits: {type(error).__name__}: {error}\n".encode())
     finally:

@@ -106,7 +106,7 @@ def encode(message: Message) -> bytes:
 def _decode(line: bytes) -> Message:
     try:
         message = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WireError(f"a line that is no JSON: {error}") from None
     if not isinstance(message, dict):
         raise WireError("a line that is no JSON object")

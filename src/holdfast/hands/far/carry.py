@@ -25,7 +25,7 @@ def _program() -> str:
 async def pack_folder(folder: str, target: Path, *, git: bool) -> int:
     """Make `target` a tar of the folder, read as its owner; returns its size in bytes."""
     with target.open("wb") as out:
-        await anyio.to_thread.run_sync(_run, ["pack-all" if git else "pack", folder], folder, None, out.fileno())
+        await anyio.to_thread.run_sync(_run, ["pack-all" if git else "pack", "."], folder, None, out.fileno())
     return target.stat().st_size
 
 
@@ -41,14 +41,24 @@ async def fill_folder(folder: str, source: Path, *, most: int = MOST) -> None:
 
 async def _put(how: str, folder: str, source: Path, most: int) -> None:
     with source.open("rb") as tar:
-        await anyio.to_thread.run_sync(_run, [how, str(most), folder], folder, tar.fileno(), None)
+        await anyio.to_thread.run_sync(_run, [how, str(most), "."], folder, tar.fileno(), None)
 
 
 def _run(words: list[str], folder: str, source: int | None, target: int | None) -> None:
+    """Run it in the folder, which a home that is closed to its owner may hold: we enter it before we become them."""
     try:
-        owner = os.stat(folder)
+        here = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(f"the workspace {folder} cannot be used: {error.strerror}") from None
+    try:
+        _run_in(here, words, folder, source, target)
+    finally:
+        os.close(here)
+
+
+def _run_in(here: int, words: list[str], folder: str, source: int | None, target: int | None) -> None:
+    owner = os.fstat(here)
+    very = f"/proc/self/fd/{here}"  # that very folder, whoever owns what its path leads to by now
     drop = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if os.getuid() == 0 else {}
     done = subprocess.run(  # type: ignore[call-overload]
         [PYTHON, "-I", "-S", "-c", _program(), *words],
@@ -56,7 +66,7 @@ def _run(words: list[str], folder: str, source: int | None, target: int | None) 
         stdout=subprocess.DEVNULL if target is None else target,
         stderr=subprocess.PIPE,
         env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-        cwd="/",
+        cwd=very if os.path.isdir(very) else folder,  # macOS has no /proc
         check=False,
         **drop,
     )

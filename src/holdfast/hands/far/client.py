@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from holdfast.errors import HandsError, WorkspaceGone
+from holdfast.facts import nesting
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, Output
 from holdfast.hands.far.carry import MOST, unpack_folder
@@ -44,7 +45,7 @@ class FarEnd:
         if said.error is not None:
             raise raised(said.error, epoch)
         try:
-            return msgspec.json.decode(said.ok, type=kind)
+            return nesting.decode_as(said.ok, kind)
         except msgspec.MsgspecError as error:
             text = f"the far end's answer to {verb} makes no sense ({error}); install the same Holdfast there"
             raise HandsError(text) from None

@@ -12,6 +12,7 @@ import anyio
 import msgspec
 
 from holdfast.errors import HandsUnreachable
+from holdfast.facts import nesting
 from holdfast.hands.far.wire import LINE_MAX, PROTOCOL, Answer, Ask, Hello
 
 PATIENCE_S = 30.0
@@ -24,7 +25,6 @@ PAUSES_S = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Between two tries to reach it; the last one goes on."""
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Answer).decode
 
 
 class Link(Protocol):
@@ -145,7 +145,7 @@ class _Pipe:
         self._kept = bytearray(rest)
         for line in lines:
             try:
-                answer = _decode(line)
+                answer = nesting.decode_as(line, Answer)
             except msgspec.MsgspecError:
                 continue  # a banner or a greeting of the shell on the way
             if (waiting := self._waiting.get(answer.id)) is not None:

@@ -28,6 +28,7 @@ from holdfast.hands.far.wire import CHUNK, LOOK_S, PROTOCOL, Answer, Ask, Begin,
 from holdfast.hands.host import host_id
 from holdfast.hands.launch import remove_folder
 from holdfast.hands.user import choose_user, make_ready
+from holdfast.privileges import folder_mode
 
 SPOOL_S = 24 * 3600.0
 """How long a transfer that nobody goes on with is kept."""
@@ -65,9 +66,8 @@ class FarServer:
 
     def open(self, clock: Clock) -> None:
         """Make the folders, and clear away transfers that were given up."""
-        mode = 0o711 if os.getuid() == 0 else 0o700
         for path in (self._folder, self._folder / "work", self._folder / "spool", self._folder / "made"):
-            path.mkdir(mode=mode, parents=True, exist_ok=True)
+            path.mkdir(mode=folder_mode(), parents=True, exist_ok=True)
         (self._folder / "spool").chmod(0o700)
         (self._folder / "made").chmod(0o700)
         for entry in (self._folder / "spool").iterdir():
@@ -151,7 +151,7 @@ class FarServer:
         if not begin.transfer:
             raise WorkspaceGone(f"the workspace of {begin.session_id} is not here any more")
         await anyio.to_thread.run_sync(remove_folder, folder)
-        folder.mkdir(mode=0o755)
+        folder.mkdir(mode=0o700)
         make_ready(workspace, choose_user(workspace))
         await fill_folder(str(folder), self._folder / "spool" / _named(begin.transfer))
         return workspace

@@ -7,13 +7,13 @@ import os
 import anyio
 import msgspec
 
+from holdfast.facts import nesting
 from holdfast.hands.far.server import FarServer
 from holdfast.hands.far.wire import LINE_MAX, Answer, Ask, Trouble
 
 OPEN_MAX = 256
 """Asks that wait for their answer at one time; more are read later."""
 
-_decode = msgspec.json.Decoder(Ask).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -58,7 +58,7 @@ class _Conversation:
     async def _one(self, line: bytes) -> None:
         try:
             try:
-                answer = await self._server.answer(_decode(line))
+                answer = await self._server.answer(nesting.decode_as(line, Ask))
             except msgspec.MsgspecError as error:
                 answer = Answer(_id_of(line), error=Trouble("usage", f"an ask that makes no sense here ({error})"))
             await self._say(_encode(answer) + b"\n")
@@ -83,6 +83,6 @@ class _Numbered(msgspec.Struct):
 
 def _id_of(line: bytes) -> int:
     try:
-        return msgspec.json.decode(line, type=_Numbered).id
+        return nesting.decode_as(line, _Numbered).id
     except msgspec.MsgspecError:
         return 0

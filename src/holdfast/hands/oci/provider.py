@@ -30,10 +30,10 @@ from holdfast.hands.oci.bundle import Bind, configuration
 from holdfast.hands.oci.engines import Engine, clear_command, complaint, named, run_command
 from holdfast.hands.probe import about_here
 from holdfast.hands.repository import guarded, protected
-from holdfast.hands.seccomp import assemble_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, choose_user, make_ready
+from holdfast.seccomp import assemble_here
 
 ROOT, OUTPUT, HOME = "/workspace", "/output", "/home/agent"
 PARTS, DOOR = "/run/agent", "/run/door"
@@ -82,9 +82,7 @@ class OciProvider:
         self._engine = named(name)
         self._name = name
         self._answer_s = answer_s
-        self._maker = Maker(
-            folder, sockets=sockets, limits=limits, lives=lives or Lives(hello_s=60.0), answer_s=answer_s
-        )
+        self._maker = Maker(folder, sockets=sockets, limits=limits, lives=lives or Lives(), answer_s=answer_s)
 
     async def probe(self) -> Capabilities:
         """Ask the engine whether it works here."""
@@ -120,7 +118,7 @@ class OciProvider:
             )
         workspace = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
-        make_ready(spec.workspace, user)
+        make_ready(spec.workspace, user, home=self._maker.folder.parent)
         binds, places = _binds(spec, folder, workspace, user, engine)
         told = _told(spec, folder, user, engine, binds)
         argv = [PYTHON, "-I", "-S", "-c", Path(container.__file__).read_text(), "{fd:told}"]

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HandsError, HandsUnreachable
+from holdfast.facts import nesting
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Capabilities, Finding, HandsSpec
 from holdfast.hands.far.client import FarEnd, FarHands
@@ -40,7 +41,7 @@ class QueueLink:
             while self._clock.monotonic_s() < until:
                 said = self._queue.answer(seq)
                 if said is not None:
-                    return msgspec.json.decode(said, type=Answer)
+                    return nesting.decode_as(said, Answer)
                 await anyio.sleep(LOOKS_S[min(looks // 20, len(LOOKS_S) - 1)])
                 looks += 1
         except msgspec.MsgspecError:

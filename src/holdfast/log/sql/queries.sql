@@ -13,14 +13,14 @@ on conflict (name) do update set value = excluded.value;
 -- One session's row, in the order of SessionRow.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
     status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
-    parent, root, depth, owner, name, origin, origin_seq, marks
+    parent, root, depth, owner, name, origin, origin_seq, marks, boot_id, due_boot_us
 from sessions where session_id = :session_id;
 
 -- name: sessions
 -- All rows, newest first.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
     status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
-    parent, root, depth, owner, name, origin, origin_seq, marks
+    parent, root, depth, owner, name, origin, origin_seq, marks, boot_id, due_boot_us
 from sessions order by created_us desc, session_id desc;
 
 -- name: sessions_like
@@ -44,12 +44,18 @@ select vocabulary from sessions where session_id = :session_id;
 select session_id, vocabulary from sessions;
 
 -- name: due
--- Sessions to look at by now, longest due first.
-select session_id, holder from sessions where due_us is not null and due_us <= :now_us order by due_us, session_id;
+-- Sessions to look at by now, longest due first: `session.rows.due_at` as a statement, one index for each part.
+select session_id, holder, due_us from sessions where due_us <= :now_us
+union select session_id, holder, due_us from sessions where status = 'runnable' and due_us is not null
+union select session_id, holder, due_us from sessions where boot_id = :boot_id and due_boot_us <= :up_us
+union select session_id, holder, due_us from sessions
+    where status = 'parked' and due_us is not null and updated_us > :future_us
+order by due_us, session_id;
 
 -- name: due_later
--- Sessions to look at after now, soonest first.
-select due_us, holder from sessions where due_us > :now_us order by due_us, session_id;
+-- The next time of a parked session after now, by the wall clock and by the uptime.
+select (select min(due_us) from sessions where due_us > :now_us and status = 'parked'),
+    (select min(due_boot_us) from sessions where boot_id = :boot_id and due_boot_us > :up_us);
 
 -- name: held
 -- Sessions whose shift has not ended; whether its worker lives is the kernel's word, not ours.
@@ -58,10 +64,10 @@ select session_id, holder from sessions where holder <> '' order by session_id;
 -- name: insert_session
 insert into sessions (session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash,
     epoch, status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens, parent, root,
-    depth, owner, name, origin, origin_seq, marks, vocabulary)
+    depth, owner, name, origin, origin_seq, marks, boot_id, due_boot_us, vocabulary)
 values (:session_id, :key, :goal, :model, :workspace, :accounts, :created_us, :updated_us, :head, :head_hash,
     :epoch, :status, :reason, :detail, :holder, :due_us, :turns, :cost_pico, :input_tokens, :output_tokens,
-    :parent, :root, :depth, :owner, :name, :origin, :origin_seq, :marks, :vocabulary);
+    :parent, :root, :depth, :owner, :name, :origin, :origin_seq, :marks, :boot_id, :due_boot_us, :vocabulary);
 
 -- name: move_session
 -- Most appends move only the head. No row changes when another writer was faster.
@@ -78,6 +84,7 @@ update sessions set key = :key, goal = :goal, model = :model, workspace = :works
     cost_pico = :cost_pico, input_tokens = :input_tokens, output_tokens = :output_tokens,
     parent = :parent, root = :root, depth = :depth, owner = :owner, name = :name,
     origin = :origin, origin_seq = :origin_seq, marks = :marks,
+    boot_id = :boot_id, due_boot_us = :due_boot_us,
     vocabulary = case when vocabulary > :vocabulary then vocabulary else :vocabulary end
 where session_id = :session_id and head = :was;
 

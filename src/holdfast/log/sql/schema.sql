@@ -1,4 +1,4 @@
--- The tables of the log, schema 2. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
+-- The tables of the log, schema 4. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
 -- are integer and blob columns to both.
 
 -- One row per fact about the file itself; `schema` is the version of these tables.
@@ -36,7 +36,8 @@ create table posts (
 
 -- One row per session (S20). `vocabulary` is the highest schema version among its bodies (S19). `parent` is
 -- empty at the top of a tree, whose id is `root`. A fork begins after the event `origin_seq` of its `origin`.
--- `marks` are words about what a person should know: `weak`, `tainted`.
+-- `marks` are words about what a person should know: `weak`, `tainted`. `due_boot_us` is `due_us` as an uptime of the
+-- boot `boot_id`: the wall clock may be set back.
 create table sessions (
     session_id text not null primary key,
     key text not null,
@@ -66,11 +67,16 @@ create table sessions (
     origin text not null,
     origin_seq bigint not null,
     marks text not null,
+    boot_id text not null,
+    due_boot_us bigint,
     vocabulary bigint not null
 );
 
 create unique index sessions_by_key on sessions (key) where key <> '';
 create index sessions_by_due on sessions (due_us) where due_us is not null;
+create index sessions_runnable on sessions (due_us) where status = 'runnable';
+create index sessions_by_boot on sessions (boot_id, due_boot_us) where due_boot_us is not null;
+create index sessions_parked on sessions (updated_us) where status = 'parked' and due_us is not null;
 create index sessions_by_holder on sessions (holder) where holder <> '';
 
 -- Questions to people (S20, S21): what the inbox lists.

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from holdfast.clock import Clock
-from holdfast.errors import HoldfastError, LogUnavailable, SchemaTooNew, StorageFull
+from holdfast.errors import DiskError, HoldfastError, LogFailed, LogUnavailable, SchemaTooNew, StorageFull
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import Snapshot
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.sqlite.tables import SqliteView, number, write
 from holdfast.log.sqlite.thread import ConnectionThread
-from holdfast.log.sqlite.trouble import code_of, sentences, translated
+from holdfast.log.sqlite.trouble import PATIENCE_S, Outage, code_of, sentences, translated
+from holdfast.log.sqlite.watermark import Watermark
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.rows import SessionRow
 
@@ -66,16 +67,18 @@ class Writer:
     """Runs transactions on the writing thread's connection.
 
     Those that wait while another one syncs are committed together; one that is refused has written nothing
-    and takes nothing of the others with it. After the disk failed under a commit nothing more is written:
-    only a process that opens the file anew can say what is there.
+    and takes nothing of the others with it. A commit that the disk failed is looked up on a new connection: it is
+    acknowledged when it is there for good, and done again when it is not there. While neither can be found out, the
+    writer waits, up to the outage's patience; then nothing more is written in this process.
     """
 
-    def __init__(self, path: Path, thread: ConnectionThread, clock: Clock) -> None:
+    def __init__(self, path: Path, thread: ConnectionThread, clock: Clock, outage: Outage | None = None) -> None:
         self._path = path
         self._thread = thread
         self._clock = clock
         self._waiting: deque[Ask[Any]] = deque()
-        self._failed: HoldfastError | None = None
+        self._outage = outage or Outage(path, PATIENCE_S)
+        self._watermark = Watermark(path)
         self._version = -1
         self._known: dict[str, SessionRow] = {}
 
@@ -96,22 +99,30 @@ class Writer:
             for each in asks:
                 self._alone(each)
 
-    def _alone(self, ask: Ask[T]) -> None:
+    def close(self) -> None:
+        """Close the watermark; the thread closes the connection."""
+        self._watermark.close()
+
+    def _alone(self, ask: Ask[Any]) -> None:
         try:
-            with sentences(self._path):
-                connection = self._begin()
-                transaction = self._transaction(connection)
-                try:
-                    result = ask.work(transaction)
-                    write(connection, transaction)
-                except BaseException:
-                    self._roll_back(connection)
-                    raise
-                self._known.update(transaction.rows)
-                self._end(connection, transaction.sealed)
-            ask.answer(result, transaction.rows)
+            ask.answer(*self._outage.through(lambda: self._once(ask), self._reopen))
         except Exception as error:
             ask.refuse(error)
+
+    def _once(self, ask: Ask[T]) -> tuple[T, dict[str, SessionRow]]:
+        """One transaction. Raises `DiskError` only when nothing of it was written."""
+        with sentences(self._path):
+            connection = self._begin()
+            transaction = self._transaction(connection)
+            try:
+                result = ask.work(transaction)
+                write(connection, transaction)
+            except BaseException:
+                self._roll_back(connection)
+                raise
+            self._known.update(transaction.rows)
+            self._end(connection, transaction.sealed)
+        return result, transaction.rows
 
     def _together(self, asks: list[Ask[Any]]) -> bool:
         """One commit for all. False when one could not be written: then nothing was, and each is tried alone."""
@@ -121,10 +132,8 @@ class Writer:
         try:
             with sentences(self._path):
                 connection = self._begin()
-        except Exception as trouble:
-            for ask in asks:
-                ask.refuse(trouble)
-            return True
+        except Exception:
+            return False
         try:
             for ask in asks:
                 transaction = self._transaction(connection)
@@ -143,6 +152,8 @@ class Writer:
         try:
             with sentences(self._path):
                 self._end(connection, sealed)
+        except DiskError:
+            return False
         except Exception as trouble:
             refused += [(ask, trouble) for ask, _, _ in done]
             done = []
@@ -154,8 +165,7 @@ class Writer:
 
     def _begin(self) -> sqlite3.Connection:
         """Begin, and forget what another connection may have changed."""
-        if self._failed is not None:
-            raise self._failed
+        self._outage.check()
         connection = self._thread.connection()
         connection.execute("begin immediate")
         (version,) = connection.execute("pragma data_version").fetchone()
@@ -185,20 +195,20 @@ class Writer:
 
     def save(self, snapshot: Snapshot) -> None:
         """Keep a snapshot instead of the session's earlier one."""
-        if self._failed is not None:
-            raise self._failed
-        with sentences(self._path):
-            self._thread.connection().execute(
-                SQL["save_snapshot"],
-                {
-                    "session_id": snapshot.session_id,
-                    "seq": snapshot.seq,
-                    "hash": snapshot.hash,
-                    "fold_digest": snapshot.fold_digest,
-                    "digest": hashlib.sha256(snapshot.state).digest(),
-                    "state": snapshot.state,
-                },
-            )
+        values = {
+            "session_id": snapshot.session_id,
+            "seq": snapshot.seq,
+            "hash": snapshot.hash,
+            "fold_digest": snapshot.fold_digest,
+            "digest": hashlib.sha256(snapshot.state).digest(),
+            "state": snapshot.state,
+        }
+
+        def save() -> None:
+            with sentences(self._path):
+                self._thread.connection().execute(SQL["save_snapshot"], values)
+
+        self._outage.through(save, self._reopen)
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._known.clear()
@@ -208,9 +218,9 @@ class Writer:
         except sqlite3.Error:
             self._reopen()
 
-    def _reopen(self) -> sqlite3.Connection:
+    def _reopen(self) -> None:
         self._version = -1
-        return self._thread.reopen()
+        self._thread.drop()
 
     def _commit(self, connection: sqlite3.Connection, last: Sealed) -> None:
         try:
@@ -221,22 +231,29 @@ class Writer:
             if isinstance(trouble, StorageFull) and code_of(error) == sqlite3.SQLITE_FULL:
                 raise trouble from error
             if not self._kept_after_all(last):
-                self._failed = trouble
                 raise trouble from error
+        self._outage.over()
+        self._watermark.write(last.event)
 
     def _kept_after_all(self, last: Sealed) -> bool:
-        """Whether a commit that failed to answer is there, and on the disk for good.
+        """Whether a commit that failed to answer is there. Raises `LogFailed` when that cannot be found out.
 
         It is read back by its chain hash, which binds the draft's id. Being there is not enough after a
         failed sync: the checkpoint copies it into the database and syncs that.
         """
-        try:
-            connection = self._reopen()
-            values = {"session_id": last.event.session_id, "seq": last.event.seq}
-            found = connection.execute(SQL["event_hash"], values).fetchone()
-            if found is None or found[0] != last.event.hash:
-                return False
-            busy, frames, copied = connection.execute("pragma wal_checkpoint(full)").fetchone()
-            return bool(not busy and frames == copied)
-        except (sqlite3.Error, LogUnavailable):
-            return False
+        values = {"session_id": last.event.session_id, "seq": last.event.seq}
+        while True:
+            try:
+                self._reopen()
+                connection = self._thread.connection()
+                found = connection.execute(SQL["event_hash"], values).fetchone()
+                if found is None or found[0] != last.event.hash:
+                    return False
+                busy, frames, copied = connection.execute("pragma wal_checkpoint(full)").fetchone()
+                if not busy and frames == copied:
+                    return True
+                self._outage.rest(DiskError("another process keeps the write-ahead log from being copied"))
+            except LogFailed:
+                raise
+            except (sqlite3.Error, LogUnavailable) as error:
+                self._outage.rest(error)

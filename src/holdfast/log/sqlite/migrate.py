@@ -12,15 +12,19 @@ from holdfast.log.sqlite.connect import SCHEMA_VERSION, SQL, connect, prepare_fi
 from holdfast.log.sqlite.read import Reader
 from holdfast.log.sqlite.tables import row_values, save_account, save_item
 from holdfast.log.sqlite.trouble import sentences
+from holdfast.log.sqlite.watermark import check_acknowledged
 from holdfast.log.statements import migration
 from holdfast.log.verify import Rebuilt
 
 
-def open_file(path: Path, busy_timeout_s: float) -> None:
+def open_file(path: Path, busy_timeout_s: float, *, accept_loss: bool = False) -> None:
     """Make the file ready for today's statements: made, migrated, or refused before anything is written.
 
-    Raises `LogUnavailable`, `LogDamaged`, `SchemaTooNew`, `StorageFull`.
+    Raises `LogUnavailable`, `LogDamaged`, `SchemaTooNew`, `StorageFull`, and, unless the loss is accepted,
+    `EventsLost`.
     """
+    if not accept_loss:
+        check_acknowledged(path, busy_timeout_s)
     if prepare_file(path, busy_timeout_s) == SCHEMA_VERSION:
         return
     connection = connect(path, busy_timeout_s)

@@ -15,16 +15,21 @@ from holdfast.log.base import Snapshot
 from holdfast.log.lineage import ALL
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
-from holdfast.log.sqlite.trouble import damaged_file
+from holdfast.log.sqlite.trouble import code_of, damaged_file
 from holdfast.log.stored import StoredBlob, StoredEvent, check_head, events_of
 from holdfast.log.transaction import pick, pick_item, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import SessionRow, Uptime
+from holdfast.session.state import CLOCK_STEP_US
 
 T = TypeVar("T")
+
+
+def _of_boot(up: Uptime | None) -> dict[str, object]:
+    return {"boot_id": up.boot_id, "up_us": up.us} if up is not None else {"boot_id": "", "up_us": 0}
 
 
 class Reader:
@@ -92,16 +97,18 @@ class Reader:
         """All rows, newest first, the home's among them."""
         return [session_row(values) for values in self._rows("sessions")]
 
-    def due(self, now_us: int) -> list[tuple[str, str]]:
+    def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
         """`(session, holder)` of what is due, longest due first."""
-        return self._rows("due", now_us=now_us).fetchall()
+        found = self._rows("due", now_us=now_us, future_us=now_us + CLOCK_STEP_US, **_of_boot(up)).fetchall()
+        return [(session_id, holder) for session_id, holder, _ in found]
 
-    def due_later(self, now_us: int, live: Callable[[str], bool]) -> int | None:
-        """When the first session after now is due that nobody live holds."""
-        for due_us, holder in self._rows("due_later", now_us=now_us):
-            if not holder or not live(holder):
-                return int(due_us)
-        return None
+    def due_later(self, now_us: int, up: Uptime | None) -> int | None:
+        """When the first parked session after now is due."""
+        ((due_us, due_boot_us),) = self._rows("due_later", now_us=now_us, **_of_boot(up)).fetchall()
+        times = [] if due_us is None else [int(due_us)]
+        if up is not None and due_boot_us is not None:
+            times.append(now_us + int(due_boot_us) - up.us)
+        return min(times, default=None)
 
     def account(self, account_id: str) -> AccountRow | None:
         """One account."""
@@ -134,7 +141,10 @@ class Reader:
 
     def session_ids(self) -> list[str]:
         """Every session that has a row or an event."""
-        return [found for (found,) in self._rows("session_ids")]
+        found = [name for (name,) in self._rows("session_ids")]
+        if not all(isinstance(name, str) for name in found):
+            raise damaged_file(self._path, "a row has no session id")
+        return found
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
         """One session's events as they lie there."""
@@ -192,4 +202,6 @@ class Reader:
             try:
                 self._connection.execute("rollback")
             except sqlite3.Error as error:
+                if code_of(error) == sqlite3.SQLITE_IOERR:
+                    raise
                 raise damaged_file(self._path, str(error)) from error

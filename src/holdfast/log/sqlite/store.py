@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from holdfast.clock import Clock
+from holdfast.errors import LogUnavailable, StorageFull
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
@@ -21,7 +21,7 @@ from holdfast.log.sqlite.connect import connect
 from holdfast.log.sqlite.migrate import open_file
 from holdfast.log.sqlite.read import Reader
 from holdfast.log.sqlite.thread import ConnectionThread
-from holdfast.log.sqlite.trouble import sentences
+from holdfast.log.sqlite.trouble import PATIENCE_S, Outage, sentences
 from holdfast.log.sqlite.watch import ANYTHING, Watch
 from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
@@ -29,7 +29,7 @@ from holdfast.log.workers import is_live
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import SessionRow, Uptime
 
 T = TypeVar("T")
 
@@ -41,7 +41,9 @@ class SqliteStore:
     processes' appends while somebody waits.
     """
 
-    def __init__(self, path: Path, workers: Path, clock: Clock, entropy: Entropy, busy_timeout_s: float) -> None:
+    def __init__(
+        self, path: Path, workers: Path, clock: Clock, entropy: Entropy, busy_timeout_s: float, patience_s: float
+    ) -> None:
         self._path = path
         self._workers = workers
         self._clock = clock
@@ -50,7 +52,9 @@ class SqliteStore:
         self._writing = ConnectionThread("holdfast-log-write", partial(connect, path, busy_timeout_s))
         self._reading = ConnectionThread("holdfast-log-read", self._to_read)
         self._watch = Watch(self._to_read)
-        self._writer = Writer(path, self._writing, clock)
+        self._outages = (Outage(path, patience_s), Outage(path, patience_s))
+        self._unreleased: list[Lease] = []
+        self._writer = Writer(path, self._writing, clock, self._outages[0])
 
     @classmethod
     async def open(
@@ -61,20 +65,24 @@ class SqliteStore:
         clock: Clock,
         entropy: Entropy = system_entropy,
         busy_timeout_s: float = 30.0,
+        patience_s: float = PATIENCE_S,
+        accept_loss: bool = False,
     ) -> Self:
         """Open the file, or make it. `workers` is the folder of lock files that say who lives.
 
-        Raises `LogUnavailable`, `LogDamaged` (`SchemaTooNew` for tables of a newer version),
-        `StorageFull`; then nothing was written.
+        `patience_s` is how long a failing disk is waited for. `accept_loss` opens a file that lacks events which were
+        acknowledged. Raises `LogUnavailable`, `LogDamaged` (`SchemaTooNew` for tables of a newer version,
+        `EventsLost`), `StorageFull`; then nothing was written.
         """
-        await anyio.to_thread.run_sync(open_file, path, busy_timeout_s)
-        return cls(path, workers, clock, entropy, busy_timeout_s)
+        await anyio.to_thread.run_sync(partial(open_file, path, busy_timeout_s, accept_loss=accept_loss))
+        return cls(path, workers, clock, entropy, busy_timeout_s, patience_s)
 
     async def close(self) -> None:
         """End the threads and close the file. Safe to repeat."""
         await anyio.to_thread.run_sync(self._watch.close)
         await self._reading.close()
         await self._writing.close()
+        self._writer.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,7 +137,7 @@ class SqliteStore:
 
     async def save(self, snapshot: Snapshot) -> None:
         """See `holdfast.log.base.Snapshots`."""
-        await self._writing.run(lambda _: self._writer.save(snapshot))
+        await self._writing.run(lambda: self._writer.save(snapshot))
 
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
         """See `holdfast.log.base.Snapshots`."""
@@ -152,9 +160,13 @@ class SqliteStore:
             raise fenced(row, lease.epoch)
 
     async def release(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`."""
+        """See `holdfast.log.base.Leases`. One that cannot be written now is released by a later `due`."""
         ended_id = new_event_id(self._clock.now_us(), self._entropy)
-        await self._write(lambda now: now.release(lease, ended_id))
+        try:
+            await self._write(lambda now: now.release(lease, ended_id))
+        except (StorageFull, LogUnavailable):
+            self._unreleased.append(lease)
+            raise
 
     async def holders(self) -> dict[str, str]:
         """See `holdfast.log.base.Leases`."""
@@ -171,9 +183,14 @@ class SqliteStore:
         rows = await self._read(lambda reader: reader.sessions())
         return rows if home else [row for row in rows if row.session_id != HOME]
 
-    async def due(self, now_us: int) -> list[str]:
+    async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """See `holdfast.log.base.Index`. What a live process holds is not due: that one looks itself."""
-        due = await self._read(lambda reader: reader.due(now_us))
+        while self._unreleased:  # else this process would hold them, and nobody run them
+            try:
+                await self.release(self._unreleased.pop())
+            except (StorageFull, LogUnavailable):
+                break
+        due = await self._read(lambda reader: reader.due(now_us, up))
         live = {worker for worker in {holder for _, holder in due} if worker and self._live(worker)}
         return [session_id for session_id, holder in due if holder not in live]
 
@@ -181,9 +198,9 @@ class SqliteStore:
         """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.accounts())
 
-    async def next_due(self, now_us: int) -> int | None:
+    async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
         """See `holdfast.log.base.Index`."""
-        return await self._read(lambda reader: reader.due_later(now_us, self._live))
+        return await self._read(lambda reader: reader.due_later(now_us, up))
 
     async def account(self, account_id: str) -> AccountRow | None:
         """See `holdfast.log.base.Index`."""
@@ -221,17 +238,22 @@ class SqliteStore:
         return is_live(self._workers, worker_id)
 
     async def _read(self, work: Callable[[Reader], T], thread: ConnectionThread | None = None) -> T:
-        def job(connection: sqlite3.Connection) -> T:
-            with sentences(self._path):
-                return work(Reader(connection, self._path))
+        reading = thread or self._reading
 
-        return await (thread or self._reading).run(job)
+        def job() -> T:
+            with sentences(self._path):
+                return work(Reader(reading.connection(), self._path))
+
+        for outage in self._outages:
+            outage.check()
+        return await reading.run(lambda: self._outages[1].through(job, reading.drop))
 
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         self._writing.check_open()
+        self._outages[1].check()
         await anyio.lowlevel.checkpoint_if_cancelled()  # what is asked is done, so nobody may leave after it
         ask = self._writer.ask(work)
-        await self._writing.run_now(lambda _: self._writer.settle(ask))
+        await self._writing.run_now(lambda: self._writer.settle(ask))
         for session_id, head in ask.moved:
             self._watch.moved(session_id, head)
         return ask.result()

@@ -39,7 +39,7 @@ def signal(soon: Soon, event: anyio.Event) -> None:
 class _Call(Generic[T]):
     __slots__ = ("done", "error", "job", "result", "soon")
 
-    def __init__(self, job: Callable[[sqlite3.Connection], T], soon: Soon, done: anyio.Event) -> None:
+    def __init__(self, job: Callable[[], T], soon: Soon, done: anyio.Event) -> None:
         self.job = job
         self.soon = soon
         self.done = done
@@ -48,7 +48,7 @@ class _Call(Generic[T]):
 
 
 class ConnectionThread:
-    """A thread that owns a connection. `connect` runs in it, at the first job and after `reopen`."""
+    """A thread that owns a connection. `connect` runs in it, before the first job that needs one and after `drop`."""
 
     def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -58,7 +58,7 @@ class ConnectionThread:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, job: Callable[[], T]) -> T:
         """Run `job` in the thread and return what it returns.
 
         Once handed over it is waited for, even when the caller is cancelled: what it writes is known.
@@ -72,7 +72,7 @@ class ConnectionThread:
         if self._closed:
             raise LogUnavailable("the log was closed; open it again")
 
-    async def run_now(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    async def run_now(self, job: Callable[[], T]) -> T:
         """`run` for a caller that has just looked at both itself."""
         done = anyio.Event()
         call = _Call(job, soon_here(), done)
@@ -89,18 +89,13 @@ class ConnectionThread:
             self._connection = self._connect()
         return self._connection
 
-    def reopen(self) -> sqlite3.Connection:
-        """A new connection instead of the old one; inside a job only."""
-        self._drop()
-        return self.connection()
-
     async def close(self) -> None:
         """Close the connection and end the thread. Safe to repeat."""
         if self._closed:
             return
         self._closed = True
         done = anyio.Event()
-        self._calls.put(_Call(lambda _: None, soon_here(), done))
+        self._calls.put(_Call(lambda: None, soon_here(), done))
         self._calls.put(None)
         with anyio.CancelScope(shield=True):
             await done.wait()
@@ -109,14 +104,15 @@ class ConnectionThread:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             try:
-                call.result = call.job(self.connection())
+                call.result = call.job()
             except BaseException as error:
                 call.error = error
             signal(call.soon, call.done)
             del call
-        self._drop()
+        self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Close the connection; inside a job only. The next use opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:

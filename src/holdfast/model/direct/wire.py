@@ -15,12 +15,16 @@ from functools import cache
 import httpx2
 
 from holdfast import __version__
+from holdfast.facts.nesting import DEPTH_MAX
 from holdfast.model.names import is_loopback
 from holdfast.model.patience import Watch
 
 _FIELD = re.compile(rb"(?::|(?:event|data|id|retry)(?::|$))")
 
 _LONGEST_LINE = 64 * 1024 * 1024
+
+PRUNED_FROM = 2 * DEPTH_MAX
+"""Levels of nesting in one line that its library gets to see: the bound on arguments, and room for what is around."""
 
 
 class SecondRequest(Exception):
@@ -93,8 +97,8 @@ class _Checked(httpx2.AsyncByteStream):
         self._chunks = aiter(self._inner)
         async for chunk in self._chunks:
             self._watch.alive()
-            lines.check(chunk)
-            yield chunk
+            if whole := lines.take(chunk):
+                yield whole
         lines.end()
 
     async def aclose(self) -> None:
@@ -110,18 +114,19 @@ class _Checked(httpx2.AsyncByteStream):
 
 
 class Lines:
-    """Checks that each line is one of an event stream, however it is cut into chunks."""
+    """Whole lines of an event stream, each checked and pruned, however the stream is cut into chunks."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def check(self, chunk: bytes) -> None:
-        """The next bytes. Raises `GarbledStream`."""
+    def take(self, chunk: bytes) -> bytes:
+        """The lines that the next bytes complete. Raises `GarbledStream`."""
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         for line in whole:
             _check_line(line.rstrip(b"\r"))
         if len(self._rest) > _LONGEST_LINE:
             raise GarbledStream("a line without an end")
+        return b"".join(pruned(line) + b"\n" for line in whole)
 
     def end(self) -> None:
         """There is no more. Half a line says that the stream was cut."""
@@ -132,3 +137,28 @@ class Lines:
 def _check_line(line: bytes) -> None:
     if line and not _FIELD.match(line.removeprefix(b"\xef\xbb\xbf")):
         raise GarbledStream(f"a line that is no event: {line[:40]!r}")
+
+
+_OPENING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]')
+
+
+def pruned(line: bytes) -> bytes:
+    """A line with every array or object of more than `PRUNED_FROM` levels cut to an empty one.
+
+    A provider that sends the arguments of a call as an object, not as text, has its library decode them, which dies
+    of what is nested too deep. What is left of them is still too deep, so the call is answered as malformed.
+    """
+    if line.count(b"[") + line.count(b"{") <= PRUNED_FROM:
+        return line
+    depth, kept, out = 0, 0, []
+    for found in _OPENING.finditer(line):
+        token = found[0]
+        if token in b"[{":
+            depth += 1
+            if depth == PRUNED_FROM + 1:
+                out.append(line[kept : found.end()])
+        elif token in b"]}":
+            if depth == PRUNED_FROM + 1:
+                kept = found.start()
+            depth -= 1
+    return b"".join((*out, line[kept:])) if depth == 0 else line

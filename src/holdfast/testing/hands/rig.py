@@ -92,12 +92,12 @@ Check = Callable[[Rig], Awaitable[None]]
 NewsCheck = Callable[[HearingRig], Awaitable[None]]
 
 
-def bash(command: str, timeout_s: float = 30.0) -> ExecRequest:
+def bash(command: str, timeout_s: float = 120.0) -> ExecRequest:
     """A bash call."""
     return ExecRequest("bash", {"command": command}, timeout_s)
 
 
-def job(command: str, timeout_s: float = 30.0, **given: Any) -> ExecRequest:
+def job(command: str, timeout_s: float = 120.0, **given: Any) -> ExecRequest:
     """A job."""
     return ExecRequest("job", {"command": command, **given}, timeout_s)
 

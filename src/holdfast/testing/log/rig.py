@@ -63,6 +63,10 @@ class Rig(Protocol):
 Check = Callable[[Rig], Awaitable[None]]
 
 
+LATER_US = 2**52
+"""A wall time long after every event of a check."""
+
+
 class JumpingClock(SystemClock):
     """The system's clock, some seconds off. For the store of a rig."""
 

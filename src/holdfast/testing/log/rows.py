@@ -5,9 +5,12 @@ from __future__ import annotations
 from holdfast.errors import UnknownSession
 from holdfast.facts.codec import encode_body
 from holdfast.facts.session import SessionUpdated
+from holdfast.facts.shift import ShiftEnded
 from holdfast.log.base import Post, Snapshot
 from holdfast.log.verify import rebuild, verify
-from holdfast.testing.log.rig import Check, Rig, Scenario
+from holdfast.session.rows import Uptime
+from holdfast.session.state import CLOCK_STEP_US
+from holdfast.testing.log.rig import LATER_US, Check, Rig, Scenario
 
 
 async def rows_follow_from_events(rig: Rig) -> None:
@@ -64,12 +67,51 @@ async def an_exact_name_goes_before_a_prefix(rig: Rig) -> None:
 async def due_sessions_come_longest_due_first(rig: Rig) -> None:
     """Not before their time, not when nothing is due."""
     case = Scenario(rig)
-    for name, due in (("ses_a", 3_000), ("ses_b", 1_000), ("ses_c", None), ("ses_d", 2_000)):
+    for name, due in (("ses_a", LATER_US + 3), ("ses_b", LATER_US + 1), ("ses_c", None), ("ses_d", LATER_US + 2)):
         lease = await case.started(name)
         await case.append(lease, case.parked("timer" if due else "person", due))
-    assert await rig.store.due(999) == []
-    assert await rig.store.due(2_000) == ["ses_b", "ses_d"]
-    assert await rig.store.due(3_000) == ["ses_b", "ses_d", "ses_a"]
+    assert await rig.store.due(LATER_US) == []
+    assert await rig.store.due(LATER_US + 2) == ["ses_b", "ses_d"]
+    assert await rig.store.due(LATER_US + 3) == ["ses_b", "ses_d", "ses_a"]
+
+
+async def what_can_run_is_due_under_any_clock(rig: Rig) -> None:
+    """A session that waits for no time is due though the clock stands before its latest event."""
+    case = Scenario(rig)
+    lease = await case.started("ses_a")
+    await case.append(lease, case.parked("person"))
+    assert await rig.store.due(0) == []
+    await case.say("ses_a", "go on")
+    assert await rig.store.due(0) == ["ses_a"]
+
+
+async def a_wait_is_over_by_the_uptime_too(rig: Rig) -> None:
+    """Within the boot in which it began a wait ends by the uptime, however the wall clock was set."""
+    case = Scenario(rig)
+    lease = await case.started("ses_a")
+    draft = case.draft(
+        ShiftEnded(status="parked", reason="timer", due_us=LATER_US, boot_id="boot-1", booted_us=LATER_US - 5_000)
+    )
+    await case.append(lease, draft)
+    now_us = (await case.row("ses_a")).updated_us
+    assert await rig.store.due(now_us) == []
+    assert await rig.store.due(now_us, Uptime("boot-1", 4_999)) == []
+    assert await rig.store.next_due(now_us, Uptime("boot-1", 4_000)) == now_us + 1_000
+    assert await rig.store.due(now_us, Uptime("boot-1", 5_000)) == ["ses_a"]
+    assert await rig.store.due(now_us, Uptime("boot-2", 9_000)) == []
+    assert await rig.store.next_due(now_us, Uptime("boot-2", 9_000)) == LATER_US
+    await case.append(await case.take("ses_a"), case.parked("person"))
+    assert await rig.store.due(now_us, Uptime("boot-1", 9_000)) == [], "that wait is over, and no other began"
+
+
+async def a_row_from_the_future_is_judged_anew(rig: Rig) -> None:
+    """A clock that stands before a session's latest event was set back: whoever folds it knows by how much."""
+    case = Scenario(rig)
+    lease = await case.started("ses_a")
+    await case.append(lease, case.parked("timer", LATER_US))
+    now_us = (await case.row("ses_a")).updated_us
+    assert await rig.store.due(now_us - CLOCK_STEP_US) == []
+    assert await rig.store.due(now_us - CLOCK_STEP_US - 1) == ["ses_a"]
 
 
 async def a_snapshot_is_true_or_ignored(rig: Rig) -> None:
@@ -128,5 +170,8 @@ CHECKS: tuple[Check, ...] = (
     sessions_are_found_by_name,
     an_exact_name_goes_before_a_prefix,
     due_sessions_come_longest_due_first,
+    what_can_run_is_due_under_any_clock,
+    a_wait_is_over_by_the_uptime_too,
+    a_row_from_the_future_is_judged_anew,
     a_snapshot_is_true_or_ignored,
 )

@@ -122,6 +122,7 @@ async def what_is_named_git_is_left_out(rig: RepositoryRig) -> None:
     files = {".git/config": b"[core]\n", "sub/.git/hooks/pre-commit": b"#!/bin/sh\n", "sub/.GIT": b"x", "sub/y": b"1"}
     made = await branch_of(rig, start.commit, "work", files)
     assert [change.path for change in await rig.repository.changes(start.commit, made.commit)] == ["sub/y"]
+    assert made.left_out == ("sub/.GIT",)
 
 
 async def changes_are_by_path_and_line(rig: RepositoryRig) -> None:

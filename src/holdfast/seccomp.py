@@ -1,6 +1,7 @@
-"""The system call filter of the sandbox, assembled here: no library is needed where it runs.
+"""The system call filter of the sandbox, and of our own processes beside it, assembled here.
 
-What ordinary programs need stays allowed; closed are the ways to more power over the kernel, to other
+No library is needed where it runs. What ordinary programs need stays
+allowed; closed are the ways to more power over the kernel, to other
 processes' memory, to namespaces and mounts, and every socket family but unix, IPv4, IPv6 and the
 routing part of netlink. Limits can be set for the caller alone, since the agent is of the same user.
 A filter is a classic BPF program over `struct seccomp_data`.
@@ -76,6 +77,9 @@ _DENIED = {
     },
 }  # fmt: skip
 
+_STARTS = {"x86_64": (59, 322), "aarch64": (221, 281)}
+"""execve and execveat."""
+
 MACHINES = {
     "x86_64": Machine(
         *(0xC000003E, 41, 56, 16, 135, 302, True, _ABSENT["x86_64"]),
@@ -122,8 +126,11 @@ class _Program:
         return b"".join(out)
 
 
-def assemble(machine: str, *, sockets: bool = True) -> bytes:
-    """The filter for that architecture; without `sockets` there is none but a pair. Raises `KeyError` for another."""
+def assemble(machine: str, *, sockets: bool = True, programs: bool = True) -> bytes:
+    """The filter for that architecture; without `sockets` there is none but a pair, without `programs` none is started.
+
+    Raises `KeyError` for another architecture.
+    """
     this = MACHINES[machine] if sockets else MACHINES[machine]._replace(families=())
     out = _Program()
     out.load(_ARCH)
@@ -133,6 +140,7 @@ def assemble(machine: str, *, sockets: bool = True) -> bytes:
         out.test(_JGE, 0x40000000, "absent")
     _any(out, this.absent, "absent")
     _any(out, this.denied, "denied")
+    _any(out, () if programs else _STARTS[machine], "denied")
     for name in ("socket", "clone", "ioctl", "prlimit"):
         out.test(_JEQ, getattr(this, name), name)
     out.test(_JEQ, this.personality, "personality", "allowed")
@@ -172,7 +180,7 @@ def _any(out: _Program, values: Iterable[int], then: str) -> None:
         out.test(_JEQ, value, then)
 
 
-def assemble_here(*, sockets: bool = True) -> bytes | None:
+def assemble_here(*, sockets: bool = True, programs: bool = True) -> bytes | None:
     """The filter for this machine, None when there is none."""
     machine = os.uname().machine
-    return assemble(machine, sockets=sockets) if machine in MACHINES else None
+    return assemble(machine, sockets=sockets, programs=programs) if machine in MACHINES else None

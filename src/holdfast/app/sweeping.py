@@ -1,0 +1,34 @@
+"""What processes that were killed left in a home, taken away when the next one begins to work."""
+
+from __future__ import annotations
+
+import anyio
+
+from holdfast.app.compose import Runtime
+from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
+from holdfast.egress.sweep import sweep_doors
+from holdfast.errors import HoldfastError, UnknownSession
+from holdfast.hands.sweep import at_work, forsaken, remove, sweep_sockets
+
+
+async def sweep(runtime: Runtime) -> None:
+    """Sandboxes that no log knows, sockets and doors that nobody uses. What may live, or may testify, is left alone."""
+    hands = runtime.home.hands
+    for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
+        if not await _may_testify(runtime, session_id, folder.name):
+            await anyio.to_thread.run_sync(remove, folder)
+    await anyio.to_thread.run_sync(sweep_sockets, SystemClock())
+    living = await anyio.to_thread.run_sync(at_work, hands)
+    await anyio.to_thread.run_sync(sweep_doors, runtime.home.path / "egress", living)
+
+
+async def _may_testify(runtime: Runtime, session_id: str, hands_id: str) -> bool:
+    """Whether the session's log still has these hands."""
+    try:
+        state, _ = await recall(session_id, runtime.store, runtime.store)
+    except UnknownSession:
+        return False
+    except HoldfastError:
+        return True
+    return hands_id in state.hands_known

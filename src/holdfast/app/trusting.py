@@ -1,0 +1,127 @@
+"""Show what the settings files of a project would change, and ask the user whether to accept them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from holdfast.app.call import Call
+from holdfast.app.config import find_project, load_settings, project_changes, trust_store
+from holdfast.app.mission_file import MissionFile, mission_changes, mission_values, project_mission
+from holdfast.app.project_files import MISSION_FILE, read_mission
+from holdfast.app.project_keys import Change
+from holdfast.app.trust import Ignored, SettingsFile
+from holdfast.clock import SystemClock, rfc3339
+from holdfast.session.visible import visible
+
+VALUE_MAX = 4_000
+"""So much of a value is shown; `--json` has all of it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A settings file of a project, what it would change, and whether the user accepted it as it is."""
+
+    file: SettingsFile
+    changes: Sequence[Change]
+    accepted: bool
+
+    def lines(self) -> list[str]:
+        """What to show before the question."""
+        state = "accepted" if self.accepted else "not accepted"
+        lines = [f"{visible(str(self.file.path))}  (uid {self.file.uid}, sha256 {self.file.digest[:16]}, {state})"]
+        if self.file.problem:
+            return [*lines, f"  cannot count: {self.file.problem}"]
+        for each in sorted(self.changes, key=lambda change: not change.danger):
+            lines.append(f"  {visible(each.key)}: {_shown(each.old)} -> {_shown(each.new)}")
+            lines.append(f"      {each.danger or 'harmless: counts without your word'}")
+        lines += [f"  names {visible(name)} ({len(data)} bytes)" for name, data in sorted(self.file.named.items())]
+        return lines
+
+    def public(self) -> dict[str, Any]:
+        """The same for scripts."""
+        changes = [{"key": key, "old": _plain(old), "new": _plain(new), "danger": danger or None}
+                   for key, old, new, danger in self.changes]  # fmt: skip
+        file = self.file
+        return {"path": str(file.path), "uid": file.uid, "digest": file.digest, "accepted": self.accepted,
+                "problem": file.problem or None, "changes": changes, "files": sorted(file.named)}  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _shown(value: Any) -> str:
+    if value is None or value == "" or value == () or value == {}:
+        return "none"
+    text = visible(str(_plain(value))).replace("\n", "\\n")
+    return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}… ({len(text)} characters; --json shows all)"
+
+
+def find_files(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
+    """The settings files that a command in that folder would read. Raises `UsageError`."""
+    store, found = trust_store(), []
+    project = find_project(folder)
+    if project is not None:
+        found.append(Found(project, project_changes(project, flags), store.accepts(project)))
+    mission = read_mission(folder.resolve() / MISSION_FILE)
+    if mission is not None:
+        settings = load_settings(folder, flags)
+        changes = mission_changes(mission, mission_values(mission), settings)
+        found.append(Found(mission, changes, store.accepts(mission)))
+    return found
+
+
+def accept(files: Sequence[Found]) -> None:
+    """Remember these files as they were shown."""
+    trust_store().accept([each.file for each in files], rfc3339(SystemClock().now_us()))
+
+
+def can_ask(call: Call) -> bool:
+    """Whether there is a person to ask."""
+    return not call.json and sys.stdin is not None and sys.stdin.isatty() and os.isatty(2)
+
+
+async def ask(call: Call, files: Sequence[Found]) -> bool:
+    """Show what these files would change, and whether the user says yes. Nothing else than `y` or `yes` is one."""
+    for each in files:
+        for line in each.lines():
+            call.note(line)
+    await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before the question is no answer
+    print("Accept these settings until one of the files changes? [y/N] ", end="", file=sys.stderr, flush=True)
+    await anyio.wait_readable(sys.stdin.fileno())
+    return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
+
+
+async def settled(call: Call, folder: Path, ignored: Sequence[Ignored], *, asks: bool = True) -> bool:
+    """Ask about the files whose keys are ignored, if there is a person; say so otherwise. True when they now count."""
+    paths = {each.path for each in ignored if not each.problem}
+    if asks and paths and can_ask(call):
+        files = [each for each in find_files(folder, vars(call.args)) if str(each.file.path) in paths]
+        if await ask(call, files):
+            accept(files)
+            return True
+    for each in ignored:
+        call.note(f"holdfast {call.args.verb}: {each.note()}")
+    return False
+
+
+async def mission_settings(call: Call, folder: Path) -> MissionFile:
+    """What counts of a repository's mission.toml; on a terminal the user is asked about the rest of it."""
+    file = project_mission(folder, call.settings)
+    if await settled(call, folder, file.ignored):
+        file = project_mission(folder, call.settings)
+    return file

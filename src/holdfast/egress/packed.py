@@ -1,0 +1,154 @@
+"""Bodies of answers, searched for secrets: what is plain is masked, what is compressed is read beside it.
+
+A secret in compressed bytes cannot be masked, so that its answer is cut off before its last bytes are passed on.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from holdfast.egress.scrub import Forms, Scrubber
+
+PIECE = 1 << 18
+"""Bytes that are decompressed at once."""
+
+EXPANDS_MAX = 300
+"""So many times its size a compressed body may be; a larger one is cut off rather than searched for ever."""
+
+ROOM = 64 << 20
+"""Bytes that any compressed body may have, whatever its size."""
+
+MEMBERS, MEMBER_MIN = 64, 256
+"""So many compressed files may be one after another, and one more for so many bytes."""
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class Hidden(Exception):
+    """There is a secret in compressed bytes, or they cannot be read. The message says which."""
+
+
+class _Decompressor(Protocol):
+    """What the decompressors of the standard library have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes: ...
+
+
+_MAKERS: tuple[Callable[[], _Decompressor], ...] = (
+    lambda: zlib.decompressobj(32 + zlib.MAX_WBITS),  # gzip and zlib, by their heads
+    lambda: zlib.decompressobj(-zlib.MAX_WBITS),  # deflate without any
+    bz2.BZ2Decompressor,
+    lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),  # the older format has no mark, and zero bytes look like it
+)
+
+
+class Body:
+    """One body. `feed` gives back what may be passed on, `idle` what may when nothing comes, `end` the rest.
+
+    All raise `Hidden`.
+    """
+
+    def __init__(self, forms: Forms) -> None:
+        self._plain = Scrubber(forms)
+        self._readings = [_Reading(make, forms) for make in _MAKERS]
+        self._kept = b""
+        self._head = b""
+
+    def feed(self, data: bytes, forms: Forms) -> bytes:
+        """The next piece. `forms` are looked for from now on."""
+        if len(self._head) < len(_ZSTD):
+            self._head += data[: len(_ZSTD)]
+            if self._head.startswith(_ZSTD):
+                raise Hidden("is compressed with zstd, which cannot be searched for secrets")
+        self._plain.forms = forms
+        self._readings = [reading for reading in self._readings if reading.feed(data, forms)]
+        return self._passed(self._plain.feed(data))
+
+    @property
+    def waits(self) -> bool:
+        """True while something is kept back."""
+        return bool(self._kept) or self._plain.waits
+
+    def idle(self) -> bytes:
+        """What may be passed on in a pause."""
+        for reading in self._readings:
+            reading.idle()
+        return self._passed(self._plain.idle())
+
+    def end(self) -> bytes:
+        """What was kept back."""
+        for reading in self._readings:
+            reading.end()
+        return self._kept + self._plain.end()
+
+    def _passed(self, data: bytes) -> bytes:
+        """Compressed bytes wait while what they stand for may be the beginning of a form."""
+        data, self._kept = self._kept + data, b""
+        if any(reading.waits for reading in self._readings):
+            data, self._kept = b"", data
+        return data
+
+
+class _Reading:
+    """The body read as if it were compressed in one way."""
+
+    def __init__(self, make: Callable[[], _Decompressor], forms: Forms) -> None:
+        self._make = make
+        self._decompressor = make()
+        self._scrubber = Scrubber(forms)
+        self._in = self._out = self._members = 0
+
+    @property
+    def waits(self) -> bool:
+        return self._scrubber.waits
+
+    def idle(self) -> None:
+        self._scrubber.idle()
+
+    def feed(self, data: bytes, forms: Forms) -> bool:
+        """Whether it still may be compressed in that way."""
+        self._scrubber.forms = forms
+        self._in += len(data)
+        try:
+            for piece in self._pieces(data):
+                self._scrubber.feed(piece)
+                self._check(self._out + len(piece))
+        except (zlib.error, OSError, EOFError, lzma.LZMAError):
+            return False
+        return True
+
+    def end(self) -> None:
+        """The body has ended."""
+        self._scrubber.end()
+        self._check(self._out)
+
+    def _check(self, out: int) -> None:
+        self._out = out
+        if self._scrubber.found:
+            raise Hidden("has a secret in compressed bytes, where it cannot be masked")
+        if out > ROOM + EXPANDS_MAX * self._in or self._members > MEMBERS + self._in // MEMBER_MIN:
+            raise Hidden("is compressed more than can be searched for secrets")
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            if self._decompressor.eof and self._make is _MAKERS[1]:
+                raise EOFError  # bytes of any kind may look like one short deflate after another
+            if self._decompressor.eof:  # such files may be put one after another
+                data, self._decompressor = self._decompressor.unused_data or data, self._make()
+                self._members += 1
+            piece = self._decompressor.decompress(data, PIECE)
+            data = getattr(self._decompressor, "unconsumed_tail", b"")
+            yield piece
+            ended = self._decompressor.eof and not self._decompressor.unused_data
+            if ended or (not self._decompressor.eof and len(piece) < PIECE and not data):
+                return

@@ -1,0 +1,110 @@
+"""Anchors: the heads of chains, kept where the log's writer cannot change them (S1).
+
+A chain without a key shows edits, not a log that was cut off or written anew. A head that was noted elsewhere shows
+both. An anchor is a line of JSON; a signature is one more line, over the bytes of the lines before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from holdfast.clock import rfc3339
+from holdfast.facts import nesting
+from holdfast.log.verify import Finding, Look, Source
+from holdfast.session.rows import SessionRow
+
+
+class Anchor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="anchor", tag_field="type"):
+    """The head of one session's chain. `hash` is in hex, `at` the time of the anchor."""
+
+    session_id: str
+    seq: int
+    hash: str
+    at: str
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="signature", tag_field="type"):
+    """An SSH signature over the `lines` lines before it."""
+
+    lines: int
+    signature: str
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Anchors that were written together: their line numbers, their bytes, and their signature, empty without one."""
+
+    anchors: tuple[tuple[int, Anchor], ...]
+    data: bytes
+    signature: str = ""
+
+
+def lines_of(rows: Iterable[SessionRow], now_us: int) -> bytes:
+    """The anchors of sessions as they stand, one line each."""
+    at = rfc3339(now_us)
+    heads = (Anchor(row.session_id, row.head, row.head_hash.hex(), at) for row in rows)
+    return b"".join(msgspec.json.encode(head) + b"\n" for head in heads)
+
+
+def signature_line(data: bytes, signature: str) -> bytes:
+    """The line that stands behind the lines of `data`."""
+    return msgspec.json.encode(Signature(data.count(b"\n"), signature)) + b"\n"
+
+
+def parse(data: bytes) -> tuple[list[Block], list[str]]:
+    """The blocks of a file, and what is wrong with its lines."""
+    blocks: list[Block] = []
+    problems: list[str] = []
+    loose: list[tuple[int, Anchor, bytes]] = []
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
+        if not line.strip():
+            continue
+        try:
+            found = msgspec.convert(nesting.decode(line), Anchor | Signature)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            problems.append(f"line {number} is neither an anchor nor a signature")
+            continue
+        if isinstance(found, Anchor):
+            loose.append((number, found, line))
+            continue
+        signed = loose[-found.lines :] if 0 < found.lines <= len(loose) else []
+        if not signed or [each[0] for each in signed] != list(range(number - found.lines, number)):
+            problems.append(f"line {number} signs {found.lines} lines before it, and they are not all there")
+            continue
+        blocks.append(_block(loose[: -found.lines]))
+        blocks.append(_block(signed, found.signature))
+        loose = []
+    blocks.append(_block(loose))
+    return [block for block in blocks if block.anchors], problems
+
+
+def _block(lines: Sequence[tuple[int, Anchor, bytes]], signature: str = "") -> Block:
+    anchors = tuple((number, anchor) for number, anchor, _ in lines)
+    return Block(anchors, b"".join(line for _, _, line in lines), signature)
+
+
+async def check(source: Source, anchors: Sequence[Anchor], session_id: str | None = None) -> list[Finding]:
+    """Compare anchors with a log: of one session, or all. Each session has one finding at most, its first."""
+    return await source.look(lambda look: _check(look, anchors, session_id))
+
+
+def _check(look: Look, anchors: Sequence[Anchor], session_id: str | None) -> list[Finding]:
+    findings: dict[str, Finding] = {}
+    for anchor in anchors:
+        name = anchor.session_id
+        if name not in findings and session_id in (None, name) and (problem := _problem(look, anchor)):
+            findings[name] = Finding(name, anchor.seq, problem)
+    return list(findings.values())
+
+
+def _problem(look: Look, anchor: Anchor) -> str:
+    row = look.known(anchor.session_id)
+    if row is None:
+        return f"the session was there at {anchor.at} with {anchor.seq} events, and is gone"
+    if row.head < anchor.seq:
+        return f"it had {anchor.seq} events at {anchor.at}, and has {row.head}: its end was cut off"
+    found = look.hash_at(anchor.session_id, anchor.seq)
+    if found is None or found.hex() != anchor.hash:
+        return f"this event has another hash than at {anchor.at}: the log was written anew"
+    return ""

@@ -1,0 +1,61 @@
+"""The fold of the wall clock: how it stood at some events, and where it was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Event
+from holdfast.facts.shift import ClockSet
+from holdfast.session.state import CLOCK_STEP_US, SetBack, State
+
+
+def passed(state: State, event: Event) -> None:
+    """Take an event that is earlier than the one before it for a clock that was set back by that much, at least."""
+    if event.at_us < state.at_us - CLOCK_STEP_US:
+        state.set_back.append(SetBack(event.seq, state.at_us - event.at_us))
+
+
+def stood(state: State, boot_id: str, booted_us: int, event: Event) -> None:
+    """Note how the clock stood. Within a boot that is exact, and replaces what the times of the events showed."""
+    if not boot_id or not booted_us:
+        return
+    if boot_id == state.boot_id:
+        shown = [jump for jump in state.set_back if jump.seq > state.clock_seq]
+        state.set_back = [jump for jump in state.set_back if jump.seq <= state.clock_seq]
+        if went_back(state, boot_id, booted_us):
+            state.set_back += _placed(shown or [SetBack(event.seq, 0)], state.booted_us - booted_us)
+    state.boot_id, state.booted_us, state.clock_seq = boot_id, booted_us, event.seq
+
+
+def _placed(shown: list[SetBack], back_us: int) -> list[SetBack]:
+    """Where the clock went back by so much altogether: each jump stays at its place, so that a wait which began between
+    two of them is shortened by the later one. What the times of events did not show passed before the first.
+    """
+    placed, rest_us = list[SetBack](), back_us
+    for jump in reversed(shown[1:]):  # the latest first: what it does not leave, setting the clock forward took back
+        part_us = min(jump.back_us, rest_us)
+        rest_us -= part_us
+        if part_us:
+            placed.append(SetBack(jump.seq, part_us))
+    if rest_us:
+        placed.append(SetBack(shown[0].seq, rest_us))
+    return placed[::-1]
+
+
+def went_back(state: State, boot_id: str, booted_us: int) -> bool:
+    """Whether the clock was set back since the latest event that says how it stood."""
+    return boot_id == state.boot_id and booted_us < state.booted_us - CLOCK_STEP_US
+
+
+def was_set(state: State, boot_id: str, booted_us: int) -> bool:
+    """Whether the clock was set since then, forward too: what a wait is reckoned from may be stamped by it."""
+    return boot_id == state.boot_id and abs(booted_us - state.booted_us) > CLOCK_STEP_US
+
+
+def _set(state: State, fact: ClockSet, event: Event) -> None:
+    stood(state, fact.boot_id, fact.booted_us, event)
+
+
+APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {ClockSet: _set}

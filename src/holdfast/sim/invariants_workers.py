@@ -1,0 +1,198 @@
+"""Invariants of the workers that serve a home (S27): every due session is taken up in time, by whom it concerns."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from holdfast.errors import HoldfastError, LogUnavailable, SchemaTooNew, StorageFull
+from holdfast.facts.model import AgentToolUse
+from holdfast.facts.tool import ToolResult
+from holdfast.facts.user import UserMessage
+from holdfast.fleet.crew import FIRST_REST_S, LONGEST_REST_S, STORAGE_REST_S
+from holdfast.fleet.serve import LOOK_S
+from holdfast.session.rows import SessionRow, first_row, next_row
+from holdfast.session.state import CLOCK_STEP_US
+from holdfast.sim.workers import Duty, Workers
+from holdfast.sim.world import Session
+from holdfast.sim.world_process import Weathered
+from holdfast.sim.world_record import Commit
+
+SLOW_S = 12.0
+"""What the slow door calls of these worlds add to a look, and to taking a session up."""
+
+
+IDLE_MAX = 3
+"""Tries of one worker that may find nothing to do: others may have been faster, and clocks may just have moved."""
+
+
+def due_is_taken_up(shop: Workers) -> Iterator[str]:
+    """S27: what is due is taken up within a look and the pauses after errors, of the time in which a crew had room."""
+    for session in shop.world.sessions.values():
+        for due_s, taken_s in _dues(shop, session):
+            waited_s = shop.duty.free_s(due_s, taken_s)
+            if waited_s > _bound_s(shop.duty, session.session_id):
+                yield f"{session.script.name} was due at {due_s:.1f} s, {waited_s:.1f} s before it was taken up"
+
+
+def _dues(shop: Workers, session: Session) -> Iterator[tuple[float, float]]:
+    """When a session was due, and when it was taken up."""
+    commits = [each for each in shop.world.record.commits if each.session_id == session.session_id]
+    row: SessionRow | None = None
+    for commit, after in pairwise([*commits, None]):
+        assert commit is not None
+        for event in commit.events:
+            row = first_row(event) if row is None else next_row(row, event)
+        assert row is not None
+        due_s = _due_s(shop.duty, commit, row)
+        if due_s is None or after is None or due_s >= after.at_s:
+            continue
+        yield due_s, after.at_s
+
+
+def _due_s(duty: Duty, commit: Commit, row: SessionRow) -> float | None:
+    if row.due_us is None:
+        return None
+    if row.holder:
+        return duty.deaths.get(row.holder)
+    return commit.at_s + max(0.0, (row.due_us - row.updated_us) / 1_000_000)
+
+
+def _bound_s(duty: Duty, session_id: str) -> float:
+    rests = [each.again_s or 0.0 for each in duty.failed if each.session_id in ("", session_id)]
+    return LOOK_S + SLOW_S + max(rests, default=0.0)
+
+
+def no_wait_is_longer(shop: Workers) -> Iterator[str]:
+    """A sleep lasts no longer than it was meant to, however the wall clock is set, while a crew has room."""
+    for session, began, ended, meant_s in _sleeps(shop):
+        late_s = shop.duty.free_s(began.at_s + meant_s, ended.at_s)
+        if late_s > 2 * _bound_s(shop.duty, session.session_id):
+            yield f"{session.script.name} slept {ended.at_s - began.at_s:.1f} s instead of {meant_s:.0f} s"
+
+
+def no_wait_is_shorter(shop: Workers) -> Iterator[str]:
+    """A sleep lasts as long as it was meant to, unless the clock is set forward or a message comes."""
+    for session, began, ended, meant_s in _sleeps(shop):
+        said = any(isinstance(event.fact, UserMessage) for event in shop.world.events[session.session_id])
+        if not shop.duty.forward and not said and ended.at_s - began.at_s < meant_s - CLOCK_STEP_US / 1_000_000:
+            yield f"{session.script.name} slept {ended.at_s - began.at_s:.1f} s instead of {meant_s:.0f} s"
+
+
+def _sleeps(shop: Workers) -> Iterator[tuple[Session, Commit, Commit, float]]:
+    """Every sleep that came to an end: the commits of its call and of its result, and its length."""
+    calls: dict[tuple[str, str], tuple[Commit, float]] = {}
+    for commit in shop.world.record.commits:
+        for event in commit.events:
+            match event.fact:
+                case AgentToolUse(name="sleep", call_id=call_id, input=given):
+                    calls[commit.session_id, call_id] = commit, float(given["seconds"])
+                case ToolResult(call_id=call_id) if (commit.session_id, call_id) in calls:
+                    began, meant_s = calls[commit.session_id, call_id]
+                    yield shop.world.sessions[commit.session_id], began, commit, meant_s
+
+
+def crews_keep_their_limit(shop: Workers) -> Iterator[str]:
+    """A worker never has more sessions at work than its `--concurrency`."""
+    for busy, limit in shop.duty.crews:
+        if busy > limit:
+            yield f"{busy} sessions at work in a crew of {limit}"
+
+
+def crews_are_used(shop: Workers) -> Iterator[str]:
+    """A crew has as many sessions at work as it may, when as many are due."""
+    busiest = max((busy for busy, _ in shop.duty.crews), default=0)
+    if shop.quiet and busiest < min(shop.limit, 2) and len(shop.world.sessions) >= 4 * shop.wanted:
+        yield f"{busiest} at work at most, where {shop.limit} may be and {len(shop.world.sessions)} were opened"
+
+
+def workers_stay(shop: Workers) -> Iterator[str]:
+    """A worker ends when it is stopped or killed; neither a session nor the log can end it."""
+    for name in shop.duty.left:
+        yield f"{name} ended by itself"
+
+
+def errors_are_explained(shop: Workers) -> Iterator[str]:
+    """A worker meets no error but those of the weather, and of sessions that a newer program wrote."""
+    for each in shop.duty.failed:
+        if not isinstance(each.error, Weathered | SchemaTooNew):
+            yield f"{each.worker} could not serve {each.session_id}: {each.error!r}"
+
+
+def failures_rest(shop: Workers) -> Iterator[str]:
+    """A session, or a log, that fails is tried again later, twice as late after each failure in a row, in the end."""
+    for each in shop.duty.failed:
+        if isinstance(each.error, SchemaTooNew) or each.again_s is None:
+            continue
+        tries = [at_s for at_s, worker, name in shop.duty.tries if (worker, name) == (each.worker, each.session_id)]
+        again_s = min((at_s for at_s in tries if at_s > each.at_s), default=None)
+        if again_s is not None and again_s - each.at_s < each.again_s - 0.001:
+            yield f"{each.worker} tried {each.session_id} again after {again_s - each.at_s:.3f} s, not {each.again_s}"
+        if not FIRST_REST_S <= each.again_s <= _longest_s(each.error):
+            yield f"{each.worker} rests for {each.again_s} s"
+
+
+def _longest_s(error: HoldfastError) -> float:
+    """Storage that fails is no fault of the session, so that it is tried again soon after the storage works."""
+    return STORAGE_REST_S if isinstance(error, LogUnavailable | StorageFull) else LONGEST_REST_S
+
+
+def repeated_failures_rest_longer(shop: Workers) -> Iterator[str]:
+    """Failures in a row of one session make its pauses grow."""
+    for before, after in pairwise(sorted(shop.duty.failed, key=lambda each: (each.worker, each.session_id))):
+        same = (before.worker, before.session_id) == (after.worker, after.session_id)
+        if not same or before.again_s is None or after.again_s is None or not before.session_id:
+            continue
+        tries = [
+            at_s
+            for at_s, worker, name in shop.duty.tries
+            if (worker, name) == (after.worker, after.session_id) and before.at_s < at_s <= after.at_s
+        ]
+        if len(tries) == 1 and after.again_s < min(_longest_s(after.error), 2 * before.again_s):
+            yield f"{after.worker} rests for {after.again_s} s after {before.again_s} s"
+
+
+def the_too_new_is_left(shop: Workers) -> Iterator[str]:
+    """A session that a worker cannot read is tried once by it, and left to others."""
+    seen: set[tuple[str, str]] = set()
+    for each in shop.duty.failed:
+        if isinstance(each.error, SchemaTooNew):
+            if (each.worker, each.session_id) in seen or each.again_s is not None:
+                yield f"{each.worker} tries {each.session_id} again, which it cannot read"
+            seen.add((each.worker, each.session_id))
+
+
+def what_is_due_has_something_to_do(shop: Workers) -> Iterator[str]:
+    """A worker does not take up a session over and over that has nothing to do: rows and folds agree on what is due."""
+    for (worker, session_id, head), count in shop.duty.idle.items():
+        if count > IDLE_MAX:
+            yield f"{worker} took {session_id} up {count} times at {head}, and there was nothing to do"
+
+
+def workers_begin_apart(shop: Workers) -> Iterator[str]:
+    """Of workers that start together each begins with its share of what is due, while nobody has taken that up."""
+    names = [f"p{1 + at}" for at in range(shop.wanted)] if shop.quiet else []
+    for place, name in enumerate(sorted(names)):
+        share = {each for each in shop.world.sessions if zlib.crc32(each.encode()) % len(names) == place}
+        mine = [(at, tried) for at, (_, worker, tried) in enumerate(shop.duty.tries) if worker == name]
+        share -= {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else 0]}
+        first = {tried for _, tried in mine[: shop.limit]}
+        if share and not share & first:
+            yield f"{name} began with {', '.join(sorted(first))}, and its share is {', '.join(sorted(share))}"
+
+
+WORKERS: tuple[Callable[[Workers], Iterator[str]], ...] = (
+    due_is_taken_up,
+    no_wait_is_longer,
+    no_wait_is_shorter,
+    crews_keep_their_limit,
+    crews_are_used,
+    workers_stay,
+    errors_are_explained,
+    failures_rest,
+    repeated_failures_rest_longer,
+    the_too_new_is_left,
+    what_is_due_has_something_to_do,
+    workers_begin_apart,
+)

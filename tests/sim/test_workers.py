@@ -1,0 +1,236 @@
+"""Workers that serve one home, simulated: the code holds, and each invariant notices planted bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.app.cli import main
+from holdfast.brain import wake as wake_module
+from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, NeedsProgram
+from holdfast.facts.codec import Event
+from holdfast.fleet import serve
+from holdfast.fleet.crew import Crew
+from holdfast.fleet.serve import Service, Share
+from holdfast.log import memory
+from holdfast.session import decide, fold_clock
+from holdfast.session.rows import SessionRow, Uptime, due_at
+from holdfast.session.state import SetBack, State
+from holdfast.sim.invariants_workers import WORKERS
+from holdfast.sim.run import run_seeds, run_workers
+
+CLEAN = 60
+WITHIN = 120
+
+Planting = Callable[[pytest.MonkeyPatch], None]
+PLANTS: list[tuple[str, Planting]] = []
+
+
+def plant(invariant: str) -> Callable[[Planting], Planting]:
+    """Take a function that breaks the code as a bug that this invariant has to notice."""
+
+    def take(planting: Planting) -> Planting:
+        PLANTS.append((invariant, planting))
+        return planting
+
+    return take
+
+
+def test_no_invariant_is_violated() -> None:
+    totals = run_seeds(range(CLEAN), run_workers)
+    if totals.failing is not None:
+        pytest.fail(totals.failing.report())
+    assert totals.seeds == CLEAN
+    assert min(totals.posts, totals.effects) >= CLEAN
+
+
+@pytest.mark.faults
+def test_no_invariant_is_violated_in_many_worlds() -> None:
+    totals = run_seeds(range(200_000, 205_000), run_workers)
+    if totals.failing is not None:
+        pytest.fail(totals.failing.report())
+
+
+def test_a_seed_is_one_world() -> None:
+    assert run_workers(7) == run_workers(7)
+
+
+def test_the_command_runs_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--workers", "--seeds", "2"]) == 0
+    assert "2 seeds" in capsys.readouterr().out
+
+
+@plant("due_is_taken_up")
+def a_wait_is_over_by_the_wall_clock_alone(patch: pytest.MonkeyPatch) -> None:
+    def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
+        at_us = due_at(row, now_us)
+        return at_us is not None and at_us <= now_us
+
+    patch.setattr(memory, "is_due", is_due)
+
+
+@plant("due_is_taken_up")
+def what_can_run_waits_for_its_time(patch: pytest.MonkeyPatch) -> None:
+    def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
+        return row.due_us is not None and row.due_us <= now_us
+
+    patch.setattr(memory, "is_due", is_due)
+
+
+@plant("due_is_taken_up")
+def nobody_looks_until_the_log_moves(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(serve, "LOOK_S", 900.0)
+
+    async def never(store: Any, now_us: int, up: Uptime | None = None) -> None:
+        return None
+
+    patch.setattr(memory.MemoryStore, "next_due", never)
+
+
+@plant("due_is_taken_up")
+def what_finds_no_room_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    whole = Crew.start
+
+    def start(crew: Crew, due: Collection[str]) -> None:
+        whole(crew, due)
+        crew._left |= set(due) - crew.running
+
+    patch.setattr(Crew, "start", start)
+
+
+@plant("no_wait_is_longer")
+def a_brain_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(wake_module, "was_set", lambda *_: False)
+    patch.setattr(fold_clock, "passed", lambda *_: None)
+
+
+@plant("no_wait_is_longer")
+def the_fold_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fold_clock, "stood", lambda *_: None)
+    patch.setattr(fold_clock, "passed", lambda *_: None)
+    patch.setattr(wake_module, "was_set", lambda *_: False)
+
+
+@plant("no_wait_is_shorter")
+def a_jump_counts_twice(patch: pytest.MonkeyPatch) -> None:
+    def stood(state: State, boot_id: str, booted_us: int, event: Event) -> None:
+        if boot_id and booted_us:
+            if fold_clock.went_back(state, boot_id, booted_us):
+                state.set_back.append(SetBack(event.seq, state.booted_us - booted_us))
+            state.boot_id, state.booted_us, state.clock_seq = boot_id, booted_us, event.seq
+
+    patch.setattr(fold_clock, "stood", stood)
+
+
+@plant("what_is_due_has_something_to_do")
+def rows_and_folds_disagree_about_the_uptime(patch: pytest.MonkeyPatch) -> None:
+    whole = decide.is_idle
+    patch.setattr(wake_module, "is_idle", lambda state, now_us, up=None: whole(state, now_us))
+
+
+@plant("comes_to_rest")
+def who_fails_once_is_left_for_good(patch: pytest.MonkeyPatch) -> None:
+    def after(crew: Crew, session_id: str, error: HoldfastError) -> None:
+        crew._left.add(session_id)
+
+    patch.setattr(Crew, "_after", after)
+
+
+@plant("crews_keep_their_limit")
+def a_crew_is_never_full(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Crew, "full", property(lambda crew: False))
+
+
+@plant("crews_are_used")
+def one_at_a_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Crew, "full", property(lambda crew: bool(crew.running)))
+
+
+@plant("workers_stay")
+def a_log_in_trouble_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
+    def trouble(service: Service, error: HoldfastError) -> float:
+        raise error
+
+    patch.setattr(Service, "_trouble", trouble)
+
+
+@plant("workers_stay")
+def an_error_of_one_session_ends_the_worker(patch: pytest.MonkeyPatch) -> None:
+    async def work(crew: Crew, session_id: str) -> None:
+        try:
+            await crew._handler(session_id)
+        except LeaseHeld:
+            crew._rest(session_id, 1.0, failures=0)
+        finally:
+            crew.running.discard(session_id)
+            crew.stir()
+
+    patch.setattr(Crew, "_work", work)
+
+
+@plant("errors_are_explained")
+def a_held_session_is_an_error(patch: pytest.MonkeyPatch) -> None:
+    async def work(crew: Crew, session_id: str) -> None:
+        try:
+            await crew._handler(session_id)
+        except HoldfastError as error:
+            assert crew._on_error is not None
+            crew._on_error(session_id, error, crew._after(session_id, error))
+        finally:
+            crew.running.discard(session_id)
+            crew.stir()
+
+    patch.setattr(Crew, "_work", work)
+    patch.setattr(Share, "split", lambda share, due: (due, []))
+
+
+@plant("failures_rest")
+def who_failed_is_tried_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Crew, "_rests_now", lambda crew, session_id: False)
+
+
+@plant("repeated_failures_rest_longer")
+def pauses_do_not_grow(patch: pytest.MonkeyPatch) -> None:
+    whole = Crew._after
+
+    def after(crew: Crew, session_id: str, error: HoldfastError) -> float | None:
+        crew._rests.pop(session_id, None)
+        return whole(crew, session_id, error)
+
+    patch.setattr(Crew, "_after", after)
+
+
+@plant("the_too_new_is_left")
+def what_is_too_new_is_tried_again(patch: pytest.MonkeyPatch) -> None:
+    def after(crew: Crew, session_id: str, error: HoldfastError) -> float | None:
+        if isinstance(error, NeedsProgram | EmergencyStop):
+            return None
+        crew._rest(session_id, 1.0, 1)
+        return 1.0
+
+    patch.setattr(Crew, "_after", after)
+
+
+@plant("workers_begin_apart")
+def all_workers_begin_at_the_top(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Share, "split", lambda share, due: (due, []))
+
+
+def test_every_invariant_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+    for each in WORKERS:
+        assert f"| `{each.__name__}` | {' '.join((each.__doc__ or '').split())} |" in page
+
+
+def test_every_invariant_has_a_planted_bug() -> None:
+    assert {invariant for invariant, _ in PLANTS} == {*(each.__name__ for each in WORKERS), "comes_to_rest"}
+
+
+@pytest.mark.parametrize(("invariant", "planting"), PLANTS, ids=[planting.__name__ for _, planting in PLANTS])
+def test_a_planted_bug_is_found(invariant: str, planting: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
+    planting(monkeypatch)
+    found = (each for seed in range(WITHIN) for each in run_workers(seed, invariant).violations)
+    assert any(each.invariant == invariant for each in found), f"{invariant} notices nothing"

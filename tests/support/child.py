@@ -1,0 +1,33 @@
+"""A function called in a forked child as another user; what it returns comes back as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+
+def as_uid(uid: int, gid: int, work: Callable[[], Any]) -> Any:
+    """What `work` returns as that user, with no other groups. Raises `AssertionError` with the child's traceback."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status, said = 1, ""
+        try:
+            os.setgroups([])
+            os.setgid(gid)
+            os.setuid(uid)
+            status, said = 0, json.dumps(work())
+        except BaseException:
+            said = traceback.format_exc()
+        finally:
+            os.write(writer, said.encode())
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read().decode()
+    _, status = os.waitpid(child, 0)
+    assert status == 0, said
+    return json.loads(said)
