@@ -62,6 +62,14 @@ def processes_of(home: Path) -> dict[int, str]:
     return found
 
 
+def let_go(home: Path) -> None:
+    """Wait until no process of a home is left: not as long as hands stay that nobody gave back."""
+    end_s = time.monotonic() + 60.0
+    while left := processes_of(home):
+        assert time.monotonic() < end_s, left
+        time.sleep(0.01)
+
+
 def kill_all(home: Path) -> None:
     """What a power cut does to the processes of a home."""
     while left := processes_of(home):

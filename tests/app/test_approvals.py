@@ -20,7 +20,7 @@ from holdfast.fleet.intake import Intake
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker
-from tests.app.asking import ASK, asks, comes_to, facts, item_of, kill_all, processes_of, rests, types
+from tests.app.asking import ASK, asks, comes_to, facts, item_of, kill_all, let_go, processes_of, rests, types
 from tests.app.terminal import Type, bash, ended, kept, rows, script, spawn, turn, typed
 from tests.support.receiver import Receiver, Reply
 
@@ -48,7 +48,7 @@ def test_a_session_that_asks_holds_no_process_and_says_what_to_type(
     said = typed("run", "x", "--model", model, "--session-id", "k", "--ask", "bash").went(3)
     item = item_of(said)
     assert f"Answer with `holdfast approve {item}` or `holdfast deny {item}`" in said.err
-    assert processes_of(holdfast_home) == {}
+    let_go(holdfast_home)
     assert not (_folder(holdfast_home) / "ran").exists()
     assert "goes on in the background" in type("approve", item, "--note", "go").went().err
     assert rests().out == "Done.\n"
@@ -56,7 +56,7 @@ def test_a_session_that_asks_holds_no_process_and_says_what_to_type(
     (decided,) = facts(type, "approval.decided")
     assert (decided["note"], decided["via"], decided["actor"][:5]) == ("go", "cli", "user:")
     assert decided["digest"] == facts(type, "approval.requested")[0]["action_digest"]
-    assert processes_of(holdfast_home) == {}
+    let_go(holdfast_home)
     type("verify").went()
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from holdfast.log.workers import Worker
+from tests.app.asking import let_go, processes_of
 from tests.app.families import until
 from tests.app.terminal import Type, bash, ended, rows, script, spawn, turn, typed
 
@@ -67,11 +71,15 @@ def flip_before(home: Path, folder: Path, last: str, lost: str) -> None:
 
 
 @pytest.fixture
-def robbed(tmp_path: Path, holdfast_home: Path) -> Path:
+def robbed(tmp_path: Path, holdfast_home: Path) -> Iterator[Path]:
     """A home whose session paid once, and whose log ends before the payment was dispatched."""
     killed_after_the_call(holdfast_home, tmp_path, bash("echo PAY >> effects"))
     flip_before(holdfast_home, tmp_path, "agent.tool_use", "tool.dispatched")
-    return holdfast_home
+    yield holdfast_home
+    for pid in processes_of(holdfast_home):  # hands that nobody gave back
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    let_go(holdfast_home)
 
 
 VERBS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.asking import asks, comes_to, facts, item_of, processes_of, rests, types
+from tests.app.asking import asks, comes_to, facts, item_of, let_go, rests, types
 from tests.app.terminal import PRICE, Type, bash, ended, kept, rows, script, spawn, turn, typed
 
 
@@ -61,7 +61,7 @@ def test_a_pause_of_a_session_that_waits_keeps_its_question(type: Type, tmp_path
     item = asks(type, script(tmp_path / "m.json", bash("true"), turn(text="Done.")))
     assert type("pause", "k").went().out == "k rests; lift it with `holdfast wake k`\n"
     assert "k is paused" in type("approve", item).went().err
-    assert processes_of(holdfast_home) == {}
+    let_go(holdfast_home)
     assert "tool.dispatched" not in types(holdfast_home)
     assert type("wake", "k").went().out == "Done.\n"
 
@@ -79,7 +79,7 @@ def test_the_emergency_stop_rests_everything_and_its_release_goes_on(
     stopped = ended(running).went(3)  # type: ignore[arg-type]
     assert "k is parked (person): an emergency stop" in stopped.err
     assert stopped.err.splitlines()[-1] == "Everything was stopped; it goes on after `holdfast stop --release`."
-    assert processes_of(holdfast_home) == {}
+    let_go(holdfast_home)
     again = type("stop", "--all").went()
     assert "everything is stopped already, since " in again.out
     assert again.err == "nothing was running\n"

@@ -24,6 +24,7 @@ from holdfast.hands.fake import FakeProvider
 from holdfast.hands.launch import Lives
 from tests.brain.stage import Stage, turn
 from tests.faults.victims import supervisors
+from tests.support.child import command_of
 from tests.support.waiting import PATIENCE_S
 
 SPEC = "hnd_1"
@@ -63,7 +64,7 @@ class Hanging:
         """The supervisor and the program that it takes for a sandbox."""
         for supervisor in supervisors(self.home).values():
             for entry in tree.processes().values():
-                if entry.parent == supervisor and b"sleep" in Path(f"/proc/{entry.pid}/cmdline").read_bytes():
+                if entry.parent == supervisor and b"sleep" in command_of(entry.pid):
                     return supervisor, entry.pid
         return None
 

@@ -15,6 +15,7 @@ from holdfast.hands.base import ExecResult, Hands
 from holdfast.hands.box import tree
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import RealRig, bubblewrap, real
+from tests.support.child import command_of
 from tests.support.waiting import PATIENCE_S
 
 SMALL = HandsPolicy(memory_bytes=256 << 20, processes=64, disk_bytes=96 << 20)
@@ -126,11 +127,8 @@ async def _left(rig: RealRig, hands: Hands) -> int:
 
 
 def _own(pid: int) -> bool:
-    try:
-        said = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return True
-    return b"bwrap" in said or b"PACKAGES" in said
+    said = command_of(pid)
+    return not said or b"bwrap" in said or b"PACKAGES" in said
 
 
 def _free() -> int:

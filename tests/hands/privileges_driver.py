@@ -13,12 +13,14 @@ from holdfast.hands.box import tree
 from holdfast.privileges import status
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import bubblewrap, real
+from tests.support.child import command_of
 
 
 def beside(parent: int) -> int:
     """The child of that process which is no sandbox."""
     for entry in tree.processes().values():
-        if entry.parent == parent and b"bwrap" not in Path(f"/proc/{entry.pid}/cmdline").read_bytes():
+        command = command_of(entry.pid) if entry.parent == parent else b""
+        if command and b"bwrap" not in command:
             return entry.pid
     raise AssertionError(f"{parent} has no such child")
 

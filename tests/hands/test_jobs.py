@@ -22,6 +22,7 @@ from holdfast.testing.hands import bash, job, run, service
 from tests.hands.rigs import RealRig, started_in_time
 from tests.hands.test_exec import STUBBORN, living
 from tests.hands.test_supervisor import until, until_dead
+from tests.support.child import command_of
 from tests.support.waiting import PATIENCE_S
 
 
@@ -126,7 +127,7 @@ async def test_a_dead_sandbox_with_a_job_is_told(rig: RealRig) -> None:
     await hands.start(1, "1.0", job("touch ready; sleep 300"))
     await until(rig.workspace / "ready")
     pid = rig.supervisor(hands)
-    agent = [entry for entry in descendants(pid) if b"agent" in Path(f"/proc/{entry.pid}/cmdline").read_bytes()]
+    agent = [entry for entry in descendants(pid) if b"agent" in command_of(entry.pid)]
     for entry in agent:
         with contextlib.suppress(ProcessLookupError):  # the end of one takes others with it
             os.kill(entry.pid, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from tests.hands import limits_driver
 from tests.hands.limits_driver import EXPECTED, LARGE, SMALL, TOUCH
 from tests.hands.rigs import RealRig, bubblewrap, real, unsandboxed
 from tests.support.as_user import run_as_user
+from tests.support.child import command_of
 from tests.support.waiting import PATIENCE_S
 
 
@@ -132,9 +132,9 @@ def beside(parent: int) -> int:
     """A child of that process that is not the sandbox; 0 for none."""
     for entry in tree.processes().values():
         if parent and entry.parent == parent and entry.state not in "ZX":
-            with contextlib.suppress(FileNotFoundError):
-                if b"bwrap" not in Path(f"/proc/{entry.pid}/cmdline").read_bytes():
-                    return entry.pid
+            command = command_of(entry.pid)
+            if command and b"bwrap" not in command:
+                return entry.pid
     return 0
 
 

@@ -16,6 +16,7 @@ from holdfast.hands.base import Hands
 from holdfast.hands.box.tree import Entry, descendants, entry_of
 from holdfast.testing.hands import bash, run, service
 from tests.hands.rigs import RealRig
+from tests.support.child import command_of
 from tests.support.waiting import PATIENCE_S
 
 
@@ -24,7 +25,7 @@ def states(word: str, found: list[Entry]) -> list[str]:
     out = []
     for entry in found:
         now = entry_of(entry.pid)
-        if now is not None and Path(f"/proc/{entry.pid}/cmdline").read_bytes().startswith(word.encode() + b"\0"):
+        if now is not None and command_of(entry.pid).startswith(word.encode() + b"\0"):
             out.append(now.state)
     return out
 

@@ -1,4 +1,4 @@
-"""A function called in a forked child as another user; what it returns comes back as JSON."""
+"""Other processes: a function called in a forked child as another user, and the command line of a process."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -31,3 +32,11 @@ def as_uid(uid: int, gid: int, work: Callable[[], Any]) -> Any:
     _, status = os.waitpid(child, 0)
     assert status == 0, said
     return json.loads(said)
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process, words ended by NUL; empty when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
