@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from holdfast.brain.doors import NoObserver, ObserverGone
 from holdfast.errors import HandsError, SandboxUnavailable, SecretUnavailable, UsageError
 from holdfast.facts.codec import Event
+from holdfast.facts.hands import HandsProvisioned, HandsReleased
 from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded
+from holdfast.hands.base import Hands
 from holdfast.model.base import ModelRequest, StreamPart
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import ManualClock, settle
@@ -85,6 +88,33 @@ async def test_the_second_failure_of_a_kind_parks_the_session_and_a_person_wakes
     assert ended is not None
     assert ended.status == "done"
     assert await stage.asked() == 4
+
+
+@pytest.mark.parametrize("trouble", [None, HandsError("not now"), ValueError("a defect here too")])
+async def test_a_session_that_parks_for_its_failures_gives_its_hands_back(trouble: Exception | None) -> None:
+    stage = Stage([turn("", ("bash", {"command": "true"})), turn("ok")])
+    attach, give_up = stage.hands.attach, AsyncMock(side_effect=trouble)
+
+    async def attached(identity: HandsProvisioned) -> Hands:
+        hands = await attach(identity)
+        if trouble is not None:
+            hands.release = give_up  # type: ignore[method-assign]
+        return hands
+
+    async def fails(part: StreamPart) -> None:
+        if len(stage.model.requests) > 1:
+            raise RecursionError
+
+    stage.hands.attach, stage.model.on_part = attached, fails  # type: ignore[method-assign]
+    await stage.open()
+    with pytest.raises(RecursionError):
+        await stage.wake()
+    assert len(stage.hands.alive()) == 1
+    ended = (await stage.wake()).ended
+    assert ended is not None
+    assert ended.status == "parked"
+    assert len(stage.hands.alive()) == (trouble is not None)
+    assert len(await stage.facts(HandsReleased)) == (trouble is None)
 
 
 async def test_failures_of_different_kinds_come_to_an_end_too() -> None:

@@ -203,12 +203,28 @@ async def _failed(shift: Shift, error: Exception) -> bool:
         # A park is a decision: a message that came meanwhile is a reason to try again (S2).
         shift.decided_at = state.seq
         park = ShiftEnded(status="parked", reason="person", detail=detail)
+        if await _gave_back(shift, park):
+            continue  # that is an event: look again
         try:
             await shift.decision(*_presumed(state), fact, park)
         except HeadMoved:
             await shift.refresh()
         else:
             return True
+
+
+async def _gave_back(shift: Shift, park: ShiftEnded) -> bool:
+    """Give back hands that a failed wake still holds and in which nothing runs. True when that is in the log."""
+    state = shift.state
+    if state.hands is None or hands_act.kept(state, park) or any(call.attempt for call in state.open_calls()):
+        return False
+    try:
+        await hands_act.give_back(shift)
+    except LOG_TROUBLE:
+        raise
+    except Exception:  # whatever it is: a session that fails again and again has to park
+        return False
+    return True
 
 
 def _presumed(state: State) -> tuple[Fact, ...]:

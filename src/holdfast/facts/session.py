@@ -357,8 +357,8 @@ class SessionUpdated(Fact, frozen=True, tag="session.updated"):
 
 
 class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
-    """Events of the log that were acknowledged are gone, and a person went on without them: here, after this event's
-    position, nobody knows what was lost.
+    """Acknowledged events of the log are lost, and a person decided to go on without them. The loss lies between the
+    event before this one and this one.
 
     `known_seq` is the last lost event of this session that something still names, 0 when nothing does; `calls` are
     calls that its hands started and that the log no longer knows. `content` is what the model is told.

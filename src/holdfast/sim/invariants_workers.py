@@ -171,7 +171,7 @@ def what_is_due_has_something_to_do(shop: Workers) -> Iterator[str]:
 
 
 def workers_begin_apart(shop: Workers) -> Iterator[str]:
-    """Of workers that start together each begins with its share of what is due, while nobody has taken that up."""
+    """Workers that start together each begin with their own share of the due sessions, unless one of these is taken."""
     names = [f"p{1 + at}" for at in range(shop.wanted)] if shop.quiet else []
     for place, name in enumerate(sorted(names)):
         share = {each for each in shop.world.sessions if zlib.crc32(each.encode()) % len(names) == place}
