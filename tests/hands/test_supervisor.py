@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -21,6 +23,7 @@ from holdfast.hands.box.tree import descendants
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import Lives
 from holdfast.hands.supervised import SupervisedHands
+from holdfast.hands.sweep import is_deserted
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import RealRig, kill_and_wait, real, started_in_time
@@ -233,6 +236,27 @@ async def test_idle_and_unclaimed_it_ends_and_still_testifies(tmp_path: Path) ->
         assert replay(str(journal)).exits["2.0"]["result"]["output"] == "done\n", "no call is cut short by it"
         assert (await hands.status(1, "2.0")).state == "finished"
         assert (await hands.status(1, "3.0")).state == "never_started"
+
+
+async def test_who_only_looks_whether_it_answers_does_not_keep_it(tmp_path: Path) -> None:
+    """Each command that begins to work looks at all sockets of the user: idle hands end beside that too."""
+    lives = Lives(grace_s=0.3)
+    async with real(tmp_path, lambda folder: UnsandboxedProvider(folder, lives=lives)) as rig:
+        hands = await rig.provider.provision(rig.spec(), 1)
+        pid = rig.supervisor(hands)
+        address = Path(hands.identity.address)
+
+        async def look() -> None:
+            while not is_deserted(address):  # noqa: ASYNC110 - a socket sets no event of ours
+                await anyio.sleep(0.01)
+
+        with closing(socket.socket(socket.AF_UNIX)) as silent:
+            silent.connect(str(address))
+            async with anyio.create_task_group() as group:
+                group.start_soon(look)
+                hands._talk.close()  # type: ignore[attr-defined]
+                await until_dead(pid)
+                group.cancel_scope.cancel()
 
 
 async def test_never_claimed_it_leaves_nothing(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ class Supervisor:
         self._idle_since = self._began
         self._herald = herald
         self._clients: dict[int, Channel] = {}
+        self._silent: set[int] = set()
         self._complaints = b""
         self._ending = ""
         self._claimed = False
@@ -150,6 +151,7 @@ class Supervisor:
                     self._hear_client(self._clients[fd], gone=bool(event & select.POLLHUP))
                     if self._clients[fd].closed:
                         poll.unregister(fd)
+                        self._silent.discard(fd)
                         self._clients.pop(fd).close()
             self._look(time.monotonic())
 
@@ -165,7 +167,7 @@ class Supervisor:
         due = [] if self._verbs.paused_since is not None else [call.deadline for call in self._register.open]
         if not self._register.busy():
             due.append(max(self._life_end, now + _RETRY_S))
-            if not self._clients:
+            if not self._needed():
                 due.append(self._idle_since + self._grace_s())
         if self._register.unsaved():
             due.append(now + _RETRY_S)
@@ -185,10 +187,14 @@ class Supervisor:
         busy = (self._register.busy() and not still) or bool(self._verbs.transfers)
         if now >= self._life_end and not busy:
             self._ending = "it reached its longest life"
-        elif self._clients or self._register.open or busy:
+        elif self._needed() or self._register.open or busy:
             self._idle_since = now
         elif now >= self._idle_since + self._grace_s():
             self._ending = "nobody needed it"
+
+    def _needed(self) -> bool:
+        """Whether a client is there. One that never said a word only looked whether the socket answers."""
+        return len(self._clients) > len(self._silent)
 
     def _grace_s(self) -> float:
         """How long it stays without a call and a client; the process that asked for it has its own time to connect."""
@@ -201,11 +207,9 @@ class Supervisor:
         if uid not in (0, self._user):
             client.close()
             return
-        if not self._claimed:
-            self._claimed = True
-            self._watch.claimed()
         channel = Channel(client.detach())
         self._clients[channel.fd] = channel
+        self._silent.add(channel.fd)
 
     def _hear_agent(self) -> None:
         self._agent.flush()
@@ -258,6 +262,11 @@ class Supervisor:
         if gone:
             client.closed = True
             return
+        if messages:
+            self._silent.discard(client.fd)
+        if messages and not self._claimed:
+            self._claimed = True
+            self._watch.claimed()
         for message in messages:
             try:
                 self._verbs.serve(client, message)
