@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 
@@ -93,12 +92,16 @@ async def test_the_second_failure_of_a_kind_parks_the_session_and_a_person_wakes
 @pytest.mark.parametrize("trouble", [None, HandsError("not now"), ValueError("a defect here too")])
 async def test_a_session_that_parks_for_its_failures_gives_its_hands_back(trouble: Exception | None) -> None:
     stage = Stage([turn("", ("bash", {"command": "true"})), turn("ok")])
-    attach, give_up = stage.hands.attach, AsyncMock(side_effect=trouble)
+    attach = stage.hands.attach
+
+    async def release(epoch: int) -> None:
+        assert trouble is not None
+        raise trouble
 
     async def attached(identity: HandsProvisioned) -> Hands:
         hands = await attach(identity)
         if trouble is not None:
-            hands.release = give_up  # type: ignore[method-assign]
+            hands.release = release  # type: ignore[method-assign]
         return hands
 
     async def fails(part: StreamPart) -> None:

@@ -64,6 +64,14 @@ async def test_a_command_that_ends_its_own_keeper_ends_no_bridge(tmp_path: Path)
         assert await code(hands, "4.0") == "200"
 
 
+async def test_a_tunnel_that_is_open_when_the_proxy_ends_is_noted(tmp_path: Path) -> None:
+    async with proxy_rig(tmp_path) as rig:
+        gateway = await rig.egress.open(SES, EgressPolicy(allow=(at(ONE),)), uid=os.getuid())
+        with secure(gateway, ONE.host):
+            await rig.egress.close(SES)
+        assert [(seen.verdict, seen.host) for seen in (await rig.egress.notes(SES, 0)).seen] == [("allowed", ONE.host)]
+
+
 async def test_a_change_holds_for_the_next_request_on_an_open_connection(tmp_path: Path) -> None:
     async with proxy_rig(tmp_path) as rig:
         gateway = await rig.egress.open(SES, SECRET, uid=os.getuid())

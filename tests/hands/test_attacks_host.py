@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -245,6 +246,52 @@ def test_memory_that_no_process_has_is_seen_before_the_machine_runs_out(free: in
         with nullcontext() if told else pytest.raises(TimeoutError):
             assert json.loads(mine.recv(1000)) == {"over": "memory", "call": "1.0"}
     running.join(10)
+
+
+def test_what_an_ended_call_wrote_is_not_the_next_ones_doing(tmp_path: Path) -> None:
+    """A count that comes in, or is begun, when the call is over ends no other."""
+    holding = {"memory_bytes": None, "processes": None, "disk_bytes": 2 << 20, "inodes": 1000}
+    mine, theirs = socket.socketpair()
+    folder = tmp_path / "work"
+    folder.mkdir()
+    watch = Watcher(
+        Channel(theirs.detach()), os.getpid(), {**holding, "paths": [str(folder)], "baseline": ""}, Group([])
+    )
+    disk = watch._disk
+
+    def counted() -> str:
+        while disk.fd >= 0:
+            select.select([disk.fd], [], [])
+            disk.hear()
+        return disk.over
+
+    def looks(at_s: float) -> None:
+        watch._look(at_s)
+        assert disk.fd >= 0, "it counts"
+
+    with mine:
+        looks(1.0)
+        counted()
+        watch._take({"began": "1.0", "pid": 0})
+        (folder / "large").write_bytes(b"x" * (8 << 20))
+        looks(100.0)
+        watch._take({"ended": "1.0"})
+        assert counted() == "", "the count was on its way when the call ended"
+        (folder / "large").write_bytes(b"x" * (16 << 20))
+        watch._take({"began": "2.0", "pid": 0})
+        looks(1e6)
+        assert counted() == "disk", "it is over, and nobody made room"
+        watch._take({"ended": "2.0"})
+        (folder / "large").write_bytes(b"x" * (32 << 20))
+        looks(2e6)
+        assert counted() == "disk", "nothing runs"
+        watch._look(2e6 + 0.01)
+        watch._take({"began": "3.0", "pid": 0})
+        watch._look(2e6 + 0.02)
+        mine.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            mine.recv(1)
+        counted()
 
 
 WORDS = {"sandbox", "isolation", "user", "uid", "provider", "privileged", "escalate", "network", "unsafe", "layers"}

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import sys
+from collections.abc import Awaitable, Callable
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -164,23 +165,26 @@ class _Tunnel:
         """Until both sides have ended, or one is silent for too long."""
         trouble: list[Refusal] = []
         self._state.reads(self._place)
-        async with anyio.create_task_group() as group:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._carry, self._up, trouble, group.cancel_scope)
+                group.start_soon(self._carry, self._down, trouble, group.cancel_scope)
+        finally:  # a tunnel that is open when the proxy ends was used as well
+            for refusal in trouble[:1]:
+                self._state.refused(self._place, None, refusal)
+            if not trouble or self._sent:
+                self._state.allowed(self._place, sent=self._sent, received=self._received)
 
-            async def carry(up: bool) -> None:
-                try:
-                    await (self._up() if up else self._down())
-                except Ended:
-                    group.cancel_scope.cancel()
-                except Refusal as refusal:
-                    trouble.append(refusal)
-                    group.cancel_scope.cancel()
-
-            group.start_soon(carry, True)
-            group.start_soon(carry, False)
-        for refusal in trouble[:1]:
-            self._state.refused(self._place, None, refusal)
-        if not trouble or self._sent:
-            self._state.allowed(self._place, sent=self._sent, received=self._received)
+    async def _carry(
+        self, way: Callable[[], Awaitable[None]], trouble: list[Refusal], scope: anyio.CancelScope
+    ) -> None:
+        try:
+            await way()
+        except Ended:
+            scope.cancel()
+        except Refusal as refusal:
+            trouble.append(refusal)
+            scope.cancel()
 
     async def _up(self) -> None:
         first = await self._first()

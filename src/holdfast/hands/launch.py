@@ -38,6 +38,8 @@ READY_S = 30.0
 GONE_S = 5.0
 """How long a killed process may take to be gone."""
 
+_STEP_S = 0.01
+
 _ROOT = Path(__file__).resolve().parent.parent
 _PARTS = (
     *("wire", "kernel", "tree", "text", "files", "search", "web_text", "web"),
@@ -263,14 +265,23 @@ async def start_supervisor(launch: Launch) -> str:
     finally:
         if not runs:
             with anyio.CancelScope(shield=True):
+                await _ended(launch)
                 await anyio.to_thread.run_sync(_clear, launch)
 
 
-def _clear(launch: Launch) -> None:
-    """Take away what a failed start left: the supervisor first, whose journal knows it."""
+async def _ended(launch: Launch) -> None:
+    """End the supervisor of a failed start, whose journal knows it; its steward clears away in the same folder."""
+    lock = os.path.join(launch.folder, "lock")
     pid = replay(os.path.join(launch.folder, "journal")).opened.get("pid")
     if pid is not None:
-        _end(pid, os.path.join(launch.folder, "lock"))
+        await anyio.to_thread.run_sync(_end, pid, lock)
+    with anyio.move_on_after(GONE_S):
+        while is_locked(lock):  # noqa: ASYNC110 - another process holds it
+            await anyio.sleep(_STEP_S)
+
+
+def _clear(launch: Launch) -> None:
+    """Take away what a failed start left, when its processes are gone."""
     with contextlib.suppress(OSError):
         Path(launch.socket).unlink()
     for place in launch.opening.places:
@@ -307,5 +318,6 @@ def remove_folder(folder: Path) -> None:
                 inner = os.path.join(path, name)
                 if not os.path.islink(inner):
                     os.chmod(inner, 0o700)
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder)
+    while os.path.lexists(folder):
+        with contextlib.suppress(FileNotFoundError):  # a steward removed something of it meanwhile: go on
+            shutil.rmtree(folder)

@@ -62,6 +62,11 @@ class Quota:
         self._low = None
         self._stale = self.fd >= 0
 
+    def rest(self) -> None:
+        """Nothing runs any more: what a count found, or is about to find, is not the next call's doing."""
+        self.over = ""
+        self._stale = self.fd >= 0
+
     def look(self, now: float, busy: bool) -> float | None:
         """Look at the free space, and start to count when there is a reason. Returns how long to rest."""
         if not self._on:

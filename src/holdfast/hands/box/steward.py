@@ -116,13 +116,10 @@ def become(launch: dict[str, Any], group: Group, lock: int, log: int, ends: tupl
 
 def _remove_unclaimed(folder: str) -> None:
     """Whoever asked for these hands died before it could name them anywhere: nobody will ask for them."""
-    try:
-        for path, folders, names in os.walk(folder, topdown=False):
-            for name in names:
-                os.unlink(os.path.join(path, name))
-            for name in folders:
-                inner = os.path.join(path, name)
-                (os.unlink if os.path.islink(inner) else os.rmdir)(inner)
+    for path, folders, names in os.walk(folder, topdown=False):
+        for name in [*names, *folders]:
+            inner = os.path.join(path, name)
+            with contextlib.suppress(OSError):
+                (os.rmdir if name in folders and not os.path.islink(inner) else os.unlink)(inner)
+    with contextlib.suppress(OSError):
         os.rmdir(folder)
-    except OSError:
-        pass

@@ -111,12 +111,15 @@ class Watcher:
             self._runs.pop(message["ended"], None)
             if message["ended"] == self._dying[0]:
                 self._disk.struck()
+            if not self._runs:
+                self._disk.rest()
 
     def _look(self, now: float) -> float | None:
         """One look. Returns how long to rest, None while nothing runs."""
         wait = self._disk.look(now, bool(self._runs))
         if not self._runs:
             self._refused = self._oom = None
+            self._disk.over = ""
             return wait
         if self._dying[0] in self._runs and now < self._dying[1]:
             return QUICK_S

@@ -121,7 +121,7 @@ async def notes_outlive_the_proxy(rig: Rig) -> None:
     first, _ = rig.places
     policy = EgressPolicy(allow=(at(first),))
     gateway = await rig.egress.open(ONE, policy, uid=rig.uid)
-    await rig.request(gateway, first)
+    assert await rig.request(gateway, first) == "allowed"
     await rig.egress.close(ONE)
     before = await rig.egress.notes(ONE, 0)
     assert [(seen.verdict, seen.host) for seen in before.seen] == [("allowed", first.host)]
