@@ -22,6 +22,7 @@ import hypothesis
 import pytest
 
 from tests.offline.sitecustomize import forbid_network
+from tests.support.child import await_end
 from tests.support.waiting import PATIENCE_S
 
 OFFLINE = Path(__file__).parent / "offline"
@@ -98,7 +99,7 @@ def _leaves_nothing(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     end = time.monotonic() + PATIENCE_S
     while left := {p: w for p, w in _left_behind(tmp_path_factory.getbasetemp()).items() if "/model-server" not in w}:
         assert time.monotonic() < end, f"processes outlive the tests of {request.node.nodeid}: {left}"
-        time.sleep(0.1)
+        await_end(min(left), end - time.monotonic())
 
 
 @pytest.fixture(autouse=True)

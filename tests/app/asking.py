@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.app.terminal import Said, Type, rows, typed
+from tests.support.child import await_end
 from tests.support.waiting import PATIENCE_S
 
 ASK = ("--ask", "bash", "--no-sandbox")
@@ -67,7 +68,7 @@ def let_go(home: Path) -> None:
     end_s = time.monotonic() + 60.0
     while left := processes_of(home):
         assert time.monotonic() < end_s, left
-        time.sleep(0.01)
+        await_end(min(left), end_s - time.monotonic())
 
 
 def kill_all(home: Path) -> None:

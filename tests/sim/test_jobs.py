@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +26,13 @@ from holdfast.session.state import Call, State
 from holdfast.session.state_jobs import Job
 from holdfast.sim.invariants import OF_JOBS
 from holdfast.sim.run import run_jobs, run_seeds
+from tests.sim.planted.kit import Bed, Plant, hunt
 
 CLEAN = 200
 WITHIN = 400
 
-Planting = Callable[[pytest.MonkeyPatch], None]
-PLANTS: list[tuple[str, Planting]] = []
-
-
-def plant(invariant: str) -> Callable[[Planting], Planting]:
-    """Take a function that breaks the code as a bug that this invariant has to notice."""
-
-    def take(planting: Planting) -> Planting:
-        PLANTS.append((invariant, planting))
-        return planting
-
-    return take
+BED = Bed()
+plant = partial(BED.plant, "")
 
 
 def test_no_invariant_is_violated() -> None:
@@ -191,11 +183,9 @@ def test_every_invariant_is_documented() -> None:
 
 
 def test_every_invariant_has_two_planted_bugs() -> None:
-    assert Counter(invariant for invariant, _ in PLANTS) == {each.__name__: 2 for each in OF_JOBS}
+    assert Counter(plant.invariant for plant in BED.plants) == {each.__name__: 2 for each in OF_JOBS}
 
 
-@pytest.mark.parametrize(("invariant", "planting"), PLANTS, ids=[planting.__name__ for _, planting in PLANTS])
-def test_a_planted_bug_is_found(invariant: str, planting: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
-    planting(monkeypatch)
-    found = (each for seed in range(WITHIN) for each in run_jobs(seed, invariant).violations)
-    assert any(each.invariant == invariant for each in found), f"{invariant} notices nothing"
+@pytest.mark.parametrize("plant", BED.plants, ids=lambda plant: plant.name)
+def test_a_planted_bug_is_found(plant: Plant) -> None:
+    assert hunt(plant, range(WITHIN), run_jobs) is not None, f"{plant.invariant} notices nothing"

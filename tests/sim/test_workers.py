@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +22,13 @@ from holdfast.session.rows import SessionRow, Uptime, due_at
 from holdfast.session.state import SetBack, State
 from holdfast.sim.invariants_workers import WORKERS
 from holdfast.sim.run import run_seeds, run_workers
+from tests.sim.planted.kit import Bed, Plant, hunt
 
 CLEAN = 60
 WITHIN = 120
 
-Planting = Callable[[pytest.MonkeyPatch], None]
-PLANTS: list[tuple[str, Planting]] = []
-
-
-def plant(invariant: str) -> Callable[[Planting], Planting]:
-    """Take a function that breaks the code as a bug that this invariant has to notice."""
-
-    def take(planting: Planting) -> Planting:
-        PLANTS.append((invariant, planting))
-        return planting
-
-    return take
+BED = Bed()
+plant = partial(BED.plant, "")
 
 
 def test_no_invariant_is_violated() -> None:
@@ -226,11 +218,9 @@ def test_every_invariant_is_documented() -> None:
 
 
 def test_every_invariant_has_a_planted_bug() -> None:
-    assert {invariant for invariant, _ in PLANTS} == {*(each.__name__ for each in WORKERS), "comes_to_rest"}
+    assert {plant.invariant for plant in BED.plants} == {*(each.__name__ for each in WORKERS), "comes_to_rest"}
 
 
-@pytest.mark.parametrize(("invariant", "planting"), PLANTS, ids=[planting.__name__ for _, planting in PLANTS])
-def test_a_planted_bug_is_found(invariant: str, planting: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
-    planting(monkeypatch)
-    found = (each for seed in range(WITHIN) for each in run_workers(seed, invariant).violations)
-    assert any(each.invariant == invariant for each in found), f"{invariant} notices nothing"
+@pytest.mark.parametrize("plant", BED.plants, ids=lambda plant: plant.name)
+def test_a_planted_bug_is_found(plant: Plant) -> None:
+    assert hunt(plant, range(WITHIN), run_workers) is not None, f"{plant.invariant} notices nothing"

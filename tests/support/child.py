@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -40,3 +41,15 @@ def command_of(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return b""
+
+
+def await_end(pid: int, limit_s: float) -> None:
+    """Wait until a process has ended, at most so long."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        select.select([handle], [], [], max(0.0, limit_s))
+    finally:
+        os.close(handle)

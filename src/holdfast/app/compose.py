@@ -92,7 +92,7 @@ class Runtime:
         return Providers(self.home.hands)
 
     def close(self) -> None:
-        """Give up connections to hands elsewhere: an error that somebody keeps would keep them open."""
+        """Close the connections to remote hands, which an error that is kept would hold open."""
         if "providers" in self.__dict__:
             self.providers.close()
 

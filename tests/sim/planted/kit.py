@@ -14,7 +14,7 @@ Planting = Callable[[pytest.MonkeyPatch], None]
 
 @dataclass(frozen=True)
 class Plant:
-    """One bug: its name, the rule that it breaks, the invariant that has to notice, how it gets in.
+    """One bug: its name, the rule that it breaks if it has one, the invariant that has to notice, how it gets in.
 
     A rare one is hunted from the seed `first` on: about one world in a thousand shows it.
     """
@@ -42,12 +42,12 @@ class Bed:
         return take
 
 
-def hunt(plant: Plant, seeds: Iterable[int]) -> Outcome | None:
+def hunt(plant: Plant, seeds: Iterable[int], run: Callable[[int, str], Outcome] = run_seed) -> Outcome | None:
     """The first of these seeds whose world its invariant finds wrong, None when none does."""
     with pytest.MonkeyPatch.context() as patch:
         plant.planting(patch)
         for seed in seeds:
-            outcome = run_seed(plant.first + seed, plant.invariant)
+            outcome = run(plant.first + seed, plant.invariant)
             if any(each.invariant == plant.invariant for each in outcome.violations):
                 return outcome
     return None
