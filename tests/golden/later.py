@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from holdfast.facts.base import Document, Image, Text
 from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetReached, BudgetSet
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
@@ -175,7 +177,7 @@ def posts(odd: str, end: str) -> list[tuple[str, AnyFact]]:
         )
     seen = ApprovalSeen(item_id=f"itm_{end}", by="ann")
     if whole:
-        seen = ApprovalSeen(item_id=f"itm_{end}", by="ann", expires_us=AT_US, boot_id="boot", booted_us=AT_US - 9_000)
+        seen = msgspec.structs.replace(seen, expires_us=AT_US, boot_id="boot", booted_us=AT_US - 9_000, up_us=9_000)
     told: list[tuple[str, AnyFact]] = [
         (f"seen:itm_{end}", seen),
         (f"item:itm_{end}", decided),

@@ -114,10 +114,10 @@ def full() -> list[AnyFact]:
         SessionEventsLost(content=""),
         HandsLost(hands_id="hnd_1", reason="its supervisor died"),
         HandsReleased(hands_id="hnd_1"),
-        ClockSet(boot_id="boot", booted_us=1_788_000_000_000_000),
+        ClockSet(boot_id="boot", booted_us=1_788_000_000_000_000, up_us=7_000),
         ShiftEnded(
             status="parked", reason="timer", detail="until tomorrow", due_us=1_795_000_100_000_000,
-            boot_id="boot", booted_us=1_788_000_000_000_000,
+            boot_id="boot", booted_us=1_788_000_000_000_000, up_us=7_000,
         ),
     ]  # fmt: skip
 
@@ -159,6 +159,7 @@ async def story(
             pid=4242,
             program="holdfast 0.1.0",
             booted_us=1_789_000_000_000_000,
+            up_us=8_000,
         )
 
     async def post(fact: AnyFact, key: str) -> None:

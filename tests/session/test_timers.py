@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Agent, SessionCreated, Workspace
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.facts.union import AnyFact, type_of
 from holdfast.facts.user import UserMessage
 from holdfast.session.children import due, is_over
@@ -72,3 +73,14 @@ def test_a_parked_session_is_idle_until_its_time_and_not_behind_its_own_end() ->
     assert is_idle(state, AT_US + 2 * MINUTE_US)
     assert not is_idle(state, AT_US + 60 * MINUTE_US)
     assert not is_idle(state, AT_US - 60 * MINUTE_US), "a clock that went back is looked into"
+
+
+def test_a_clock_set_back_between_a_reading_and_its_append_counts_once() -> None:
+    """The reading is from before the jump, the time of its event from after it."""
+    up_us = 500 * MINUTE_US
+    booted_us = AT_US - up_us
+    start = msgspec.structs.replace(START, boot_id="boot-1", booted_us=booted_us, up_us=up_us)
+    noted = ClockSet(boot_id="boot-1", booted_us=booted_us - 100 * MINUTE_US, up_us=up_us + 10 * MINUTE_US)
+    later = ClockSet(boot_id="boot-1", booted_us=booted_us - 130 * MINUTE_US, up_us=up_us + 11 * MINUTE_US)
+    state = told((0, start), (-91, said()), (-120, noted), (-119, later))
+    assert [(jump.seq, jump.back_us // MINUTE_US) for jump in state.set_back] == [(3, 101), (4, 29)]

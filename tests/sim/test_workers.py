@@ -13,6 +13,8 @@ from holdfast.app.cli import main
 from holdfast.brain import wake as wake_module
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, NeedsProgram
 from holdfast.facts.codec import Event
+from holdfast.facts.people import ApprovalSeen
+from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.fleet import serve
 from holdfast.fleet.crew import Crew
 from holdfast.fleet.serve import Service, Share
@@ -108,7 +110,8 @@ def the_fold_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 @plant("no_wait_is_shorter")
 def a_jump_counts_twice(patch: pytest.MonkeyPatch) -> None:
-    def stood(state: State, boot_id: str, booted_us: int, event: Event) -> None:
+    def stood(state: State, fact: ClockSet | ShiftStarted | ShiftEnded | ApprovalSeen, event: Event) -> None:
+        boot_id, booted_us = fact.boot_id, fact.booted_us
         if boot_id and booted_us:
             if fold_clock.went_back(state, boot_id, booted_us):
                 state.set_back.append(SetBack(event.seq, state.booted_us - booted_us))

@@ -79,7 +79,8 @@ class Shift:
     def look_at_clock(self) -> ClockSet:
         """How the wall clock stands. Decisions that wait are stamped with the latest look, which came before them."""
         up = uptime(self.doors.clock, self.doors.worker.boot_id)
-        self._clock = ClockSet(boot_id=up.boot_id, booted_us=self.doors.clock.now_us() - up.us)
+        booted_us = self.doors.clock.now_us() - up.us
+        self._clock = ClockSet(boot_id=up.boot_id, booted_us=booted_us, up_us=up.us)
         return self._clock
 
     async def decision(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
@@ -120,7 +121,7 @@ class Shift:
     def _draft(self, fact: Fact) -> Draft:
         event_id = new_event_id(self.doors.clock.now_us(), self.doors.entropy)
         if isinstance(fact, ShiftEnded) and fact.due_us is not None:
-            fact = msgspec.structs.replace(fact, boot_id=self._clock.boot_id, booted_us=self._clock.booted_us)
+            fact = msgspec.structs.replace(fact, **msgspec.structs.asdict(self._clock))
         return Draft(event_id, "brain", fact)  # type: ignore[arg-type]  # facts are of the union
 
     async def refresh(self) -> None:

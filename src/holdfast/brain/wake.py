@@ -124,6 +124,7 @@ async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal
 
 def _shift_started(doors: Doors) -> Draft:
     worker = doors.worker
+    up_us = uptime(doors.clock, worker.boot_id).us
     fact = ShiftStarted(
         worker_id=worker.worker_id,
         host_id=worker.host_id,
@@ -131,7 +132,8 @@ def _shift_started(doors: Doors) -> Draft:
         pid=worker.pid,
         program=worker.program,
         prompt_digests=doors.prompt_digests,
-        booted_us=doors.clock.now_us() - uptime(doors.clock, worker.boot_id).us,
+        booted_us=doors.clock.now_us() - up_us,
+        up_us=up_us,
     )
     return Draft(new_event_id(doors.clock.now_us(), doors.entropy), "brain", fact)
 

@@ -22,7 +22,7 @@ from holdfast.errors import LogDamaged, SchemaTooNew, UsageError
 from holdfast.facts.base import Erased, Fact
 from holdfast.facts.union import FACT_TYPES, AnyFact, type_of
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the vocabulary that this program writes."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]

@@ -100,7 +100,7 @@ class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
 
     From now on its default may be applied: at `expires_us`, which is the item's own, or somewhat later when
     that is past or near, so that whoever sees it last of all can still answer. The session is due then.
-    `boot_id` and `booted_us` say how the wall clock stood, as in `shift.started`.
+    `boot_id`, `booted_us`, and `up_us` say how the wall clock stood, as in `shift.started`.
     """
 
     item_id: str
@@ -108,6 +108,7 @@ class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
     expires_us: int | None = None
     boot_id: str = ""
     booted_us: int = 0
+    up_us: int = 0
 
 
 class NoticeSent(Fact, frozen=True, tag="notice.sent"):

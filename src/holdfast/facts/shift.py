@@ -17,7 +17,8 @@ class ShiftStarted(Fact, frozen=True, tag="shift.started"):
     """A brain took the lease. Its epoch is the event's own.
 
     `booted_us` is the wall time of the boot `boot_id`: now minus the uptime. It differs between two events of one boot
-    when the wall clock was set; 0 when it is not known.
+    when the wall clock was set; 0 when it is not known. `up_us` is that uptime, 0 in logs from before schema 6: with
+    the time of the event it shows whether the clock was set between the reading and the append.
     """
 
     worker_id: str
@@ -28,13 +29,15 @@ class ShiftStarted(Fact, frozen=True, tag="shift.started"):
     agent_digest: str = ""
     prompt_digests: dict[str, str] = {}
     booted_us: int = 0
+    up_us: int = 0
 
 
 class ClockSet(Fact, frozen=True, tag="clock.set"):
-    """The wall clock was set while a brain held the session; `booted_us` is as in `shift.started`."""
+    """The wall clock was set while a brain held the session; `booted_us` and `up_us` are as in `shift.started`."""
 
     boot_id: str
     booted_us: int
+    up_us: int = 0
 
 
 class LeaseStolen(Fact, frozen=True, tag="lease.stolen"):
@@ -47,7 +50,7 @@ class LeaseStolen(Fact, frozen=True, tag="lease.stolen"):
 class ShiftEnded(Fact, frozen=True, tag="shift.ended"):
     """A brain gave the session back, and why. `due_us` is when a timer wakes it, if one does.
 
-    With `due_us`, `boot_id` and `booted_us` say how the wall clock stood then, as in `shift.started`.
+    With `due_us`, `boot_id`, `booted_us`, and `up_us` say how the wall clock stood then, as in `shift.started`.
     """
 
     status: ShiftStatus
@@ -56,3 +59,4 @@ class ShiftEnded(Fact, frozen=True, tag="shift.ended"):
     due_us: int | None = None
     boot_id: str = ""
     booted_us: int = 0
+    up_us: int = 0

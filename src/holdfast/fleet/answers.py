@@ -76,9 +76,14 @@ async def seen(poster: Poster, item: ItemRow, request: ApprovalRequested) -> Pos
     if item.status != "open" or (names and poster.person not in names):
         return None
     expires_us = seen_until_us(request.expires_us, poster.clock.now_us())
-    booted_us = poster.clock.now_us() - uptime(poster.clock, poster.boot_id).us
+    up = uptime(poster.clock, poster.boot_id)
     fact = ApprovalSeen(
-        item_id=item.item_id, by=poster.person, expires_us=expires_us, boot_id=poster.boot_id, booted_us=booted_us
+        item_id=item.item_id,
+        by=poster.person,
+        expires_us=expires_us,
+        boot_id=up.boot_id,
+        booted_us=poster.clock.now_us() - up.us,
+        up_us=up.us,
     )
     return await poster.post(item.session_id, fact, f"seen:{item.item_id}:{poster.person}")
 

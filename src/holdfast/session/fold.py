@@ -146,12 +146,12 @@ def _resume(state: State, fact: UserResume, event: Event) -> None:
 
 def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
     state.in_shift, state.ended, state.tries = True, None, 0
-    fold_clock.stood(state, fact.boot_id, fact.booted_us, event)
+    fold_clock.stood(state, fact, event)
 
 
 def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
     state.in_shift = False
-    fold_clock.stood(state, fact.boot_id, fact.booted_us, event)
+    fold_clock.stood(state, fact, event)
     if fact.status == "released":
         state.ended = None
     else:

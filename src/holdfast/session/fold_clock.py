@@ -7,7 +7,8 @@ from typing import Any
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.shift import ClockSet
+from holdfast.facts.people import ApprovalSeen
+from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.session.state import CLOCK_STEP_US, SetBack, State
 
 
@@ -17,10 +18,13 @@ def passed(state: State, event: Event) -> None:
         state.set_back.append(SetBack(event.seq, state.at_us - event.at_us))
 
 
-def stood(state: State, boot_id: str, booted_us: int, event: Event) -> None:
+def stood(state: State, fact: ShiftStarted | ShiftEnded | ClockSet | ApprovalSeen, event: Event) -> None:
     """Note how the clock stood. Within a boot that is exact, and replaces what the times of the events showed."""
+    boot_id, booted_us = fact.boot_id, fact.booted_us
     if not boot_id or not booted_us:
         return
+    if fact.up_us and event.at_us - fact.up_us < booted_us - CLOCK_STEP_US:
+        booted_us = event.at_us - fact.up_us  # the clock was set back after the reading, before the append
     if boot_id == state.boot_id:
         shown = [jump for jump in state.set_back if jump.seq > state.clock_seq]
         state.set_back = [jump for jump in state.set_back if jump.seq <= state.clock_seq]
@@ -55,7 +59,7 @@ def was_set(state: State, boot_id: str, booted_us: int) -> bool:
 
 
 def _set(state: State, fact: ClockSet, event: Event) -> None:
-    stood(state, fact.boot_id, fact.booted_us, event)
+    stood(state, fact, event)
 
 
 APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {ClockSet: _set}

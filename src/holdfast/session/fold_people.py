@@ -108,7 +108,7 @@ def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
 
 
 def _seen(state: State, fact: ApprovalSeen, event: Event) -> None:
-    fold_clock.stood(state, fact.boot_id, fact.booted_us, event)
+    fold_clock.stood(state, fact, event)
     ask = state.asks.get(fact.item_id)
     if ask is None:
         return

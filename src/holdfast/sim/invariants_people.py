@@ -10,9 +10,9 @@ from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import ModelRequestStart
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
 from holdfast.facts.user import UserPause, UserResume
 from holdfast.session.home import HOME
@@ -108,9 +108,31 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
 
 
 def _set_back_us(history: History, first: int, last: int) -> int:
-    """How far the clock was set back between two events, as far as the log shows it."""
+    """How far the clock was set back between two events: as the times of events show it, or exactly, as brains read
+    the time of the boot, where the log has such a reading from the same boot before each of the two.
+    """
+    shown_us = _shown_back_us(history, first, last)
+    before, after = _reading(history, first), _reading(history, last)
+    if before is None or after is None or before[1] != after[1]:
+        return shown_us
+    exact_us = before[2] - _shown_back_us(history, before[0], first) - after[2]
+    return max(shown_us, exact_us + _shown_back_us(history, after[0], last))
+
+
+def _shown_back_us(history: History, first: int, last: int) -> int:
     times = [event.at_us for event in history.events if first <= event.seq <= last]
     return sum(max(0, before - after) for before, after in pairwise(times))
+
+
+def _reading(history: History, last: int) -> tuple[int, str, int] | None:
+    """The latest reading up to an event: its place, the boot, and the wall time at which that boot began."""
+    for event in reversed(history.events[:last]):
+        match event.fact:
+            case ShiftStarted() | ShiftEnded() | ClockSet() | ApprovalSeen() as fact if fact.boot_id and fact.booted_us:
+                return event.seq, fact.boot_id, min(fact.booted_us, event.at_us - fact.up_us)
+            case _:
+                continue
+    return None
 
 
 def items_close_with_their_session(history: History) -> Iterator[str]:
