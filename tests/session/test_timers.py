@@ -84,3 +84,12 @@ def test_a_clock_set_back_between_a_reading_and_its_append_counts_once() -> None
     later = ClockSet(boot_id="boot-1", booted_us=booted_us - 130 * MINUTE_US, up_us=up_us + 11 * MINUTE_US)
     state = told((0, start), (-91, said()), (-120, noted), (-119, later))
     assert [(jump.seq, jump.back_us // MINUTE_US) for jump in state.set_back] == [(3, 101), (4, 29)]
+
+
+def test_a_wait_that_began_on_a_clock_set_forward_unseen_is_bounded_by_its_length() -> None:
+    start = msgspec.structs.replace(START, boot_id="boot-1", booted_us=1, up_us=AT_US)
+    again = msgspec.structs.replace(start, booted_us=1 - 5 * MINUTE_US, up_us=AT_US)
+    state = told((0, start), (600, said()), (-5, again))  # forward by 600 before the wait, back by 605 after it
+    until_us = AT_US + 610 * MINUTE_US
+    assert due(state, 3, until_us) == AT_US + 605 * MINUTE_US, "where it was set forward, no event shows"
+    assert due(state, 3, until_us, AT_US + 600 * MINUTE_US) == AT_US + 5 * MINUTE_US

@@ -114,7 +114,7 @@ def a_jump_counts_twice(patch: pytest.MonkeyPatch) -> None:
         boot_id, booted_us = fact.boot_id, fact.booted_us
         if boot_id and booted_us:
             if fold_clock.went_back(state, boot_id, booted_us):
-                state.set_back.append(SetBack(event.seq, state.booted_us - booted_us))
+                state.set_back.append(SetBack(event.seq, state.booted_us - booted_us, event.at_us))
             state.boot_id, state.booted_us, state.clock_seq = boot_id, booted_us, event.seq
 
     patch.setattr(fold_clock, "stood", stood)

@@ -23,7 +23,7 @@ from holdfast.log.verify import Beside, Look
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow, Uptime, due_at, is_due
+from holdfast.session.rows import SessionRow, Uptime, due_at, due_rank, is_due
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ class MemoryStore:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         rows = [row for row in self._tables.rows.values() if is_due(row, now_us, up)]
-        rows.sort(key=lambda row: (row.due_us or 0, row.session_id))
+        rows.sort(key=lambda row: (due_rank(row, now_us), row.session_id))
         return [row.session_id for row in rows if row.holder not in self._live]
 
     async def accounts(self) -> list[AccountRow]:

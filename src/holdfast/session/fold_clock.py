@@ -15,7 +15,7 @@ from holdfast.session.state import CLOCK_STEP_US, SetBack, State
 def passed(state: State, event: Event) -> None:
     """Take an event that is earlier than the one before it for a clock that was set back by that much, at least."""
     if event.at_us < state.at_us - CLOCK_STEP_US:
-        state.set_back.append(SetBack(event.seq, state.at_us - event.at_us))
+        state.set_back.append(SetBack(event.seq, state.at_us - event.at_us, event.at_us))
 
 
 def stood(state: State, fact: ShiftStarted | ShiftEnded | ClockSet | ApprovalSeen, event: Event) -> None:
@@ -28,8 +28,9 @@ def stood(state: State, fact: ShiftStarted | ShiftEnded | ClockSet | ApprovalSee
     if boot_id == state.boot_id:
         shown = [jump for jump in state.set_back if jump.seq > state.clock_seq]
         state.set_back = [jump for jump in state.set_back if jump.seq <= state.clock_seq]
-        if went_back(state, boot_id, booted_us):
-            state.set_back += _placed(shown or [SetBack(event.seq, 0)], state.booted_us - booted_us)
+        back_us = state.booted_us - booted_us if went_back(state, boot_id, booted_us) else 0
+        if back_us or shown:
+            state.set_back += _placed(shown or [SetBack(event.seq, 0, event.at_us)], back_us)
     state.boot_id, state.booted_us, state.clock_seq = boot_id, booted_us, event.seq
 
 
@@ -41,10 +42,8 @@ def _placed(shown: list[SetBack], back_us: int) -> list[SetBack]:
     for jump in reversed(shown[1:]):  # the latest first: what it does not leave, setting the clock forward took back
         part_us = min(jump.back_us, rest_us)
         rest_us -= part_us
-        if part_us:
-            placed.append(SetBack(jump.seq, part_us))
-    if rest_us:
-        placed.append(SetBack(shown[0].seq, rest_us))
+        placed.append(SetBack(jump.seq, part_us, jump.at_us))
+    placed.append(SetBack(shown[0].seq, rest_us, shown[0].at_us))
     return placed[::-1]
 
 

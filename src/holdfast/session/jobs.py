@@ -44,12 +44,12 @@ def step(state: State, now_us: int) -> Record | None:
 
 def wait_for(state: State, call: Call, now_us: int) -> Action:
     """Go on with a call that waits for jobs: report, or wait without a process."""
-    over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us)
+    over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us, call.at_us)
     came_in = arrived(state, call)
     if over or came_in or not call.waits_for or any(_has_news(state, job_id) for job_id in call.waits_for):
         return RunHarness(call.call_id)
     jobs = [state.jobs[job_id] for job_id in call.waits_for]
-    due_us = None if call.until_us is None else due(state, call.seq, call.until_us)
+    due_us = None if call.until_us is None else due(state, call.seq, call.until_us, call.at_us)
     return End(ShiftEnded(status="parked", reason="job", detail=waiting(jobs), due_us=due_us))
 
 

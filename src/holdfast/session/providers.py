@@ -75,9 +75,9 @@ def _same_again(state: State, failure: Failure, now_us: int) -> Choice | Action:
         later_us = now_us + int(PARK_BEYOND_S * 1_000_000)
         why = f"{state.tries} attempts failed, the last with {failure.kind}: {failure.message}"
         return _park(why, max(later_us, due_us))
-    if is_over(state, failure.seq, due_us, now_us):
+    if is_over(state, failure.seq, due_us, now_us, failure.at_us):
         return Choice(failure.model, failure.attempt + 1)
-    due_us = due(state, failure.seq, due_us)
+    due_us = due(state, failure.seq, due_us, failure.at_us)
     if due_us - now_us > PARK_BEYOND_S * 1_000_000:
         return _park(f"the provider asked to wait ({failure.kind}): {failure.message}", due_us)
     return WaitUntil(due_us)

@@ -168,6 +168,15 @@ def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
     return at_us is not None and at_us <= now_us
 
 
+def due_rank(row: SessionRow, now_us: int) -> int:
+    """Where a due session stands among the others, the lowest first: since when it is due.
+
+    A time in the future was stamped before the clock was set back. It ranks first: else sessions that are due again and
+    again would go before it until the clock is there.
+    """
+    return row.due_us if row.due_us is not None and row.due_us <= now_us else 0
+
+
 def _short(goal: str) -> str:
     return " ".join(goal.split())[:_GOAL_LENGTH]
 

@@ -216,10 +216,14 @@ CLOCK_STEP_US = 1_000_000
 
 
 class SetBack(msgspec.Struct, array_like=True):
-    """The wall clock went back by `back_us` before the event at `seq`."""
+    """The wall clock went back by `back_us` before the event at `seq`, whose time is `at_us`.
+
+    `back_us` is 0 where setting the clock forward before made up for it.
+    """
 
     seq: int
     back_us: int
+    at_us: int
 
 
 class State(msgspec.Struct):

@@ -109,11 +109,12 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
 
 def _set_back_us(history: History, first: int, last: int) -> int:
     """How far the clock was set back between two events: as the times of events show it, or exactly, as brains read
-    the time of the boot, where the log has such a reading from the same boot before each of the two.
+    the time of the boot, from the first reading before them to the last of the same boot.
     """
     shown_us = _shown_back_us(history, first, last)
-    before, after = _reading(history, first), _reading(history, last)
-    if before is None or after is None or before[1] != after[1]:
+    before = _reading(history, first)
+    after = _reading(history, last, before[1]) if before else None
+    if before is None or after is None:
         return shown_us
     exact_us = before[2] - _shown_back_us(history, before[0], first) - after[2]
     return max(shown_us, exact_us + _shown_back_us(history, after[0], last))
@@ -124,11 +125,14 @@ def _shown_back_us(history: History, first: int, last: int) -> int:
     return sum(max(0, before - after) for before, after in pairwise(times))
 
 
-def _reading(history: History, last: int) -> tuple[int, str, int] | None:
-    """The latest reading up to an event: its place, the boot, and the wall time at which that boot began."""
+def _reading(history: History, last: int, boot_id: str = "") -> tuple[int, str, int] | None:
+    """The latest reading up to an event, of that boot: its place, the boot, and the wall time at which it began."""
     for event in reversed(history.events[:last]):
         match event.fact:
-            case ShiftStarted() | ShiftEnded() | ClockSet() | ApprovalSeen() as fact if fact.boot_id and fact.booted_us:
+            case ShiftStarted() | ShiftEnded() | ClockSet() | ApprovalSeen() as fact if fact.booted_us and boot_id in (
+                "",
+                fact.boot_id,
+            ):
                 return event.seq, fact.boot_id, min(fact.booted_us, event.at_us - fact.up_us)
             case _:
                 continue

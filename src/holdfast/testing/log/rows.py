@@ -85,6 +85,19 @@ async def what_can_run_is_due_under_any_clock(rig: Rig) -> None:
     assert await rig.store.due(0) == ["ses_a"]
 
 
+async def a_time_in_the_future_does_not_wait_behind_others(rig: Rig) -> None:
+    """What was stamped before the clock was set back goes first: others may be due again and again before its time."""
+    case = Scenario(rig)
+    await case.append(await case.started("ses_b"), case.parked("person"))
+    await case.say("ses_b", "go on")
+    stamped_us = (await case.row("ses_b")).due_us
+    assert stamped_us is not None
+    lease = await case.started("ses_a")
+    await case.append(lease, case.parked("timer", stamped_us - 2))
+    assert await rig.store.due(stamped_us) == ["ses_a", "ses_b"]
+    assert await rig.store.due(stamped_us - 1) == ["ses_b", "ses_a"]
+
+
 async def a_wait_is_over_by_the_uptime_too(rig: Rig) -> None:
     """Within the boot in which it began a wait ends by the uptime, however the wall clock was set."""
     case = Scenario(rig)
@@ -171,6 +184,7 @@ CHECKS: tuple[Check, ...] = (
     an_exact_name_goes_before_a_prefix,
     due_sessions_come_longest_due_first,
     what_can_run_is_due_under_any_clock,
+    a_time_in_the_future_does_not_wait_behind_others,
     a_wait_is_over_by_the_uptime_too,
     a_row_from_the_future_is_judged_anew,
     a_snapshot_is_true_or_ignored,
