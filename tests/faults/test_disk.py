@@ -176,6 +176,17 @@ def test_a_worker_whose_disk_stays_broken_ends_with_a_sentence(disk: Disk) -> No
     check(disk, home)
 
 
+@pytest.mark.parametrize("which", ["files", "log"])
+def test_a_file_system_without_locks_is_named(shim: Path, tmp_path: Path, which: str) -> None:
+    home = tmp_path / "home"
+    for command in (("ps", "--all"), ("run", "hello", "--model", script(tmp_path / "m.json", turn(text="done")))):
+        env = {"LD_PRELOAD": str(shim), "NO_LOCKS": which}
+        said = ended(spawn(*command, "--home", home, env=env)).went(5)
+        assert f"file locks do not work in {home}" in said.err
+        assert "put the home on a local disk with --home" in said.err
+        assert "Traceback" not in said.err
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])

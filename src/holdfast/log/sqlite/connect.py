@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holdfast.errors import LogUnavailable, SchemaTooNew
-from holdfast.log.sqlite.trouble import code_of, damaged_file, sentences
+from holdfast.log.sqlite.trouble import code_of, damaged_file, locks_trouble, sentences
 from holdfast.log.statements import queries, schema
 
 SQL = queries()
@@ -67,10 +67,13 @@ def _make(path: Path) -> None:
         # another process would take itself for the last one and remove the write-ahead log under us.
         with suppress(FileExistsError):
             os.mknod(path, stat.S_IFREG | 0o600)
-        if stat.S_ISDIR(os.stat(path).st_mode):
+        found = os.stat(path)
+        if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        if not found.st_size and (without_locks := locks_trouble(path.parent)):
+            raise without_locks  # said at once: SQLite would wait as for a lock that another process has
     except OSError as error:
         raise LogUnavailable(
             f"the database {path} cannot be opened ({error.strerror}); make {path.parent} writable for this user, or "
