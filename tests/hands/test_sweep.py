@@ -17,7 +17,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress import files
 from holdfast.egress.sweep import sweep_doors
 from holdfast.hands.box import kernel
-from holdfast.hands.sweep import MAKER, Maker, at_work, forsaken, note_maker, remove, sweep_sockets
+from holdfast.hands.sweep import MAKER, Maker, at_work, forsaken, note_maker, remnants, remove, sweep_sockets
 from tests.hands.rigs import REAL, kill_and_wait, real
 
 
@@ -121,6 +121,18 @@ def test_sockets_that_nobody_listens_at_go(tmp_path: Path) -> None:
         sweep_sockets(SystemClock(), tmp_path)
         assert {"alive.sock", "young.sock"} <= set(os.listdir(tmp_path))
         assert "dead.sock" not in os.listdir(tmp_path)
+
+
+def test_folders_whose_removal_was_cut_off_go(tmp_path: Path) -> None:
+    for name in ("cut", "young", "journal", "lock", MAKER):
+        (tmp_path / f"hnd_{name}" / "output").mkdir(parents=True)
+        if name not in ("cut", "young"):
+            (tmp_path / f"hnd_{name}" / name).touch()
+        if name != "young":
+            os.utime(tmp_path / f"hnd_{name}", (0, 0))
+    assert remnants(tmp_path, SystemClock()) == [tmp_path / "hnd_cut"]
+    remove(tmp_path / "hnd_cut")
+    assert not (tmp_path / "hnd_cut").exists()
 
 
 def test_doors_of_dead_proxies_go(tmp_path: Path) -> None:

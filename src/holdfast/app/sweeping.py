@@ -9,7 +9,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.sweep import sweep_doors
 from holdfast.errors import HoldfastError, UnknownSession
-from holdfast.hands.sweep import at_work, forsaken, remove, sweep_sockets
+from holdfast.hands.sweep import at_work, forsaken, remnants, remove, sweep_sockets
 
 
 async def sweep(runtime: Runtime) -> None:
@@ -18,6 +18,8 @@ async def sweep(runtime: Runtime) -> None:
     for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
         if not await _may_testify(runtime, session_id, folder.name):
             await anyio.to_thread.run_sync(remove, folder)
+    for folder in await anyio.to_thread.run_sync(remnants, hands, SystemClock()):
+        await anyio.to_thread.run_sync(remove, folder)
     await anyio.to_thread.run_sync(sweep_sockets, SystemClock())
     living = await anyio.to_thread.run_sync(at_work, hands)
     await anyio.to_thread.run_sync(sweep_doors, runtime.home.path / "egress", living)

@@ -22,7 +22,7 @@ MAKER = "maker"
 """The file of an incarnation's folder that says who made it, and for which session."""
 
 YOUNG_S = 60.0
-"""How old a socket must be: between its making and the first listening nobody answers either."""
+"""How old a socket must be, or a folder without a maker: both are so for a moment when hands are made."""
 
 
 class Maker(msgspec.Struct, frozen=True):
@@ -68,6 +68,22 @@ def forsaken(hands: Path) -> list[tuple[str, Path]]:
     return out
 
 
+def remnants(hands: Path, clock: Clock) -> list[Path]:
+    """Folders of incarnations whose removal was cut off: nothing in them says whose they were, or testifies."""
+    return [
+        folder
+        for folder in _folders(hands)
+        if not any((folder / name).exists() for name in (MAKER, "journal", "lock")) and _age_s(folder, clock) > YOUNG_S
+    ]
+
+
+def _age_s(path: Path, clock: Clock) -> float:
+    try:
+        return clock.now_us() / 1e6 - path.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def at_work(hands: Path) -> set[str] | None:
     """The sessions that have living hands; None when some do not say whose they are."""
     makers = [_maker(folder) for folder in _folders(hands) if _lives(folder)]
@@ -96,7 +112,7 @@ def sweep_sockets(clock: Clock, folder: Path | None = None) -> int:
     with contextlib.suppress(OSError, CannotRunSafely):
         for path in (folder or run_directory(os.getuid())).glob("*.sock"):
             with contextlib.suppress(OSError):
-                if path.lstat().st_mtime < clock.now_us() / 1e6 - YOUNG_S and is_deserted(path):
+                if _age_s(path, clock) > YOUNG_S and is_deserted(path):
                     path.unlink()
                     removed += 1
     return removed

@@ -189,9 +189,12 @@ def _asked(history: History) -> list[Asked]:
 
 def hands_refuse_the_past(history: History) -> Iterator[str]:
     """S9: hands that were shown a later epoch accept nothing of an earlier one."""
+    released: set[str] = set()  # to release them once more changes nothing, and is no error
     for asked in _asked(history):
-        if asked.epoch < asked.shown and asked.alive:
+        if asked.epoch < asked.shown and asked.alive and asked.hands_id not in released:
             yield f"{asked.who} did {asked.verb} {asked.call_id} with epoch {asked.epoch} after {asked.shown}"
+        if asked.verb == "release":
+            released.add(asked.hands_id)
 
 
 def hands_are_fenced_first(history: History) -> Iterator[str]:

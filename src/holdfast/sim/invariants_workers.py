@@ -176,7 +176,7 @@ def workers_begin_apart(shop: Workers) -> Iterator[str]:
     for place, name in enumerate(sorted(names)):
         share = {each for each in shop.world.sessions if zlib.crc32(each.encode()) % len(names) == place}
         mine = [(at, tried) for at, (_, worker, tried) in enumerate(shop.duty.tries) if worker == name]
-        share -= {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else 0]}
+        share -= {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else None]}
         first = {tried for _, tried in mine[: shop.limit]}
         if share and not share & first:
             yield f"{name} began with {', '.join(sorted(first))}, and its share is {', '.join(sorted(share))}"
