@@ -1,6 +1,6 @@
 """What all tests share: no network, a home of their own, folders that any uid can pass through.
 
-- `HOLDFAST_HOME` and `XDG_CONFIG_HOME` are folders of the test; no other `HOLDFAST_*` is set.
+- `HOLDFAST_HOME` and `XDG_CONFIG_HOME` are folders of the test; of other `HOLDFAST_*` only `HOLDFAST_TEST_*` are set.
 - `tmp_path` lies under a folder that other uids may pass through (0711), since hands started as
   root drop to another uid. Make what they should write or read theirs.
 - Tests run side by side (`-n`): each worker has a folder of its own below the run's.
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -38,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give the run a base folder of its own and a clean environment."""
     if config.option.basetemp is None:
         config.option.basetemp = tempfile.mkdtemp(prefix="holdfast-tests-")
-    for name in [name for name in os.environ if name.startswith("HOLDFAST_")]:
+    for name in [name for name in os.environ if re.match("HOLDFAST_(?!TEST_)", name)]:
         del os.environ[name]
     paths = [str(OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

@@ -29,6 +29,7 @@ async def test_a_run_comes_to_its_end(hf: holdfast.Holdfast, publisher: str) -> 
     )
     assert (result.status, result.ok, result.text, result.items) == ("done", True, "It is out.", ())
     assert result.cost_usd == Decimal("0.88"), "two turns and the price of the tool"
+    assert result.usage is not None
     assert (result.usage.input_tokens, result.usage.output_tokens, result.turns) == (200_000, 2_000, 2)
     assert (result.name, result.goal, result.model) == ("clerk", "Publish it.", publisher)
     assert result.workspace.is_dir()

@@ -87,8 +87,8 @@ def standing(home: Path) -> str:
 
 def workspace(home: Path) -> Path:
     """Its folder."""
-    (found,) = (home / "workspaces").iterdir()
-    return found
+    ((found,),) = rows(home / "holdfast.db", "select session_id from sessions where key = 'k'")
+    return home / "workspaces" / str(found)  # a process that was killed before it opened one leaves a folder, too
 
 
 def brains(home: Path) -> list[int]:

@@ -96,8 +96,8 @@ def test_marking_changes_one_word() -> None:
     data = b'[ {"description":"One" ,"passes" : false},\n\t{"description": "Two", "passes": false} ]'
     board = read_board(data, "feature_list.json")
     second = board.items[1].id
-    assert marked(data, board, second) == data.replace(b'Two", "passes": false', b'Two", "passes": true')
-    assert "`passes` of" in edits(data, marked(data, board, second), "feature_list.json")
+    assert marked(data, board, (second,)) == data.replace(b'Two", "passes": false', b'Two", "passes": true')
+    assert "`passes` of" in edits(data, marked(data, board, (second,)), "feature_list.json")
 
 
 def test_the_next_item_by_priority_and_what_it_depends_on() -> None:

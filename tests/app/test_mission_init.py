@@ -12,6 +12,8 @@ import pytest
 
 from holdfast.app.mission_issue import api_address
 from holdfast.errors import UsageError
+from holdfast.mission.contract_submitted import submitted_contract
+from holdfast.mission.globs import matches
 from tests.app.terminal import Said, Type, bash, script, turn
 from tests.app.test_mission_lint import make
 
@@ -52,6 +54,37 @@ def status(repo: Path) -> list[str]:
 def init(type: Type, repo: Path, model: str, *words: str | Path) -> Said:
     """Type it."""
     return type("mission", "init", *(words or ("Complete the greeter.",)), "--repo", repo, "--model", model)
+
+
+TEST = "from greet import part\n\n\ndef test_part():\n    assert part('Bo') == 'Goodbye, Bo.'\n"
+
+
+def test_test_files_come_with_a_contract_and_are_protected(type: Type, repo: Path, tmp_path: Path) -> None:
+    check = {**FEATURES[0], "check": "python3 -m pytest tests/deep/test_part.py"}
+    refused = [{"greet.py": "x = 1"}, {"../out.py": ""}, {"/tests/a.py": ""}, {"tests/.git/test_a.py": ""}]
+    model = script(
+        tmp_path / "m.json",
+        *(submit(features=[check], files=files) for files in refused),
+        submit(features=[check], files={"tests/deep/test_part.py": TEST}),
+    )
+    said = init(type, repo, model, "Goodbyes.", "--json").went(0)
+    answers = [each["content"] for each in said.lines if each["type"] == "agent.tool_result"]
+    assert [("no test file" in each, "inside the repository" in each) for each in answers[:4]] == [
+        (True, False), (False, True), (False, True), (False, True)
+    ]  # fmt: skip
+    assert (repo / "tests/deep/test_part.py").read_text() == TEST
+    assert "tests/deep/test_part.py" in said.lines[-1]["written"] or "tests/deep/test_part.py" in said.out
+    assert not (tmp_path / "out.py").exists()
+    contract, _ = submitted_contract({"features": [check]})
+    assert matches("tests/deep/test_part.py", contract.protected)
+
+
+def test_a_link_on_the_way_to_a_test_file_is_not_followed(type: Type, repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (repo / "tests").symlink_to(tmp_path / "elsewhere")
+    model = script(tmp_path / "m.json", submit(features=[FEATURES[0]], files={"tests/test_part.py": TEST}))
+    assert init(type, repo, model).code == 2
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_goal_becomes_a_contract(type: Type, repo: Path, tmp_path: Path) -> None:

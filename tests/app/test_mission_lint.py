@@ -74,8 +74,8 @@ async def found_in(case: Case, folder: Path, home: Path) -> list[Finding]:
 
 
 def pairs(findings: Sequence[Finding]) -> set[tuple[str, str]]:
-    """Kinds and items."""
-    return {(each.kind, each.item) for each in findings}
+    """Kinds and items; that a program is its own check is said in any case, and has tests of its own."""
+    return {(each.kind, each.item) for each in findings if each.kind != "exposed"}
 
 
 def test_the_corpus_is_what_it_says() -> None:
@@ -179,3 +179,32 @@ def test_an_item_that_passed_before_is_no_error(type: Type, tmp_path: Path) -> N
     repo = make(tmp_path / "repo", files)
     said = type("mission", "lint", "feature_list.json", "--repo", repo).went(0)
     assert "warning  already_passes" in said.out
+
+
+def test_checks_that_cannot_pass_here_are_told_apart(type: Type, tmp_path: Path) -> None:
+    """Nothing of it depends on the work: which host, which module, or no end, and what to do."""
+    check = {"net": "python3 -c 'import urllib.request as u; u.urlopen(\"https://packages.example/x\")'"}
+    check |= {"module": "python3 -m unittest tests/test_calc.py", "own": "python3 -c 'import made'"}
+    hang: dict[str, object] = {"command": "sleep 600", "timeout_s": 1}
+    loop: dict[str, object] = {"command": "python3 -c 'import loop; loop.f()'", "timeout_s": 1}
+    entries: list[dict[str, object]] = [
+        {"id": name, "description": name, "check": command, "paths": ["calc.py", "loop.py", "made.py"]}
+        for name, command in {**check, "hang": hang, "loop": loop}.items()
+    ]
+    files = {
+        "calc.py": "def a():\n    raise NotImplementedError\n",
+        "loop.py": "def f():\n    while True:\n        pass\n",
+        "tests/test_calc.py": "import nosuchpkg\nimport calc\n",
+        "feature_list.json": json.dumps(entries),
+    }
+    repo = make(tmp_path / "repo", files)
+    found = {each["criterion"]: each for each in type("mission", "lint", "--repo", repo, "--json").went(1).lines[:-1]}
+    assert {name: (each["kind"], each["level"]) for name, each in found.items()} == {
+        "net.check": ("needs_network", "error"),
+        "module.check": ("not_installed", "error"),
+        "hang.check": ("hangs", "error"),
+        "loop.check": ("hangs", "warning"),
+    }
+    assert "needs the network: packages.example (" in found["net.check"]["message"]
+    assert "allow packages.example with --allow-host" in found["net.check"]["message"]
+    assert "cannot collect: module nosuchpkg is not installed" in found["module.check"]["message"]

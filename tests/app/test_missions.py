@@ -67,6 +67,9 @@ def test_from_a_contract_to_a_branch(type: Type, repo: Path, good: str) -> None:
     assert (result["status"], result["exit_code"], result["usage"]["output_tokens"] > 0) == ("done", 0, True)
     assert passes(repo, "holdfast/feature-list/main", 0)
     assert passes(repo, "holdfast/feature-list/main", 1)
+    goals = [event["goal"] for event in said.lines if event["type"] == "child.opened"]
+    assert len(goals) == 2
+    assert all("# What fails now" in goal and "NotImplementedError" in goal for goal in goals)
     assert (git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD")) == before
     kept = json.loads(git(repo, "show", "holdfast/feature-list/notes:feature_list.json"))
     assert [entry["passes"] for entry in kept] == [True, True]
@@ -74,7 +77,7 @@ def test_from_a_contract_to_a_branch(type: Type, repo: Path, good: str) -> None:
     assert {task["status"] for task in board["tasks"].values()} == {"merged"}
     assert all(each["passes"] for each in board["criteria"].values())
     assert "merged (2)" in type("mission", "show", "m").went(0).out
-    assert "2 of 2 criteria" in type("brief", "m").went(0).out
+    assert "2 of 2 criteria are met" in type("brief", "m").went(0).out
     assert "git merge" in type("wake", "m").went(0).err
     told = type("mission", "deliver", "m", "--json").went(0).lines[0]
     assert (told["branch"], told["pushed"]) == ("holdfast/feature-list/main", "")
@@ -92,7 +95,7 @@ def test_who_says_done_and_has_done_nothing_ends_with_a_person(type: Type, repo:
     assert len(escalations) == 1, item
     type("deny", escalations[0]["item_id"], "--note", "enough").went(0)
     type("wake", "m").went(1)
-    assert "not met" in type("brief", "m").went(0).out
+    assert "of 2 criteria are met" in type("brief", "m").went(0).out
 
 
 def test_a_contract_that_is_edited_afterwards_changes_nothing(type: Type, repo: Path, tmp_path: Path) -> None:

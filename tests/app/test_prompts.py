@@ -109,3 +109,31 @@ def test_a_repository_may_name_prompts_beside_its_settings_but_not_inside_a_work
     Path("holdfast.toml").write_text('prompts = "../elsewhere"\n')
     said = type(*run)
     assert (said.code, "lies outside the folder of that file" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("judge", "Assume that each criterion is not met until you have seen that it is."),
+        ("judge", "For a criterion about text or structure, find the line that meets it and quote it."),
+        ("judge", "A behavior that you did not run is a fail."),
+        ("judge", "Then try once to break it"),
+        ("judge", "Look twice at the changes that are listed as unrequested or suspicious."),
+        ("judge", "A criterion that passes has no `issue`."),
+        ("planner", "first what everything else imports, then what is likeliest to fail"),
+        ("planner", "Give a task 1 to 4 criteria and about six files at most."),
+        ("planner", "A task never asks for stubs"),
+        ("planner", "which check fails now and why"),
+        ("planner", "After three refused plans the harness plans by itself."),
+        ("mission_worker", "your task shows the failing output"),
+        ("mission_worker", "Reproduce what fails now"),
+        ("mission_worker", "then test the edges: empty, large, and wrong input"),
+        ("mission_worker", "say so in `deviations` of `hand_in`"),
+        ("initializer", "hand in the test file in `files`"),
+        ("initializer", "Nobody may change it from then on."),
+        ("initializer", "at the beginning it has to fail, for the reason that you mean"),
+        ("initializer", "A check that needs the network, or a package that is not installed here, cannot pass here."),
+    ],
+)
+def test_a_prompt_says_its_rules(name: str, rule: str) -> None:
+    assert rule in " ".join(load_prompt(name)[0].split())

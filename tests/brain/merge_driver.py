@@ -21,6 +21,7 @@ from holdfast.errors import UnknownSession
 from holdfast.facts.codec import Draft
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import Mission, MissionPlanned, MissionPolicy
+from holdfast.facts.proof import CheckProbed
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
@@ -72,7 +73,11 @@ async def main(*words: str) -> None:
                 Item(name, "", criteria=(Criterion(name, "", Check(f"{command} {name}.txt")),)) for name, *_ in names
             ),
         )
-        await _opened(runtime, Mission("demo", str(repo), base, contract, policy=MissionPolicy(judge="off")), workspace)
+        await _opened(
+            runtime,
+            Mission("demo", str(repo), base, contract, policy=MissionPolicy(judge="off", confirm_runs=1)),
+            workspace,
+        )
         state, bodies = await recall(SESSION, runtime.store, runtime.store)
         who = runtime.worker
         draft = Draft(
@@ -99,7 +104,9 @@ async def _planned(shift: Shift, names: list[list[str]]) -> None:
     if state_of(shift).planned:
         return
     await merging.open_mission(shift, Open())
-    await shift.fact(MissionPlanned(tasks=tuple(task(name, name) for name, *_ in names)))
+    tree = state_of(shift).main_tree
+    probed = [CheckProbed(name, tree, "", "impossible", "impossible", "no") for name, *_ in names]
+    await shift.fact(MissionPlanned(tasks=tuple(task(name, name) for name, *_ in names)), *probed)
     for name, commit, tree in names:
         child = f"ses_{name}"
         await shift.fact(

@@ -20,6 +20,7 @@ from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import CriterionChecked, Mission, MissionPlanned, MissionPolicy, Task
+from holdfast.facts.proof import CheckProbed
 from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
@@ -72,7 +73,10 @@ def contract_of(criteria: Iterable[Criterion], protected: tuple[str, ...] = ("te
 
 
 class MergeStage:
-    """A mission whose tasks have branches. With `real`, a folder with a repository `repo`, its checkouts are files."""
+    """A mission whose tasks have branches. With `real`, a folder with a repository `repo`, its checkouts are files.
+
+    Unless `measured` is off, it is recorded that no check was seen to fail before the work: none is probed then.
+    """
 
     def __init__(
         self,
@@ -85,13 +89,15 @@ class MergeStage:
         real: Path | None = None,
         follow: str = "",
         environment: Environment | None = None,
+        measured: bool = True,
     ) -> None:
         self.environment = environment or Environment()
+        self.measured = measured
         self.stage = Stage([], effect=checks, pace=pace)
         self.store = self.stage.store
         self.mission_id = self.stage.session_id
         self.contract = contract
-        self.policy = policy or MissionPolicy(hooks=False, judge="off")
+        self.policy = policy or MissionPolicy(hooks=False, judge="off", confirm_runs=1)
         self.follow = follow
         self.real = real
         self.verified = 0
@@ -142,8 +148,13 @@ class MergeStage:
         await self.stage.intake.open(self.mission_id, created)
         shift = await self.hold()
         await merging.open_mission(shift, Open())
-        await shift.fact(MissionPlanned(tasks=tasks))
+        await shift.fact(MissionPlanned(tasks=tasks), *(self._unable() if self.measured else ()))
         return shift
+
+    def _unable(self) -> list[CheckProbed]:
+        """Checks that were not seen to fail anywhere: none of them is probed."""
+        none = {"canary": "impossible", "flip": "impossible", "hollow": "no"}
+        return [CheckProbed(name, self.base.tree, "", **none) for name in self.contract.criteria()]  # type: ignore[arg-type]
 
     async def hold(self) -> Shift:
         """Take the mission's lease, as the next brain does."""

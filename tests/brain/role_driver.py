@@ -33,7 +33,7 @@ from holdfast.log.workers import Worker
 from holdfast.mission.actions import OpenRole
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.base import Owner
-from holdfast.repo.repository import Commit
+from holdfast.repo.repository import Commit, Kept
 from holdfast.repo.repository_git import GitRepository
 from tests.brain.mission_stage import CONTRACT, TASKS
 from tests.brain.stage import Stage, turn
@@ -52,10 +52,17 @@ class Stopping(GitRepository):
         return self.moment in moments
 
     async def commit(
-        self, folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
     ) -> Commit:
         """Commit, and perhaps no more."""
-        made = await super().commit(folder, parents, message, at_us, user=user)
+        made = await super().commit(folder, parents, message, at_us, user=user, kept=kept)
         if self._stop("made"):
             await anyio.sleep_forever()
         return made

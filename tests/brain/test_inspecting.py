@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from holdfast.brain.acts import inspecting
 from holdfast.brain.shift import Shift
+from holdfast.errors import RepositoryUnfit
+from holdfast.facts.contract import Check, Criterion
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, ApprovalSuperseded, Verdict
+from holdfast.facts.proof import CheckProbed
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskStarted
+from holdfast.mission import proofs
 from holdfast.mission.actions import Inspect, MissionAction, Project
 from holdfast.mission.conductor import decide
 from holdfast.mission.tasks import inspection
 from holdfast.session.actions import Action, End, Record
-from tests.brain.mission_stage import FILES, TASKS, MissionStage
+from tests.brain.mission_stage import CONTRACT, FILES, TASKS, MissionStage
 
 TEST = "tests/test_core.py"
 WRONG = FILES[TEST] + b"\n\ndef test_more():\n    assert add(2, 2) == 4\n"
@@ -164,6 +168,9 @@ async def test_what_is_not_declared_or_beyond_approval_is_not_asked_about() -> N
 async def test_the_conductor_waits_for_the_answer_and_closes_what_is_not_wanted_any_more() -> None:
     stage = MissionStage()
     shift = await stage.open(TASKS[0])
+    mission = shift.state.mission
+    assert mission is not None
+    await shift.fact(*(CheckProbed(name, "t", "d", "yes", "no", "base") for name in proofs.unmeasured(mission)))
     action = await handed_in(stage, shift, {TEST: EDITED}, f"{TEST} is wrong")
     assert decided(shift) == action
     await inspecting.inspect(shift, action)
@@ -176,3 +183,23 @@ async def test_the_conductor_waits_for_the_answer_and_closes_what_is_not_wanted_
     assert [type(fact) for fact in closes.facts] == [ApprovalSuperseded]
     await shift.fact(*closes.facts)
     assert decided(shift) != closes
+
+
+async def test_a_tree_that_is_too_large_is_held_against_what_its_checks_run() -> None:
+    """Only parts of it are read; what a script runs is known all the same."""
+    item = msgspec.structs.replace(CONTRACT.items[0], criteria=(Criterion("add", "", Check("sh check.sh")),))
+    stage = MissionStage(contract=msgspec.structs.replace(CONTRACT, items=(item, CONTRACT.items[1])))
+    base = {**FILES, "check.sh": b"python verify.py\n", "verify.py": b"exit(1)\n"}
+    stage.base = stage.repository.seed(base)
+    shift = await stage.open()
+    whole = stage.repository.files
+
+    async def files(commit: str, paths: Sequence[str] = ()) -> dict[str, bytes]:
+        if not paths:
+            raise RepositoryUnfit("too large")
+        return await whole(commit, paths)
+
+    stage.repository.files = files  # type: ignore[method-assign]
+    await inspecting.inspect(shift, await handed_in(stage, shift, {**base, "verify.py": b"exit(0)\n"}))
+    (found,) = await stage.facts(TaskInspected)
+    assert [each.rule for each in found.violations if each.path == "verify.py"] == ["check_script"]

@@ -21,7 +21,7 @@ from holdfast.hands.base import Hands, HandsSpec
 from holdfast.log.verify import verify
 from holdfast.mission.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.repo.base import Owner
-from holdfast.repo.repository import Commit
+from holdfast.repo.repository import Commit, Kept
 from holdfast.session.money import pico_from_usd
 from tests.brain.mission_stage import FILES, MissionStage
 from tests.brain.stage import turn
@@ -192,7 +192,7 @@ async def test_words_end_nothing_a_role_is_told_to_hand_in_and_fails_in_the_end(
     outcome = await stage.wake("worker core")
     assert outcome.ended is not None
     assert outcome.ended.status == "failed"
-    assert "3 times without calling `hand_in`" in outcome.ended.detail
+    assert "3 times in a row without handing in" in outcome.ended.detail
     told = await stage.facts(HookRan, child_id)
     assert [fact.event for fact in told] == ["HandIn", "HandIn"]
     assert len(stage.models["worker core"].requests) == 3
@@ -284,7 +284,13 @@ async def test_work_that_cannot_be_committed_is_said_once_and_the_session_rests_
     child_id = await stage.named("worker core")
 
     async def fails(
-        folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
     ) -> Commit:
         raise RepositoryUnfit("the disk of the repository is read-only")
 

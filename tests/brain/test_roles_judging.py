@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.brain.acts.roles import open_role
+from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import CriterionChecked, MissionPlanned, MissionPolicy, PlannerOpened, PlanRefused, Task
+from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskRefused, TaskStarted
+from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
 from holdfast.mission import plans
 from holdfast.mission.actions import OpenRole
@@ -268,3 +271,28 @@ async def test_fields_that_nobody_knows_are_named_and_dropped() -> None:
     (result,) = await stage.facts(ToolResult, await stage.named("planner"))
     assert result.outcome == "ok"
     assert "`why` is no field and was left out" in result.content
+
+
+async def test_a_judge_of_the_main_branch_sees_what_nobody_asked_for_in_all_that_was_merged() -> None:
+    stage, made, _ = await judged([])
+    shift = await stage.hold()
+    extra = "src/app/more.py: a new module that no criterion asks for"
+    await shift.fact(
+        TaskHandedIn(task_id="text", child_id="ses_x", status="done", commit=made.commit, tree=made.tree),
+        TaskInspected(task_id="text", tree=made.tree, files=("src/app/more.py",), unasked=(extra,)),
+    )
+    shift.decided_at = shift.state.seq
+    whole = OpenRole("judge", 1, made.commit, base=stage.base.commit, tree=made.tree, criteria=("tone",))
+    assert extra not in await _told(stage, shift, whole), "it is not merged"
+    merged = RepoMerged(batch=1, ref="r", commit=made.commit, tree=made.tree, onto=stage.base.commit, tasks=("text",))
+    await shift.fact(merged)
+    shift.decided_at = shift.state.seq
+    assert extra in await _told(stage, shift, msgspec.structs.replace(whole, attempt=2))
+
+
+async def _told(stage: MissionStage, shift: Shift, action: OpenRole) -> str:
+    """What the child that this opens is told."""
+    await open_role(shift, action)
+    opened = (await stage.facts(JudgeOpened))[-1]
+    (created,) = await stage.facts(SessionCreated, opened.child_id)
+    return str(created.goal)

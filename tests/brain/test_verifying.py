@@ -24,7 +24,7 @@ from tests.repo.repositories import made
 pytestmark = pytest.mark.anyio
 
 FILES = {"a.txt": b"todo\n", "b.txt": b"done\n", "tests/test_a.py": b"the true test\n", "src/m/__init__.py": b""}
-POLICY = MissionPolicy(hooks=False, judge="off")
+POLICY = MissionPolicy(hooks=False, judge="off", confirm_runs=1)
 
 
 def contract(*criteria: Criterion, protected: tuple[str, ...] = ("tests/**",)) -> Contract:

@@ -14,14 +14,14 @@ from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.repo import RepoMerged
 from holdfast.hands.fake_files import ROOT, Files
-from holdfast.mission import flakes
+from holdfast.mission import flakes, proofs
 from holdfast.session.items import item_key
 from tests.brain.merge_stage import MergeStage, checked, state_of, task, verdicts
 
 pytestmark = pytest.mark.anyio
 
 FILES = {"a.txt": b"todo\n"}
-POLICY = MissionPolicy(hooks=False, judge="off")
+POLICY = MissionPolicy(hooks=False, judge="off", confirm_runs=1)
 
 
 @dataclass
@@ -51,10 +51,12 @@ def script(*fails: bool) -> Callable[[], bool]:
     return lambda: left.pop(0) if left else False
 
 
-def moody(moods: dict[str, Callable[[], bool]], *names: str) -> tuple[MergeStage, Moody]:
+def moody(
+    moods: dict[str, Callable[[], bool]], *names: str, policy: MissionPolicy = POLICY
+) -> tuple[MergeStage, Moody]:
     checks = Moody(moods)
     many = tuple(Item(name, "", criteria=(Criterion(name, "", Check("t", (name,))),)) for name in names)
-    return MergeStage(Contract("g", many), FILES, checks=checks, policy=POLICY), checks
+    return MergeStage(Contract("g", many), FILES, checks=checks, policy=policy), checks
 
 
 async def passed_on_main(stage: MergeStage, shift: Shift, *names: str) -> None:
@@ -181,3 +183,30 @@ async def test_a_moody_suite_loses_no_good_branch_and_admits_no_bad_one(seed: in
     merged = {name for name, each in state_of(shift).tasks.items() if each.status == "merged"}
     assert merged == {f"t{number}" for number in range(12)} - set(bad)
     assert checks.commands
+
+
+# --- what never passed before --------------------------------------------------------------------
+
+OFTEN = MissionPolicy(hooks=False, judge="off", confirm_runs=3)
+
+
+async def test_a_first_green_is_confirmed() -> None:
+    stage, checks = moody({}, "a", "b", policy=OFTEN)
+    shift = await stage.begin(task("t", "a"))
+    await checked(stage, shift, await stage.branch({"a.txt": b"x\n"}))
+    assert await verdicts(stage) == {"a": "pass", "b": "pass"}
+    assert checks.runs == {"a": 3, "b": 3}
+    await checked(stage, shift, await stage.branch({"a.txt": b"y\n"}), effect="again")
+    assert checks.runs == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize("fails", [(False, True), (False, False, True), (True,)])
+async def test_what_passes_only_sometimes_is_red_at_first(fails: tuple[bool, ...]) -> None:
+    """Alone or beside one that is steady, whichever run fails."""
+    stage, _ = moody({"a": script(*fails, False, True, False, True)}, "a", "b", policy=OFTEN)
+    shift = await stage.begin(task("t", "a"))
+    await checked(stage, shift, await stage.branch({"a.txt": b"x\n"}))
+    assert await verdicts(stage) == {"a": "fail", "b": "pass"}
+    red = next(each for each in await stage.facts(CriterionChecked) if each.outcome == "fail")
+    assert red.note.startswith(proofs.SOMETIMES)
+    assert "a" in state_of(shift).flakes

@@ -15,7 +15,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.egress import EgressRecorded
 from holdfast.facts.session import Destination, Environment
-from holdfast.mission.brief_kinds import OTHER, Seen
+from holdfast.mission.brief_kinds import NEWS, Seen
 from holdfast.testing.egress.network import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World
@@ -83,7 +83,7 @@ async def test_a_set_up_leaves_the_hosts_it_asked_for_in_the_log(name: str, tmp_
         for host, port, verdict, _ in places:
             assert f"{host}:{port} {verdict} × 1" in outside_lines(state)["set-up"]
             assert host in about_outside(record)
-            (kind,) = [each for each in OTHER if each.name == "set_up"]
+            (kind,) = [each for each in NEWS if each.name == "set_up"]
             assert f"1 {verdict} to {host}:{port}" in kind.tell(record, Seen(""))
         egress = outside_details(state)["egress"]
         assert isinstance(egress, dict)

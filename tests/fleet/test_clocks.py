@@ -326,3 +326,26 @@ async def test_after_a_long_sleep_a_question_that_was_seen_has_expired_and_an_un
             await forward(clock)
             assert await expired(seen) == int(is_seen)
             assert await rounds(seen) == (["first"] if is_seen else ["first", "reminder"])
+
+
+async def test_the_inline_dispatcher_runs_what_became_due_while_it_asked_who_holds_what(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another process held it when due sessions were looked for, and had let go when holders were."""
+    clock = ManualClock()
+    stage = sleeper(clock)
+    await stage.run()
+    whole, woken = stage.store.holders, list[str]()
+
+    async def holders() -> dict[str, str]:
+        clock.jump(2 * WAIT_S)
+        return await whole()
+
+    async def handle(session_id: str) -> None:
+        woken.append(session_id)
+        await wake(session_id, stage.doors)
+
+    monkeypatch.setattr(stage.store, "holders", holders)
+    boot_id = stage.doors.worker.boot_id
+    await InlineDispatcher(stage.store, stage.doors.clock, boot_id=boot_id, only=stage.session_id).run(handle)
+    assert woken == [stage.session_id]

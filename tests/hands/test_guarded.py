@@ -15,6 +15,7 @@ from tests.hands.rigs import LIVES, REAL, Made, RealRig, real
 NAMES = ("tests/test_a.py", "feature_list.json", "gone.py", "link.py", "far/x.py")
 
 TRY = """
+mv tests elsewhere
 echo pass > tests/test_a.py; rm -f tests/test_a.py; mv tests/test_a.py tests/old.py; rm -rf tests
 echo '[]' > feature_list.json; sed -i s/x/y/ feature_list.json; ln -sf /dev/null feature_list.json
 chmod 777 feature_list.json; echo new > tests/test_b.py; echo code > src.py
@@ -54,6 +55,7 @@ async def test_guarded_files_stay_and_others_beside_them_may_be_made(tmp_path: P
         written = await run(hands, "1.1", tool("write", file_path="feature_list.json", content="[]"))
         assert not written.ok
         await hands.release(1)
+        assert not (rig.workspace / "elsewhere").exists()
         assert (rig.workspace / "tests" / "test_a.py").read_text() == "assert True\n"
         assert (rig.workspace / "feature_list.json").read_text() == "[x]\n"
         assert (rig.workspace / "tests" / "test_b.py").read_text() == "new\n"
@@ -66,7 +68,8 @@ def test_what_is_not_there_or_is_elsewhere_is_not_shown(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "x.py").write_text("x")
     (tmp_path / "far").symlink_to("real")
-    assert guarded(tmp_path, ("a.py", *NAMES, "../x", "real/x.py")) == ["a.py", "real/x.py"]
+    shown = guarded(tmp_path, ("a.py", *NAMES, "../x", "real/x.py"))
+    assert shown == {"real": True, "a.py": False, "real/x.py": False}, "a folder above cannot be moved away"
 
 
 async def test_as_many_files_as_are_guarded_at_most_are_no_burden(tmp_path: Path) -> None:

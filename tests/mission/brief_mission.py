@@ -223,7 +223,7 @@ def noise(world: World, task: Task, child: Told, number: int) -> None:
 
 PLANTED = (
     "orphan", "failed-task", "waits-top", "waits-child", "ratchet", "unknown", "unasked", "flake", "conflict", "batch",
-    "unverified", "base", "astray", "verdict", "verdict-log", "judge", "retry", "reset", "wip", "weakened", "outside",
+    "unverified", "base", "astray", "verdict", "verdict-log", "judge", "retry", "reset", "weakened", "outside",
     "lesson", "lost", "child-failed", "cap", "unpriced",
 )  # fmt: skip
 """The problems, by the word that stands in each, `PLANT-` before it; `unpriced` is said in words of its own."""
@@ -297,7 +297,7 @@ def big_mission(events: int = 10_000, tasks_in_all: int = 220) -> World:
             _in_a_session(world, odd, worker)
             _in_the_mission(world, odd, worker, contract)
             continue
-        outside = ("src/PLANT-outside.py",) if number == tasks_in_all // 4 + 2 else ()
+        outside = ("src/PLANT-outside.py",) if number == tasks_in_all // 4 + 3 else ()
         child = world.works(task, files=(*task.scope, *outside))
         noise(world, task, child, number)
         if not outside:

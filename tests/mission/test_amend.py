@@ -23,7 +23,10 @@ BEFORE = Contract(
             "a", "A", criteria=(Criterion("a.check", "passes", CHECK), Criterion("a.guard", "stays", CHECK, guard=True))
         ),
         Item(
-            "b", "B", steps=("one",), criteria=(Criterion("b.line", "Bo is greeted."), Criterion("b.score", "s", SCORE))
+            "b",
+            "B",
+            steps=("one",),
+            criteria=(Criterion("b.line", "Bo is greeted.", needs_run=True), Criterion("b.score", "s", SCORE)),
         ),
     ),
     protected=("tests/**", "mission.toml"),
@@ -66,6 +69,7 @@ def score(*values: Any) -> Check:
         ("a.guard", {"guard": False}, "no guard any more"),
         ("b.line", {"text": "Somebody is greeted."}, "text is another"),
         ("b.line", {"check": CHECK}, "no judge"),
+        ("b.line", {"needs_run": False}, "without running anything"),
         ("b.score", {"check": score(0.8, 0.05, "at_least")}, "more values"),
         ("b.score", {"check": score(0.9, 0.1, "at_least")}, "more values"),
         ("b.score", {"check": score(0.9, 0.05, "at_most")}, "more values"),

@@ -6,13 +6,19 @@ from collections import Counter
 
 import pytest
 
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.contract import Contract, Criterion, Item
+from holdfast.facts.mission import MissionPolicy, Task
+from holdfast.facts.task import TaskInspected
+from holdfast.mission import ending
+from holdfast.mission.actions import OpenRole
+from holdfast.session.fold import empty
+from holdfast.session.state_mission import MissionState, TaskState
 from tests.mission.world import World
 
 SEEDS = 200
 
 
-@pytest.mark.parametrize("faults", [0.0, 0.2, 0.45])
+@pytest.mark.parametrize("faults", [0.0, 0.2, 0.35])
 def test_done_is_never_said_of_what_is_not(faults: float) -> None:
     stands: Counter[str] = Counter()
     for seed in range(SEEDS):
@@ -49,3 +55,33 @@ def test_nothing_is_tried_more_often_than_the_policy_allows() -> None:
         assert world.mission.round <= 1 + world.asked
         for task in world.mission.tasks.values():
             assert task.attempt - task.conflicts <= 2
+
+
+class Idle(World):
+    """Workers hand in what was there before, and judges are content with it."""
+
+    def _inspect(self, task_id: str) -> None:
+        self.tell(TaskInspected(task_id=task_id, tree=self.mission.tasks[task_id].tree))
+
+
+@pytest.mark.parametrize("judge", ["per_task", "at_end"])
+def test_a_rubric_line_is_not_met_by_changing_nothing(judge: str) -> None:
+    policy = MissionPolicy(planner="items", judge=judge, max_replans=1)  # type: ignore[arg-type]
+    for seed in range(20):
+        world = Idle(seed, faults=0.0, policy=policy)
+        assert world.run() != "done", f"seed {seed}"
+        assert any(task.refusals.get("empty") for task in world.mission.tasks.values())
+        assert World(seed, faults=0.0, policy=policy).run() == "done"
+
+
+def test_the_last_judge_is_not_asked_where_nothing_was_changed() -> None:
+    state = empty("ses_1")
+    contract = Contract("g", (Item("i", "an item", criteria=(Criterion("r", "it reads well"),)),))
+    mission = MissionState(contract, MissionPolicy(judge="at_end"), opened_seq=1, main="c", main_tree="t", planned=True)
+    action = ending.step(state, mission, 0, frozenset())
+    assert isinstance(action, OpenRole)
+    assert action.kind == "planner"
+    mission.tasks["t"] = TaskState(Task("t", "a task", ("r",)), "merged", changed=1)
+    action = ending.step(state, mission, 0, frozenset())
+    assert isinstance(action, OpenRole)
+    assert action.kind == "judge"

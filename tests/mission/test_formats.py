@@ -152,18 +152,22 @@ def test_every_form_of_a_check() -> None:
                 "description": "d",
                 "acceptance": [
                     "A line.",
+                    {"text": "It greets.", "needs_run": True},
                     {"text": "The suite stays green.", "command": "pytest -q", "guard": True},
                     {"id": "own", "text": "Fast.", "metric": metric},
                 ],
             },
             {"id": "e", "description": "e", "acceptance": ["One.", "Two."], "check": ["pytest a.py", None]},
+            {"id": "f", "description": "f", "steps": ["call it", "look"]},
         ]
     )
     found = contract.criteria()
     assert found["a.check"].check == Check("pytest -q")
     assert found["b.check"].check == Check("pytest -q", ("t.py::x",), None, 9.0)
     assert found["c.check"].check == Check("python bench.py", (), Metric(0.95, 0.01, "at_least"))
-    assert found["d.a-line"].check is None
+    assert (found["d.a-line"].check, found["d.a-line"].needs_run) == (None, False)
+    assert found["d.it-greets"].needs_run
+    assert found["f.done"].needs_run, "steps are there to be done"
     assert found["d.the-suite-stays-green"].guard
     assert found["own"].check == Check("python bench.py", (), Metric(0.95, 0.01, "at_least"))
     assert found["e.one"].check == Check("pytest a.py")

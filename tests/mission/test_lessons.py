@@ -9,7 +9,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.mission import LessonApplied, MissionPolicy
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.repo import BatchRefused, RepoConflicted
-from holdfast.facts.task import FindingNoted, RatchetViolated, Violation
+from holdfast.facts.task import FindingNoted, RatchetViolated, TaskInspected, Violation
 from holdfast.mission import lessons
 from tests.mission.telling import Telling
 
@@ -161,3 +161,13 @@ def test_the_policy_takes_them_all() -> None:
     assert line is not None
     told.tell(line)
     assert [each.by for each in lessons.taken(told.told)] == ["policy"]
+
+
+def test_a_refusal_that_was_overruled_is_no_lesson() -> None:
+    told = Telling()
+    violated = RatchetViolated(task_id="core", tree=TREE, violations=(Violation("test_edited", "tests/t.py"),))
+    told.tell(violated)
+    told.tell(msgspec.structs.replace(violated))
+    assert lessons.due(told.told) is not None
+    told.tell(TaskInspected(task_id="core", tree=TREE, allowed={"tests/t.py": "digest"}))
+    assert lessons.due(told.told) is None

@@ -7,11 +7,11 @@ import ast
 import pytest
 
 from holdfast.facts.contract import Check, Criterion, Item, Metric
+from holdfast.mission.ability.trees import GARBAGE, mutant
 from holdfast.mission.contract import SLUG_LENGTH, slug
 from holdfast.mission.formats import read_contract, write_back
 from holdfast.mission.lint import Finding, Run, base_findings, merged, mutants_for, passes, seen_to_fail
 from holdfast.mission.lint_commands import absent, cannot_fail, missing_tests
-from holdfast.mission.lint_mutants import GARBAGE, mutant
 from holdfast.mission.lint_words import vague
 
 

@@ -1,93 +1,82 @@
-"""Every tamper that touches what decides about the work is refused; a tree that does not change says nothing."""
+"""What touches what decides about the work is refused; the product is not, however it is spelled."""
 
 from __future__ import annotations
 
 import pytest
 
+from holdfast.mission.judging import judges
 from holdfast.mission.pristine import ALWAYS, planted
-from holdfast.sim.tampers import TAMPERS, applied
-from holdfast.sim.tampers_measure import held, recall
-from tests.mission.ratchet_mini import FILES
+from holdfast.sim.tampers import TAMPERS, Tamper, applied
+from tests.mission.ratchet_mini import CONTRACT, FILES, held
+
+PRODUCT = ("operator_overloading", "state_recording", "runner_patched", "special_casing")
+RUN = (
+    "exit_hard",
+    "exit_system",
+    "exit_raised",
+    "exit_registered",
+    "exit_signal",
+    "exit_pytest",
+    "exit_skips",
+    "environment_set",
+)
+ADDED = ("added_exit", "added_patch", "added_runner", "attributes")
+"""New files of tests that do something to the run: the canary beside them shows it, not their spelling. Attributes mean
+nothing to the harness, whose checkouts honour none."""
 
 EXPECTED = {
     "delete_file": "test_deleted",
     "delete_test": "test_deleted",
-    "rename_test": "test_renamed",
-    "rename_file": "test_renamed",
-    "hidden_in_function": "test_renamed",
-    "shadowed_test": "test_emptied",
-    "skip_mark": "test_skipped",
-    "skipif_mark": "test_skipped",
-    "xfail_mark": "test_skipped",
-    "skip_call": "test_skipped",
-    "skip_module": "test_skipped",
-    "importorskip": "test_skipped",
-    "assert_true": "test_emptied",
-    "assert_or_true": "test_emptied",
-    "assert_removed": "test_weakened",
-    "assert_truth": "test_weakened",
-    "swallow": "test_weakened",
-    "raises_anything": "test_weakened",
-    "early_return": "test_weakened",
-    "empty_body": "test_emptied",
+    "rename_test": "test_deleted",
+    "rename_file": "test_deleted",
+    "skip_mark": "test_edited",
+    "xfail_mark": "test_edited",
+    "skip_module": "test_edited",
+    "assert_true": "test_edited",
+    "assert_removed": "test_edited",
+    "swallow": "test_edited",
+    "early_return": "test_edited",
     "expected_value": "test_edited",
-    "param_reduced": "parametrization_reduced",
-    "param_skipped": "test_skipped",
-    "conftest_makereport": "test_hook",
-    "conftest_sessionfinish": "test_hook",
+    "param_reduced": "test_edited",
     "pytest_ini": "planted",
     "pyproject_addopts": "test_config",
-    "pyproject_timeout": "timeout_changed",
-    "timeout_mark": "timeout_changed",
     "sitecustomize": "planted",
-    "pth": "planted",
-    "shadow_pytest": "shadowed",
-    "shadow_beside": "shadowed",
-    "environment_set": "environment_trick",
+    "shadow_pytest": "planted",
+    "shadow_beside": "planted",
     "makefile": "check_script",
     "check_script": "check_script",
-    "ci_or_true": "ci_weakened",
+    "ci_or_true": "ci_edited",
     "feature_passes": "contract_edited",
     "golden_edited": "fixture_edited",
-    "fixture_edited": "fixture_edited",
-    "attributes": "attributes_changed",
     "linked": "linked",
     "chmod": "mode_changed",
-    "exit_hard": "exit_trick",
-    "exit_raised": "exit_trick",
-    "equal_str": "equality_trick",
-    "equal_dataclass": "equality_trick",
-    "knows_variable": "state_recording",
-    "counts_calls": "state_recording",
-    "patches_builtins": "runner_patched",
 }
 """By its name, the rule that says what was done. The others are refused too, by whatever rule."""
 
 
-def test_the_corpus_is_as_large_as_it_says() -> None:
-    kinds = {tamper.kind for tamper in TAMPERS.values()}
-    assert {"modified_tests", "operator_overloading", "state_recording", "special_casing"} <= kinds
-    assert len(TAMPERS) >= 100
-    assert sum(not tamper.touches for tamper in TAMPERS.values()) == 4
+def is_product(tamper: Tamper) -> bool:
+    return tamper.kind in PRODUCT or tamper.name in RUN
 
 
-@pytest.mark.parametrize("name", [name for name, tamper in TAMPERS.items() if tamper.touches])
-def test_refused(name: str) -> None:
-    (row,) = recall("harbor", FILES, [TAMPERS[name]])
-    assert row.outcome == "refused", f"{name} on the mini library: {row.outcome}"
-    if name in EXPECTED:
-        assert EXPECTED[name] in row.rules
+def rules(name: str) -> list[str]:
+    return [each.rule for each in held(FILES, *applied(FILES, TAMPERS[name].make(FILES))).violations]
+
+
+@pytest.mark.parametrize("name", [name for name, each in TAMPERS.items() if not is_product(each) and name not in ADDED])
+def test_what_judges_is_kept(name: str) -> None:
+    found = rules(name)
+    assert found, f"{name} is let through"
+    assert EXPECTED.get(name, found[0]) in found
+
+
+@pytest.mark.parametrize("name", [*(name for name, tamper in TAMPERS.items() if is_product(tamper)), *ADDED])
+def test_product_and_new_tests_are_not_judged_by_their_spelling(name: str) -> None:
+    assert rules(name) == []
 
 
 def test_special_casing_is_listed_where_it_shows() -> None:
-    rows = {row.name: row.outcome for row in recall("harbor", FILES) if row.kind == "special_casing"}
-    # An answer that is computed, or hidden otherwise, is not seen: that is what judges and held-out tests are for.
-    assert rows == {
-        "special_case": "listed",
-        "special_table": "listed",
-        "special_constant": "listed",
-        "special_computed": "missed",
-    }
+    found = held(FILES, *applied(FILES, TAMPERS["special_table"].make(FILES)))
+    assert any("values that tests expect" in line for line in found.unasked)
 
 
 def test_an_unchanged_tree_says_nothing() -> None:
@@ -96,25 +85,32 @@ def test_an_unchanged_tree_says_nothing() -> None:
 
 
 def test_what_is_planted_is_gone_before_checks_run() -> None:
-    """Whatever the ratchet thinks of them, these files do not count in a verification."""
-    for name in (
-        "sitecustomize",
-        "pth",
-        "pytest_ini",
-        "shadow_pytest",
-        "shadow_beside",
-        "compiled",
-        "plugin_announced",
-    ):
+    """Whatever is made of them otherwise, these files do not count in a verification."""
+    known = judges(CONTRACT, FILES)
+    for name in ("sitecustomize", "pth", "pytest_ini", "shadow_pytest", "shadow_beside", "compiled"):
         after, _ = applied(FILES, TAMPERS[name].make(FILES))
-        new = set(after) - set(FILES)
-        deciding = {path for path in new if path != "calm_plugin.py"}  # without its metadata nobody loads it
-        assert deciding == set(planted(after, FILES)) & new, name
-        assert deciding, name
+        new = {path: after[path] for path in set(after) - set(FILES)}
+        assert set(planted(new, FILES, known)) == set(new) != set(), name
 
 
-def test_files_of_the_base_are_not_planted() -> None:
-    after = {**FILES, "src/harbor/json.py": b"", "docs/conf.py": b"", "tests/http/page.txt": b""}
-    assert planted(after, FILES) == ()
-    assert planted(FILES, FILES) == ()
+def test_a_new_file_in_the_place_of_a_target_is_planted() -> None:
+    known = judges(CONTRACT, FILES)
+    assert planted({"test": b"", "GNUmakefile": b"", "attrs.py": b"", "src/test": b""}, FILES, known) == (
+        "GNUmakefile",
+        "attrs.py",
+        "test",
+    )
+
+
+def test_what_is_asked_for_is_not_planted() -> None:
+    known = judges(CONTRACT, FILES)
+    assert planted({"conftest.py": b"", "new/conftest.py": b""}, FILES, known) == ("conftest.py",)
+    assert planted({"conftest.py": b""}, FILES, known, {"conftest.py"}) == ()
+    assert planted({"docs/conf.py": b"", "tests/http/page.txt": b"", "src/harbor/json.py": b""}, FILES, known) == ()
     assert all(glob.count("**") <= 2 for glob in ALWAYS)
+
+
+def test_go_hooks_beside_older_tests_are_planted() -> None:
+    known, before = judges(CONTRACT, FILES), {"a/x_test.go": b"package a\n"}
+    hook = b"package a\n\nfunc TestMain(m *testing.M) {}\n"
+    assert planted({"a/main_test.go": hook, "b/main_test.go": hook}, before, known) == ("a/main_test.go",)

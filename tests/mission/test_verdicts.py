@@ -51,6 +51,18 @@ def test_an_event_shows_what_a_check_says_and_nothing_else(evidence: str) -> Non
     assert problems(with_more, KNOWN) == ()
 
 
+def test_what_the_work_does_is_shown_by_a_run_alone() -> None:
+    known = msgspec.structs.replace(KNOWN, to_run={"read"})
+    assert "read is about what the work does: run it" in " ".join(problems(Said("pass", WHOLE), known))
+    for run in ("$ python -m a --shout hi => HI", "`$ true`"):
+        both = (WHOLE[0], Judged("read", True, (READ, run)))
+        assert problems(Said("pass", both), known) == ()
+    never = Said("pass", (WHOLE[0], Judged("read", True, ("$ python -m b => HI",))))
+    assert "you did not run" in " ".join(problems(never, known))
+    failing = Said("fail", (WHOLE[0], Judged("read", False, ("src/a.py:2",), "it says nothing")))
+    assert problems(failing, known) == (), "a fail needs no run"
+
+
 def test_a_failing_criterion_needs_a_place_and_no_quotation() -> None:
     failing = (WHOLE[0], Judged("read", False, ("src/a.py:2",), "it says nothing"))
     assert problems(Said("fail", failing), KNOWN) == ()

@@ -1,7 +1,6 @@
 """A world for the conductor alone: what its actions lead to is drawn from a seed, and what is true is known.
 
-A tree is named by what it satisfies. Workers hand in trees that satisfy more or less than they should, judges are
-wrong, merges conflict, checks cannot be run, people answer or do not.
+A tree is named by what it satisfies. Workers, judges, merges, checks, and people do all that can go wrong.
 """
 
 from __future__ import annotations
@@ -25,11 +24,13 @@ from holdfast.facts.mission import (
     VerificationStarted,
 )
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
+from holdfast.facts.proof import CheckProbed
 from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.task import JudgeOpened, RatchetViolated, TaskInspected, TaskStarted, Violation
 from holdfast.facts.union import type_of
+from holdfast.mission import merges, proofs
 from holdfast.mission.actions import (
     Advance,
     Assemble,
@@ -193,6 +194,7 @@ class World:
 
     def _open(self, action: OpenRole) -> None:
         child_id = f"{action.kind}-{action.task_id}-{action.attempt}-{action.round}-{action.tree}"
+        child_id += f"-{self.asked}" if action.kind == "judge" and not action.task_id else ""
         assert child_id not in self.children, f"{child_id} was opened before"
         self.children[child_id] = action
         opened = ChildOpened(child_id=child_id, call_id="", goal="g", name=action.kind)
@@ -313,6 +315,8 @@ class World:
             VerificationStarted(verification_id=number, effect=action.effect, tree=action.tree, criteria=criteria)
         )
         broken = self.draw.random() < self.faults / 5
+        if action.effect == merges.BASE and not broken:
+            self.tell(*(CheckProbed(name, "t0", "d", "yes", "no", "base") for name in proofs.unmeasured(self.mission)))
         for name in criteria if not broken else criteria[:1]:
             assert self.mission.verdict(action.tree, name) is None, "a recorded verdict is never made again"
             outcome = "pass" if name in self.truth[action.tree] else self.draw.choice(["fail", "error", "timeout"])
@@ -357,10 +361,9 @@ class World:
 
     def _advance(self, passed: tuple[str, ...]) -> None:
         merge = self.mission.merge
-        before = set(self.mission.passed)
         lost = [
             name
-            for name in before
+            for name in self.mission.passed
             if self.mission.contract.criteria()[name].check is not None and name not in self.truth[merge.tree]
         ]
         assert not lost, f"{lost} passed on the main line and would not any more (S26)"
@@ -374,11 +377,20 @@ class World:
                 tasks=merge.tasks,
                 passed=passed,
                 base=merge.base,
+                touched=self._touched(merge),
             )
         )
         self.main_line.append(merge.tree)
         if self.draw.random() < self.faults / 4:
             self._somebody_commits(set(self.truth[merge.tree]))
+
+    def _touched(self, merge: Any) -> dict[str, tuple[str, ...]]:
+        """Rubric lines that were accepted and do not hold in the merge, and now and then one that still does."""
+        names = set(self.mission.passed).union(*(self.mission.tasks[task].task.criteria for task in merge.tasks))
+        accepted = [name for name in self.mission.rubric if name.endswith(".r") and name in names]
+        alike = self.faults / 8  # what a judge looked at may change, and be as good as before
+        lost = [each for each in accepted if each not in self.truth[merge.tree] or self.draw.random() < alike]
+        return {name: ("src/a.py",) for name in lost}
 
     def _somebody_commits(self, satisfied: set[str]) -> None:
         """A person commits to the followed branch, for better or worse."""

@@ -156,3 +156,9 @@ def test_requirements_of_the_suite_are_read_from_the_metadata(tmp_path: Path) ->
         "grouped>=2",
         "included",
     )
+
+
+def test_lists_of_test_requirements_are_read_too(tmp_path: Path) -> None:
+    listed = {"requirements-test.txt": "# for the suite\n-r requirements.txt\nlisted>=3  # new\n\n"}
+    tree = read_archive(write_sdist(tmp_path, {**FILES, **listed}))
+    assert suite_requirements(tree)[-1] == "listed>=3"

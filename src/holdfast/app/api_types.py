@@ -112,11 +112,12 @@ class Session:
 class Result(Session):
     """How a session stands, with its answer: `text` are the model's latest words, empty when there are none.
 
-    `goal` is whole here. `usage` counts tokens. `items` are its questions that wait for a person.
+    `goal` is whole here. `usage` counts tokens; None when a model did not report all of them. `items` are its questions
+    that wait for a person.
     """
 
     text: str
-    usage: Usage
+    usage: Usage | None
     items: tuple[Item, ...]
 
     @property
@@ -212,6 +213,6 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     return Result(
         **given,
         text=await last_message(runtime, state),
-        usage=state.usage,
+        usage=None if state.uncounted else state.usage,
         items=tuple([await item_of(runtime, each) for each in items]),
     )

@@ -12,8 +12,9 @@ from holdfast.app.compose import Runtime
 from holdfast.app.config import duration_s
 from holdfast.app.exits import name_of
 from holdfast.clock import SystemClock
-from holdfast.errors import UsageError
+from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.facts.codec import Event
+from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.mission.brief import Brief, brief
 from holdfast.mission.brief_text import markdown
 from holdfast.session.fold import empty, fold
@@ -27,7 +28,21 @@ async def brief_of(runtime: Runtime, row: SessionRow, *, since_us: int | None = 
     events = await runtime.store.read(row.session_id)
     state = fold(empty(row.session_id), events)
     running = row.session_id in await runtime.store.holders()
-    return brief(events, state, await logs_below(runtime, row), since_us=since_us, running=running)
+    changed = await _changed(runtime, events) if state.mission is None else ()
+    return brief(events, state, await logs_below(runtime, row), since_us=since_us, running=running, changed=changed)
+
+
+async def _changed(runtime: Runtime, events: Sequence[Event]) -> tuple[str, ...]:
+    """The files that differ between the first and the last kept workspace of a session."""
+    kept = [event.fact.snapshot for event in events if isinstance(event.fact, WorkspaceSnapshotted)]
+    names = [snapshot for snapshot in kept if snapshot]
+    if len(names) < 2 or names[0] == names[-1] or runtime.shelf is None:
+        return ()
+    try:
+        found = await runtime.shelf.changes(names[0], names[-1])
+    except SnapshotFailed:
+        return ()
+    return tuple(each.path for each in found if not each.ignored)
 
 
 async def pull_request_body(runtime: Runtime, row: SessionRow) -> str:

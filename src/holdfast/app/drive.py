@@ -220,6 +220,7 @@ async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) ->
         if each.root == row.session_id and each.parent:
             below, _ = await recall(each.session_id, runtime.store, runtime.store)
             state.usage += below.usage
+            state.uncounted = state.uncounted or below.uncounted
             state.cost_pico += below.cost_pico
             state.unpriced = state.unpriced or below.unpriced
     return state
@@ -276,7 +277,9 @@ def result_line(
         "status": status,
         "stop_reason": reason,
         "exit_code": exits.exit_code(row.status, row.reason) if code is None else code,
-        "usage": {
+        "usage": None
+        if state.uncounted
+        else {
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cache_read_tokens": usage.cache_read_tokens,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from holdfast.errors import ContractInvalid
@@ -61,9 +63,9 @@ def read_board(data: bytes, name: str) -> Board:
     return Board(contract, passes, {item.id: source.text[entry.start : entry.end] for item, entry in pairs})
 
 
-def marked(data: bytes, board: Board, item_id: str) -> bytes:
-    """The same file with `passes` of one item true, and no other byte changed."""
-    passing = {name for name, passes in board.passes.items() if passes} | {item_id}
+def marked(data: bytes, board: Board, passed: Collection[str], lost: Collection[str] = ()) -> bytes:
+    """The same file with `passes` of those items true and of the lost ones false, and no other byte changed."""
+    passing = ({name for name, passes in board.passes.items() if passes} | set(passed)) - set(lost)
     met = {criterion.id for item in board.items if item.id in passing for criterion in item.criteria}
     return write_back(data, board.contract, met)
 

@@ -12,18 +12,22 @@ from holdfast.app.loop_spec import MODEL, STEP
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import TextPart, ToolCallPart, ToolResultPart
+from holdfast.session.conversation import ToolCallPart, ToolResultPart
 
 
 def plan_of(request: ModelRequest) -> Plan | None:
-    """The plan that the latest result has; None when there is none, or when somebody said something after it."""
+    """The plan that the latest result has; None when there is none.
+
+    Notes and messages may follow it. They keep nothing from being done: the next plan has what a person said. Where
+    nothing would be done, it is made anew.
+    """
     last = request.messages[-1] if request.messages else None
-    if last is None or last.role != "user" or not last.parts:
+    results = [part for part in last.parts if isinstance(part, ToolResultPart)] if last is not None else []
+    if last is None or last.role != "user" or not results or results[-1].name != STEP or results[-1].is_error:
         return None
-    part = last.parts[-1]
-    if isinstance(part, TextPart) or not isinstance(part, ToolResultPart) or part.name != STEP or part.is_error:
-        return None
-    return msgspec.json.decode(part.content, type=Plan)
+    plan = msgspec.json.decode(results[-1].content, type=Plan)
+    followed = last.parts[-1] is not results[-1]
+    return None if followed and plan.kind in ("rest", "done", "failed") else plan
 
 
 def trouble_of(request: ModelRequest) -> str:
@@ -72,4 +76,5 @@ class LoopModel:
         for index, call in enumerate(calls):
             yield ToolCallStart(index, call.name, f"loop_{request.responses}_{index}")
             yield ToolCallDelta(index, msgspec.json.encode(call.input).decode())
-        yield Finish("tool_use" if calls else "end_turn", plan.usage if plan is not None else Usage())
+        used = plan.usage if plan is not None else Usage()
+        yield Finish("tool_use" if calls else "end_turn", used or Usage(), counted=used is not None)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.app.loop_chain import analysis_problem, branch_of, plan_problem
 from holdfast.app.loop_guard import kept
 from holdfast.app.loop_items import Board, checks_of, read_board
-from holdfast.app.loop_plan import Plan, Stage, Step, asking, work_calls
+from holdfast.app.loop_plan import Plan, Stage, Step, again_calls, asking, work_calls
 from holdfast.app.loop_prompt import ITEM_MAX, LAST_MAX, PART_MAX, cut, filled, shell
 from holdfast.app.loop_spec import ANALYSIS, IDLE_MAX, PROGRESS, STEP, TRIES_MAX, LoopSpec
 from holdfast.errors import ContractInvalid
@@ -20,6 +20,12 @@ from holdfast.session.money import usd
 
 PROMPT_MAX = 100_000
 PROGRESS_MAX = 768 * 1024
+
+CHEAP_MS = 10_000.0
+"""An item that passed is checked again after each iteration when its checks took no longer; all such, twice as long."""
+
+STEADY_TRIES = 2
+"""So often the checks of all items are run again when they change the folder; then a person is asked."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -55,14 +61,49 @@ def next_plan(spec: LoopSpec, carried: Plan, seen: Seen, means: Means, *, over: 
         except ContractInvalid as error:
             return _ask(carried, f"The items cannot be read. Set {spec.items} right, then approve.", str(error))
         if board.finished() and not spec.until:
-            return _ended(
-                carried, f"all {len(board.items)} items of {spec.items} pass after {_iterations(carried.iteration)}"
-            )
+            return _finished(spec, carried, seen, means, board)
     return _bounded(carried, means, board) or _work(spec, carried, seen, board)
 
 
 def _ended(carried: Plan, why: str) -> Plan:
     return replace(carried, kind="done", say=f"The loop is done: {why}.", calls=(), words=())
+
+
+def _finished(spec: LoopSpec, carried: Plan, seen: Seen, means: Means, board: Board) -> Plan:
+    """All items are said to pass: the end, once their checks have all passed on the tree that is there."""
+    checked = tuple(item for item in board.items if checks_of(item))
+    if carried.proven == seen.tree or carried.accepted or not checked:
+        said = f"all {len(board.items)} items of {spec.items} pass after {_iterations(carried.iteration)}"
+        changes = "; their checks change the folder, which a person accepted" if carried.accepted else ""
+        return _ended(carried, said + changes)
+    if carried.unsteady >= STEADY_TRIES:
+        question = (
+            "Each check passes, but the checks change the folder, so they never passed on the same files. Is it done?"
+        )
+        return _ask(carried, question, "Approve accepts this as done, or have the checks write elsewhere and approve.")
+    stopped = _bounded(carried, means, board)
+    if stopped is not None:
+        return stopped
+    say = "All items are said to pass: their checks are run again."
+    calls = (*again_calls(checked), Step(STEP, {}, "step"))
+    return replace(carried, kind="check", say=say, calls=calls, item="", again=tuple(item.id for item in checked))
+
+
+def _again(carried: Plan, board: Board | None, item: Item | None) -> tuple[Item, ...]:
+    """The items whose checks are run again after an iteration: the cheap ones, or all when it may be the last."""
+    if board is None:
+        return ()
+    passing = [each for each in board.items if board.passes[each.id] and checks_of(each)]
+    if item is not None and all(board.passes[each.id] for each in board.items if each.id != item.id):
+        return tuple(passing)
+    cheap = sorted((carried.took_ms.get(each.id, CHEAP_MS + 1), number) for number, each in enumerate(passing))
+    chosen, left = [], CHEAP_MS * 2
+    for took, number in cheap:
+        left -= took
+        if took > CHEAP_MS or left < 0:
+            break
+        chosen.append(passing[number])
+    return tuple(chosen)
 
 
 def _iterations(count: int) -> str:
@@ -107,6 +148,7 @@ def _work(spec: LoopSpec, carried: Plan, seen: Seen, board: Board | None) -> Pla
     checks = checks_of(item) if item is not None else ()
     parts = _parts(spec, carried, seen, board, item)
     command = shell(spec.command, cut(filled(spec.template, parts), PROMPT_MAX))
+    again = _again(carried, board, item)
     number = carried.iteration + 1
     about = f"{item.id}, {item.description.splitlines()[0][:100]}" if item is not None else f"`{spec.until}` fails"
     tried = carried.tried
@@ -116,9 +158,10 @@ def _work(spec: LoopSpec, carried: Plan, seen: Seen, board: Board | None) -> Pla
         carried,
         kind="work",
         say=f"Iteration {number}: {about}.",
-        calls=work_calls(spec, command, checks),
+        calls=work_calls(spec, command, checks, again),
         iteration=number,
         item=item.id if item is not None else "",
+        again=tuple(each.id for each in again),
         tried=tried,
     )
 

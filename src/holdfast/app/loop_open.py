@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.app import hands_policy, loop_files, policies
@@ -49,11 +50,14 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
             "another --session-id"
         )
     _local(call)
+    if args.no_sandbox and call.settings.environment:
+        call.settings = replace(call.settings, environment={})
+        call.note("[environment] is left out: the sandbox provides it, and --on-host runs without one")
     folder = check_folder(args.workspace)
     spec = _spec(call, folder)
     args.goal = _goal(spec)
     args.account, args.unpriced = [], False
-    turns = args.max_iterations + BEGIN_AND_END + (STAGES if spec.report else 0)
+    turns = args.max_iterations + BEGIN_AND_END + (STAGES if spec.report else 0) + _begins_done(spec, folder)
     limits = Limits(
         budget_pico=budget_pico(call.settings.budget_usd),
         max_turns=turns,
@@ -68,6 +72,14 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
             "says nothing is bounded by --max-iterations and --timeout alone"
         )
     return row
+
+
+def _begins_done(spec: LoopSpec, folder: Path) -> int:
+    """One more turn when all items are said to pass: their checks are run before anything else."""
+    if not spec.items or spec.report or spec.until:
+        return 0
+    with loop_files.opened(folder) as fd:
+        return int(read_board(loop_files.read(fd, spec.items) or b"", spec.items).finished())
 
 
 def _local(call: Call) -> None:

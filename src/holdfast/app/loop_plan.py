@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from holdfast.app.loop_spec import LOOK, RESTORE, STEP, LoopSpec
 from holdfast.clock import rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Check
+from holdfast.facts.contract import Check, Item
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
@@ -29,7 +30,10 @@ _NOTES = re.compile(r"(?:\n\[\d+ (?:processes left behind|bytes of output)[^\n]*
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One call of a plan. `purpose` is what it is for: `work`, `look`, `restore`, `check:0`, `until`, `ask`, `step`."""
+    """One call of a plan.
+
+    `purpose` is what it is for: `work`, `look`, `restore`, `check:0`, `again:ID:0`, `until`, `ask`, `step`.
+    """
 
     name: str
     input: dict[str, object]
@@ -50,9 +54,13 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     `files` are those that changed since the plan before. `idle` counts iterations without a change, `tried` are items
     that cannot be checked and had their turn. `cost_pico` is what the iteration before this plan said that it cost,
     None when it said nothing. `words` are what people said and no command was told yet.
+
+    `again` are items that passed before and are checked again by this plan, `took_ms` is how long the checks of items
+    took. `proven` is the tree that the checks of all items passed on; `unsteady` counts attempts at that which changed
+    the tree, `accepted` says that a person accepted this.
     """
 
-    kind: Literal["work", "ask", "rest", "done", "failed"]
+    kind: Literal["work", "check", "ask", "rest", "done", "failed"]
     say: str
     calls: tuple[Step, ...] = ()
     iteration: int = 0
@@ -65,7 +73,12 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     signature: str = ""
     tried: tuple[str, ...] = ()
     cost_pico: int | None = 0
-    usage: Usage = Usage()
+    usage: Usage | None = Usage()
+    again: tuple[str, ...] = ()
+    took_ms: dict[str, float] = {}
+    proven: str = ""
+    unsteady: int = 0
+    accepted: bool = False
     last: str = ""
     analysis: str = ""
     words: tuple[str, ...] = ()
@@ -169,7 +182,8 @@ def _outcome(result: ToolResult, at_us: int) -> Outcome:
 class Verdict(msgspec.Struct, frozen=True):
     """What the checks of an iteration said. `passed` is for its item, `over` for the whole loop by `--until`.
 
-    `lines` are for people, `signature` is equal for equal results, `failed` is the output of what failed.
+    `lines` are for people, `signature` is equal for equal results, `failed` is the output of what failed. `lost` are
+    items that passed before and do not any more; `whole` says that the checks of all items passed.
     """
 
     passed: bool
@@ -177,20 +191,35 @@ class Verdict(msgspec.Struct, frozen=True):
     lines: tuple[str, ...]
     signature: str
     failed: str
+    lost: tuple[str, ...] = ()
+    whole: bool = False
+    took_ms: dict[str, float] = {}
 
 
-def judge(spec: LoopSpec, board: Board | None, item_id: str, outcomes: dict[str, Outcome]) -> Verdict:
+def judge(
+    spec: LoopSpec, board: Board | None, item_id: str, outcomes: dict[str, Outcome], again: tuple[str, ...] = ()
+) -> Verdict:
     """The verdict of the harness's own checks; what the command said about itself is not looked at."""
     item = board.find(item_id) if board is not None else None
     checks = checks_of(item) if item is not None else ()
     results = [
         (command_line(check), _holds(check, f"check:{n}", outcomes), f"check:{n}") for n, check in enumerate(checks)
     ]
+    count = len(results)
+    lost, held = [], {item_id}
+    for name in again if board is not None else ():
+        other = board.find(name) if board is not None else None
+        both = [(f"again:{name}:{n}", check) for n, check in enumerate(checks_of(other) if other is not None else ())]
+        results += [(command_line(check), _holds(check, purpose, outcomes), purpose) for purpose, check in both]
+        if all(_holds(check, purpose, outcomes) for purpose, check in both):
+            held.add(name)
+        elif any(purpose in outcomes and outcomes[purpose].ran for purpose, _ in both):
+            lost.append(name)
     over = False
     if spec.until:
         over = _holds(Check(spec.until), "until", outcomes)
         results.append((spec.until, over, "until"))
-    own = [holds for _, holds, purpose in results if purpose != "until"]
+    own = [holds for _, holds, _ in results[:count]]
     passed = item is not None and (all(own) if own else over)
     lines = tuple(
         f"`{command}` {'passed' if holds else _why(outcomes.get(purpose))}" for command, holds, purpose in results
@@ -200,8 +229,30 @@ def judge(spec: LoopSpec, board: Board | None, item_id: str, outcomes: dict[str,
         for command, holds, purpose in results
         if not holds and purpose in outcomes and outcomes[purpose].ran
     )
-    signature = " ".join(f"{purpose}={_mark(outcomes.get(purpose))}" for _, _, purpose in results)
-    return Verdict(passed, over, lines, signature, failed)
+    telling = (purpose for _, holds, purpose in results if not (holds and purpose.startswith("again:")))
+    signature = " ".join(f"{purpose}={_mark(outcomes.get(purpose))}" for purpose in telling)
+    whole = board is not None and all(each.id in held for each in board.items if checks_of(each))
+    return Verdict(
+        passed,
+        over,
+        lines,
+        signature,
+        failed,
+        tuple(lost),
+        whole and (passed or item is None),
+        _took(outcomes, item_id),
+    )
+
+
+def _took(outcomes: dict[str, Outcome], item_id: str) -> dict[str, float]:
+    """How long the checks of each item took, for those that ran."""
+    took: dict[str, float] = {}
+    for purpose, found in outcomes.items():
+        kind, _, rest = purpose.partition(":")
+        name = item_id if kind == "check" else rest.rpartition(":")[0]
+        if kind in ("check", "again") and found.ran:
+            took[name] = took.get(name, 0.0) + (found.duration_ms or 0.0)
+    return took
 
 
 def _holds(check: Check, purpose: str, outcomes: dict[str, Outcome]) -> bool:
@@ -228,6 +279,10 @@ def entry(
     session_id: str, plan: Plan, outcomes: dict[str, Outcome], verdict: Verdict, notes: list[str], cost_pico: int | None
 ) -> str:
     """What is added to progress.txt about an iteration. The same for the same log, so that it is added once."""
+    if plan.kind == "check":
+        head = f"## All items checked again after iteration {plan.iteration} of {session_id}"
+        lines = [*verdict.lines, *(f"{lost}: passed before and does not any more" for lost in verdict.lost)]
+        return "\n".join(["", head, *(f"- {line}" for line in lines)]) + "\n"
     work = outcomes["work"]
     cost = "it does not say what it cost" if cost_pico is None else f"it says that it cost {usd(cost_pico)}"
     lines = [
@@ -241,6 +296,7 @@ def entry(
         lines.append(
             f"- {plan.item}: {'passes' if verdict.passed else 'does not pass yet'}, by the harness's own checks"
         )
+    lines += [f"- {lost}: passed before and does not any more" for lost in verdict.lost]
     lines += [f"- {note}" for note in notes]
     if promised(work.content):
         lines.append("- the stop token was in its output: a hint, which decides nothing")
@@ -253,15 +309,27 @@ def heading(session_id: str, plan: Plan) -> str:
     return f"## Iteration {plan.iteration} of {session_id} - {about or 'until'}"
 
 
-def work_calls(spec: LoopSpec, command: str, checks: tuple[Check, ...]) -> tuple[Step, ...]:
+def work_calls(
+    spec: LoopSpec, command: str, checks: tuple[Check, ...], again: tuple[Item, ...] = ()
+) -> tuple[Step, ...]:
     """The calls of an iteration: the command, a look at what it left, putting back, the checks, the next plan."""
     calls = [Step("bash", {"command": command, "timeout_ms": int(spec.timeout_s * 1000)}, "work")]
     calls += [Step(LOOK, {}, "look"), Step(RESTORE, {}, "restore")]
     for number, check in enumerate(checks):
         calls.append(_check_call(command_line(check), check.timeout_s, f"check:{number}"))
+    calls += again_calls(again)
     if spec.until:
         calls.append(_check_call(spec.until, 900.0, "until"))
     return (*calls, Step(STEP, {}, "step"))
+
+
+def again_calls(items: Iterable[Item]) -> list[Step]:
+    """The checks of items that passed before."""
+    return [
+        _check_call(command_line(check), check.timeout_s, f"again:{item.id}:{number}")
+        for item in items
+        for number, check in enumerate(checks_of(item))
+    ]
 
 
 def _check_call(command: str, timeout_s: float, purpose: str) -> Step:

@@ -31,10 +31,10 @@ _COST_MAX_USD = 1_000_000.0
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a command said that it used. `cost_pico` is None when it said nothing."""
+    """The cost and the tokens that a command reported; None for what it did not report."""
 
     cost_pico: int | None = None
-    usage: Usage = Usage()
+    usage: Usage | None = None
 
 
 def filled(template: str, parts: Mapping[str, str]) -> str:
@@ -83,18 +83,34 @@ def _word(word: str) -> str:
 
 
 def reported(output: str, *, truncated: bool = False) -> Reported:
-    """Cost and usage as the command's result says: a line of JSON with `total_cost_usd`, the last one."""
-    for line in reversed(output.splitlines()):
-        if "total_cost_usd" not in line:
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict) and (cost := _pico(value.get("total_cost_usd"))) is not None:
+    """Cost and tokens from the JSON lines of a command's output.
+
+    Claude Code prints one result with `total_cost_usd` and `usage`. Codex prints `usage` with each finished turn, for
+    all of them so far. OpenCode prints `tokens` and `cost` of each step.
+    """
+    values = [value for line in output.splitlines() if (value := _object(line)) is not None]
+    for value in reversed(values):
+        if (cost := _pico(value.get("total_cost_usd"))) is not None:
             return Reported(cost, _usage(value.get("usage")))
+    steps = [part for value in values if isinstance(part := value.get("part"), dict) and "tokens" in part]
+    if steps:
+        costs = [_pico(step.get("cost")) for step in steps]
+        tokens = [_step_usage(step["tokens"]) for step in steps]
+        usage = None if None in tokens else sum((each for each in tokens if each), Usage())
+        return Reported(None if None in costs else sum(each for each in costs if each), usage)
     found = _COST.findall(output) if truncated else []
-    return Reported(_pico(_number(found[-1]))) if found else Reported()
+    said = next((usage for value in reversed(values) if (usage := _usage(value.get("usage"))) is not None), None)
+    return Reported(_pico(_number(found[-1])) if found else None, said)
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _number(text: str) -> float | None:
@@ -110,13 +126,28 @@ def _pico(value: Any) -> int | None:
     return math.ceil(value * PICO) if 0 <= value <= _COST_MAX_USD else None
 
 
-def _usage(value: Any) -> Usage:
-    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    found = [value.get(name) if isinstance(value, dict) else None for name in names]
-    counts = [
-        each if isinstance(each, int) and not isinstance(each, bool) and 0 <= each < 2**40 else 0 for each in found
-    ]
-    return Usage(*counts)
+def _usage(value: Any) -> Usage | None:
+    """Tokens as Claude Code or Codex report them. The input of the latter includes what came from the cache."""
+    if not isinstance(value, dict) or _count(value.get("input_tokens")) is None:
+        return None
+    cached = _count(value.get("cached_input_tokens"))
+    fresh = (_count(value.get("input_tokens")) or 0) - (cached or 0)
+    read = cached if cached is not None else _count(value.get("cache_read_input_tokens"))
+    written = _count(value.get("cache_creation_input_tokens"))
+    return Usage(max(fresh, 0), _count(value.get("output_tokens")) or 0, read or 0, written or 0)
+
+
+def _step_usage(value: Any) -> Usage | None:
+    if not isinstance(value, dict) or _count(value.get("input")) is None:
+        return None
+    cache = value["cache"] if isinstance(value.get("cache"), dict) else {}
+    names = (value.get("input"), value.get("output"), cache.get("read"), cache.get("write"))
+    fresh, output, read, written = (_count(each) or 0 for each in names)
+    return Usage(fresh, output + (_count(value.get("reasoning")) or 0), read, written)
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40 else None
 
 
 def promised(output: str) -> bool:

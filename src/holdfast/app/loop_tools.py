@@ -22,6 +22,7 @@ from holdfast.app.loop_spec import ANALYSIS, LOOK, PROGRESS, RESTORE, STEP, Loop
 from holdfast.brain.custom import CustomResult, ToolRunner
 from holdfast.brain.recall import recall
 from holdfast.errors import ContractInvalid, HoldfastError
+from holdfast.facts.base import Usage
 from holdfast.facts.session import CustomTool, SessionCreated
 from holdfast.log.base import Log, Snapshots
 
@@ -96,16 +97,20 @@ class Loop:
         """Record what that story tells and the folder does not say yet, and plan what is next. Safe to repeat."""
         over = False
         carried = story.plan or Plan("rest", "", stage="analysis" if self.spec.report else "items")
-        carried = replace(carried, cost_pico=0, words=story.words, through_seq=story.through_seq)
+        carried = replace(carried, cost_pico=0, usage=Usage(), words=story.words, through_seq=story.through_seq)
         if story.plan is not None and story.plan.kind == "work" and "work" in story.outcomes:
             carried, over = self._close(story, story.plan, carried)
+        elif story.plan is not None and story.plan.kind == "check" and story.outcomes:
+            carried = self._checked(story, story.plan, carried)
         elif story.plan is not None and story.plan.kind == "ask" and "ask" in story.outcomes:
             answer = story.outcomes["ask"]
             if answer.end == "denied":
                 why = f"a person ended the loop, asked: {story.plan.say}"
                 return replace(carried, kind="failed", say=why, calls=(), files={})
             told = (answer.content,) if answer.end == "ok" and answer.content != "Yes." else ()
+            accepted = carried.unsteady > 0
             carried = replace(carried, idle=0, tried=(), tries=min(carried.tries, 1), words=(*carried.words, *told))
+            carried = replace(carried, unsteady=0, accepted=accepted)
         elif story.plan is not None and story.plan.kind == "failed" and story.words:
             carried = replace(carried, idle=0, tried=(), tries=min(carried.tries, 1))
         with loop_files.opened(self.folder) as folder:
@@ -121,24 +126,46 @@ class Loop:
         if "restore" not in story.outcomes or story.outcomes["restore"].end != "ok":
             self._restore(story)
         board = self._board(story) if plan.stage == "items" else None
-        verdict = judge(self.spec, board, plan.item, story.outcomes) if plan.stage == "items" else _NOT_JUDGED
+        judged = plan.stage == "items"
+        verdict = judge(self.spec, board, plan.item, story.outcomes, plan.again) if judged else _NOT_JUDGED
         used = reported(work.content, truncated=work.truncated)
         with loop_files.opened(self.folder) as folder:
-            if verdict.passed and board is not None:
-                self._mark(folder, plan.item)
-            text = loop_files.read(folder, PROGRESS) or b""
-            more = entry(self.session_id, plan, story.outcomes, verdict, look.notes, used.cost_pico).encode()
-            if more not in text:
-                loop_files.write(folder, PROGRESS, text.rstrip(b"\n") + (b"\n" if text else b"") + more)
+            self._mark(folder, (plan.item,) if verdict.passed and board is not None else (), verdict.lost)
+            self._note(folder, entry(self.session_id, plan, story.outcomes, verdict, look.notes, used.cost_pico))
         carried = replace(
             carried,
             idle=_idle(plan, work, look, verdict),
             signature=verdict.signature,
+            took_ms={**plan.took_ms, **verdict.took_ms},
+            proven=look.tree if verdict.whole else "",
+            unsteady=0,
+            accepted=False,
             cost_pico=used.cost_pico,
             usage=used.usage,
             last=_last(work, verdict, look),
         )
         return carried, verdict.over
+
+    def _checked(self, story: Story, plan: Plan, carried: Plan) -> Plan:
+        """What follows when the checks of all items were run again: the end, or items that do not pass any more."""
+        verdict = judge(self.spec, self._board(story), "", story.outcomes, plan.again)
+        if verdict.lost:
+            with loop_files.opened(self.folder) as folder:
+                self._mark(folder, (), verdict.lost)
+                self._note(folder, entry(self.session_id, plan, story.outcomes, verdict, [], None))
+        return replace(
+            carried,
+            took_ms={**plan.took_ms, **verdict.took_ms},
+            proven=plan.tree if verdict.whole else "",
+            unsteady=plan.unsteady + verdict.whole,
+            last="\n".join((*verdict.lines, cut(verdict.failed, LAST_MAX - 1_000))) if verdict.lost else carried.last,
+        )
+
+    def _note(self, folder: int, more: str) -> None:
+        """Add an entry to progress.txt, once."""
+        text = loop_files.read(folder, PROGRESS) or b""
+        if more.encode() not in text:
+            loop_files.write(folder, PROGRESS, text.rstrip(b"\n") + (b"\n" if text else b"") + more.encode())
 
     def _looked(self, story: Story) -> Look:
         found = story.outcomes.get("look")
@@ -150,17 +177,18 @@ class Loop:
         data = content(story.files.get(self.spec.items)) if self.spec.items else None
         return None if data is None else read_board(data, self.spec.items)
 
-    def _mark(self, folder: int, item_id: str) -> None:
-        """Set `passes` of one item, unless it is set, or its file is no more what it was: the next plan says that."""
-        data = loop_files.read(folder, self.spec.items)
+    def _mark(self, folder: int, passed: tuple[str, ...], lost: tuple[str, ...]) -> None:
+        """Set `passes` of items, unless it is set, or their file is no more what it was: the next plan says that."""
+        data = loop_files.read(folder, self.spec.items) if passed or lost else None
         if data is None:
             return
         try:
             board = read_board(data, self.spec.items)
         except ContractInvalid:
             return
-        if board.passes.get(item_id) is False:
-            loop_files.write(folder, self.spec.items, marked(data, board, item_id))
+        known = board.passes
+        if any(known.get(name) is False for name in passed) or any(known.get(name) for name in lost):
+            loop_files.write(folder, self.spec.items, marked(data, board, [n for n in passed if n in known], lost))
 
 
 _NOT_JUDGED = Verdict(False, False, (), "", "")

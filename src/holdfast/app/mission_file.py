@@ -48,6 +48,7 @@ class MissionFile:
     """What a mission.toml says. `contract` is a path in the repository, `follow` the full name of a ref.
 
     `protected` are globs beside those that are protected anyway, `unprotected` of those the ones that are not.
+    `hidden` are globs of files that workers, planners and judges do not see.
     `hands` and `environment` are tables as they stand in holdfast.toml. `ignored` are keys that do not count, since the
     user has not accepted the file.
     """
@@ -60,6 +61,7 @@ class MissionFile:
     budget_usd: str = ""
     protected: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     policy: MissionPolicy = field(default_factory=MissionPolicy)
     hands: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
@@ -85,7 +87,9 @@ class MissionFile:
                     f"{nearest(glob, contract.protected)}"
                 )
         kept = (glob for glob in (*contract.protected, *self.protected) if glob not in self.unprotected)
-        return msgspec.structs.replace(contract, goal=self.goal or contract.goal, protected=tuple(dict.fromkeys(kept)))
+        return msgspec.structs.replace(
+            contract, goal=self.goal or contract.goal, protected=tuple(dict.fromkeys(kept)), hidden=self.hidden
+        )
 
 
 def read_mission_file(path: Path) -> MissionFile:
@@ -257,6 +261,7 @@ _OWN = {
     "model": Key(text("anthropic:NAME")),
     "budget_usd": Key(_usd),
     "protected": Key(texts('["data/golden/**"]')),
+    "hidden": Key(texts('["tests/hidden/**"]')),
     "unprotected": Key(texts(f'["{DEFAULT_PROTECTED[0]}"]')),
 }
 
@@ -274,6 +279,8 @@ _POLICY = {
     "judge_tries": Key(count),
     "batch": Key(count),
     "flake_reruns": Key(at_least(0)),
+    "confirm_runs": Key(count),
+    "plateau": Key(count),
     "scope": Key(one_of("refuse", "list")),
     "dependencies": Key(one_of("refuse", "list")),
     "lessons": Key(one_of("ask", "apply", "off")),

@@ -35,7 +35,8 @@ from holdfast.facts.mission import Role, WorkSubmitted
 from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
 from holdfast.hands.user import choose_user
 from holdfast.mission.contract_submitted import FILE as CONTRACT
-from holdfast.mission.contract_submitted import submitted_contract
+from holdfast.mission.contract_submitted import submitted_contract, submitted_files
+from holdfast.mission.hidden import half
 from holdfast.repo.base import Owner
 from holdfast.session.tools_mission import SUBMIT_CONTRACT
 
@@ -62,6 +63,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="let tools use this secret")
     parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
     parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
+    parser.add_argument("--hide-tests", action="store_true", help="hide half of the test files that it writes")
     parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own")
     parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
@@ -99,6 +101,11 @@ async def contract_for(call: Call, runtime: Runtime, goal: str, folder: Path) ->
         )
     if made.body.get("plain_run_would_do"):
         raise UsageError(f"no mission was begun: {_why_plain(call, goal, made)}")
+    if submitted_files(made.body):
+        raise UsageError(
+            "no mission was begun: the contract comes with test files, which have to be committed first. Type "
+            f"{call.typed('mission', 'init', goal, '--repo', str(folder))}, commit what it writes, then mission run"
+        )
     contract, _ = submitted_contract(made.body)
     return msgspec.structs.replace(contract, goal=goal, source="")
 
@@ -204,10 +211,16 @@ def _write(call: Call, folder: Path, goal: str, file: MissionFile, body: dict[st
     texts = {CONTRACT: data, FILE: _mission_toml(call, folder, goal, str(body.get("mission_toml", "")))}
     if str(body.get("init_sh", "")).strip():
         texts[SET_UP] = _script(str(body["init_sh"]))
+    texts |= {path: text.encode("utf-8", "surrogatepass") for path, text in submitted_files(body).items()}
+    unseen = half(contract, texts)
+    if unseen and call.args.hide_tests and b"\nhidden" not in texts[FILE]:
+        texts[FILE] = f"hidden = {json.dumps(unseen)}  # no worker sees these\n".encode() + texts[FILE]
+    elif unseen:
+        call.note(f"workers see all tests; hide half of them by a line in {FILE}: hidden = {json.dumps(unseen)}")
     written: list[str] = []
     kept: list[str] = []
     for name, content in texts.items():
-        (written if _put(folder / name, content, executable=name == SET_UP) else kept).append(name)
+        (written if _put(folder, name, content, executable=name == SET_UP) else kept).append(name)
     for name in kept:
         call.note(f"{name} is there already and is left as it is")
     if SET_UP not in texts:
@@ -228,10 +241,13 @@ def _write(call: Call, folder: Path, goal: str, file: MissionFile, body: dict[st
     return 0
 
 
-def _put(path: Path, content: bytes, *, executable: bool) -> bool:
+def _put(folder: Path, name: str, content: bytes, *, executable: bool) -> bool:
     """Write a file that is not there; False when something is. A link counts as something, wherever it leads."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    flags, path = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, folder / name
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent.resolve() != folder.resolve() / Path(name).parent:
+            raise UsageError(f"{path} cannot be written: a folder on its way is a link; nothing was written there")
         with open(path, "wb", opener=lambda name, _: os.open(name, flags, 0o755 if executable else 0o644)) as out:
             out.write(content)
     except FileExistsError:

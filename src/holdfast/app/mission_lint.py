@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app import hands_policy
+from holdfast.app import egress_policy, hands_policy
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import Settings
@@ -134,13 +134,18 @@ async def lint(
     """All findings: of its words, and of its checks where they can be run. `passing` are items marked so."""
     settings = settings or call.settings
     near = Workspace("", True, settings.user, "none" if call.args.no_sandbox else "sandbox")
-    ground = Ground(repository, base, near, hands_policy.hands(settings), hands_policy.environment(settings))
+    args = call.args
+    egress = egress_policy.egress(
+        settings, hosts=getattr(args, "allow_host", ()), registries=getattr(args, "registries", False)
+    )
+    ground = Ground(repository, base, near, hands_policy.hands(settings), hands_policy.environment(settings), egress)
     has_checks = any(each.check is not None for each in contract.criteria().values())
-    words = static_findings(contract, policy, await file_sizes(runtime, ground))
+    files = await file_sizes(runtime, ground)
+    words = static_findings(contract, policy, files)
     if not has_checks or getattr(call.args, "static", False):
         return words
     await check_machine(call, runtime, near)
-    outcome = await run_checks(runtime, ground, contract, passing)
+    outcome = await run_checks(runtime, ground, contract, passing, files)
     if outcome.not_run:
         call.note(f"checks were not run: {outcome.not_run}")
     return merged(words, outcome.findings, outcome.can_fail)

@@ -21,17 +21,28 @@ from holdfast.clock import SystemClock
 from holdfast.environment.store import LayerStore
 from holdfast.errors import HandsError
 from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.session import Environment, HandsPolicy, Workspace
-from holdfast.hands.base import ExecRequest, Hands, HandsSpec
+from holdfast.facts.session import EgressPolicy, Environment, HandsPolicy, Workspace
+from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Network
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id, system_entropy
+from holdfast.mission.ability.trees import Kind, mutant
 from holdfast.mission.checking import Group, script
 from holdfast.mission.globs import matches
-from holdfast.mission.lint import Finding, Run, base_findings, convicted, mutants_for, passes, seen_to_fail
-from holdfast.mission.lint_mutants import Kind, mutant
+from holdfast.mission.lint import (
+    Finding,
+    Run,
+    base_findings,
+    convicted,
+    hangs_anyway,
+    mutants_for,
+    own_modules,
+    passes,
+    seen_to_fail,
+)
 from holdfast.mission.pristine import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
+from holdfast.session.state_outside import opens
 
 _EPOCH = 1
 
@@ -44,6 +55,7 @@ class Ground(msgspec.Struct, frozen=True):
     near: Workspace
     policy: HandsPolicy = HandsPolicy()
     environment: Environment = Environment()
+    egress: EgressPolicy = EgressPolicy()
 
 
 class Outcome(msgspec.Struct):
@@ -60,11 +72,13 @@ async def file_sizes(runtime: Runtime, ground: Ground) -> dict[str, int]:
         return await anyio.to_thread.run_sync(_sizes, Path(workspace.path))
 
 
-async def run_checks(runtime: Runtime, ground: Ground, contract: Contract, marked: Collection[str] = ()) -> Outcome:
-    """Run all checks of a contract. `marked` are items that its file says pass."""
+async def run_checks(
+    runtime: Runtime, ground: Ground, contract: Contract, marked: Collection[str] = (), files: Collection[str] = ()
+) -> Outcome:
+    """Run all checks of a contract. `marked` are items that its file says pass, `files` those of the base."""
     outcome = Outcome()
     async with AsyncExitStack() as stack:
-        yard = _Yard(runtime, ground, contract.protected, stack)
+        yard = _Yard(runtime, ground, (*contract.protected, *contract.hidden), stack, own_modules(files, contract))
         outcome.not_run = await yard.lacks()
         if outcome.not_run:
             return outcome
@@ -77,10 +91,16 @@ async def run_checks(runtime: Runtime, ground: Ground, contract: Contract, marke
 
 async def _one(yard: _Yard, item: Item, criterion: Criterion, check: Check, outcome: Outcome, *, marked: bool) -> None:
     run = await yard.run(None, check)
-    found = base_findings(item, criterion, run, marked=marked)
-    if any(each.kind in ("already_passes", "guard_fails") for each in found):
+    found = base_findings(item, criterion, run, marked=marked, own=yard.own)
+    if any(each.kind not in ("does_not_exist", "hangs") for each in found):
         run = await yard.run(None, check, alone=True)
-        found = base_findings(item, criterion, run, marked=marked)
+        found = base_findings(item, criterion, run, marked=marked, own=yard.own)
+        if any(each.kind == "needs_network" for each in found):
+            # A proxy that lets nothing more through than a mission's notes which host it is.
+            watched = await yard.run(None, check, alone=True, watched=True)
+            found = base_findings(item, criterion, watched, marked=marked, own=yard.own) or found
+    elif run.timed_out and (await yard.run("hollow", check)).timed_out:
+        found = [hangs_anyway(each) for each in found]
     if seen_to_fail(check, run):
         outcome.can_fail.add(criterion.id)
     outcome.findings += found
@@ -97,13 +117,16 @@ async def _one(yard: _Yard, item: Item, criterion: Criterion, check: Check, outc
 class _Yard:
     """Hands on each tree that is needed, made when it is needed first."""
 
-    def __init__(self, runtime: Runtime, ground: Ground, protected: tuple[str, ...], stack: AsyncExitStack) -> None:
+    def __init__(
+        self, runtime: Runtime, ground: Ground, protected: tuple[str, ...], stack: AsyncExitStack, own: Collection[str]
+    ) -> None:
         self.runtime = runtime
         self.ground = ground
         self.protected = protected
         self.stack = stack
+        self.own = own
         self.shared: dict[Kind | None, Hands] = {}
-        self.known: dict[tuple[Kind | None, bool, str, float], Run] = {}
+        self.known: dict[tuple[Kind | None, bool, bool, str, float], Run] = {}
         self.calls = 0
         self.spec = HandsSpec("", "", ground.near)
 
@@ -131,19 +154,29 @@ class _Yard:
         )
         return ""
 
-    async def run(self, kind: Kind | None, check: Check, *, alone: bool = False) -> Run:
-        """Run a check on a tree: one that others ran on too, or with `alone` a clean one."""
+    async def run(self, kind: Kind | None, check: Check, *, alone: bool = False, watched: bool = False) -> Run:
+        """Run a check on a tree: one that others ran on too, or with `alone` a clean one.
+
+        `watched` gives it a proxy whatever the policy is, so that each host that it wants is known.
+        """
         command = script(Group(("",), (check,)))
-        key = (kind, alone, command, check.timeout_s)
+        key = (kind, alone, watched, command, check.timeout_s)
         if key not in self.known:
             self.known[key] = (
-                await self._alone(kind, check, command) if alone else await self._beside(kind, check, command)
+                await self._alone(kind, check, command, watched=watched)
+                if alone
+                else await self._beside(kind, check, command)
             )
         return self.known[key]
 
-    async def _alone(self, kind: Kind | None, check: Check, command: str) -> Run:
-        async with self._hands(kind) as hands:
-            return await self._call(hands, check, command)
+    async def _alone(self, kind: Kind | None, check: Check, command: str, *, watched: bool) -> Run:
+        async with self._hands(kind, watched=watched) as hands:
+            run = await self._call(hands, check, command)
+            if not watched:
+                return run
+            notes = await self.runtime.egress.notes(Path(hands.identity.workspace).name, 0)
+        refused = tuple(dict.fromkeys(each.host for each in notes.seen if each.verdict == "refused"))
+        return msgspec.structs.replace(run, refused=refused)
 
     async def _beside(self, kind: Kind | None, check: Check, command: str) -> Run:
         if kind not in self.shared:
@@ -158,11 +191,13 @@ class _Yard:
         return Run(result.exit_code, result.output, result.timed_out)
 
     @asynccontextmanager
-    async def _hands(self, kind: Kind | None) -> AsyncIterator[Hands]:
-        async with _checkout(self.runtime, self.ground, kind, self.protected) as workspace:
+    async def _hands(self, kind: Kind | None, *, watched: bool = False) -> AsyncIterator[Hands]:
+        async with _checkout(self.runtime, self.ground, kind, self.protected) as workspace, AsyncExitStack() as stack:
+            name = Path(workspace.path).name
             spec = msgspec.structs.replace(
                 self.spec,
-                session_id=Path(workspace.path).name,
+                session_id=name,
+                network=await self._network(name, workspace, stack, watched=watched),
                 hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
                 workspace=workspace,
                 read_only={**self.spec.read_only, **workspace.read_only},
@@ -175,6 +210,19 @@ class _Yard:
             finally:
                 with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
                     await hands.release(_EPOCH)
+
+    async def _network(
+        self, name: str, workspace: Workspace, stack: AsyncExitStack, *, watched: bool
+    ) -> Network | None:
+        """The way outside that a mission's checks have: by its policy, without secrets. It goes with the hands."""
+        policy = msgspec.structs.replace(self.ground.egress, secrets=())
+        if workspace.isolation == "none" or not (watched or opens(policy)):
+            return None
+        uid = (await anyio.to_thread.run_sync(choose_user, workspace)).uid
+        gateway = await self.runtime.egress.open(name, policy, uid=uid)
+        stack.push_async_callback(self.runtime.egress.forget, name)
+        stack.push_async_callback(self.runtime.egress.close, name)
+        return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from holdfast.app.exits import name_of, next_step
 from holdfast.app.progress import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
+from holdfast.mission.metrics import curve, metric_of, values
 from holdfast.session.money import usd, usd_float
 from holdfast.session.people import unanswered
 from holdfast.session.rows import SessionRow
@@ -94,11 +95,16 @@ def board(row: SessionRow, state: State, mission: MissionState, spent: dict[str,
         tasks = [task for task in mission.tasks.values() if task.status == status]
         if tasks:
             lines += ["", f"{title} ({len(tasks)})", *(f"  {_task(mission, task)}" for task in tasks)]
-    unmet = [name for name in mission.contract.criteria() if name not in mission.passed]
+    unmet = [name for name in mission.contract.criteria() if name not in {*mission.passed, *mission.stale}]
     if unmet:
         shown = [f"  {name}: {one_line(mission.contract.criteria()[name].text, 80)}" for name in unmet[:20]]
         more = [f"  … and {len(unmet) - 20} more"] if len(unmet) > 20 else []
         lines += ["", f"not met yet ({len(unmet)})", *shown, *more]
+    found = [f"  {name}: {curve(mission, name)}" for name in mission.curves]
+    if found:
+        lines += ["", "values of metrics on the main branch", *found]
+    if mission.stale:
+        lines += ["", f"no longer known, judged again before the end: {', '.join(mission.stale)}"]
     if mission.flakes:
         known = ", ".join(f"{name} ({times}x)" for name, times in mission.flakes.items())
         lines += ["", f"flaky: {known}"]
@@ -138,6 +144,8 @@ def public(row: SessionRow, state: State, mission: MissionState, spent: dict[str
         "head": mission.main,
         "criteria": {
             name: {"text": each.text, "passes": name in mission.passed, "event": mission.passed.get(name)}
+            | ({"no_longer_known": True} if name in mission.stale else {})
+            | ({"values": values(mission, name)} if metric_of(mission, name) is not None else {})
             for name, each in mission.contract.criteria().items()
         },
         "tasks": {

@@ -21,6 +21,7 @@ from holdfast.facts.mission import (
     VerificationStarted,
     WorkSubmitted,
 )
+from holdfast.facts.proof import CheckProved
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.task import (
     FindingNoted,
@@ -105,13 +106,15 @@ def _task(fact: Fact) -> str:
 
 def _main_line(fact: Fact) -> str:
     match fact:
-        case VerificationStarted(criteria=criteria, tree=tree):
+        case VerificationStarted(criteria=criteria, tree=tree, run=0):
             return f"checking {len(criteria)} criteria on tree {tree[:SHORT]}"
         case CriterionChecked(criteria=criteria, outcome=outcome):
             named = criteria[0] if len(criteria) == 1 else f"{len(criteria)} criteria"
             return f"  {named}: {outcome}"
         case VerificationEnded(error=error) if error:
             return f"the checks could not be run: {error}"
+        case CheckProved(criterion=name, shown=(), lost=()):
+            return f"  {name}: not proven able to fail"
         case FlakeNoted(criterion=criterion, runs=runs, failures=failures):
             return f"flaky: {criterion} failed {failures} of {runs} runs on one tree"
         case RepoCommitted(ref=ref, commit=commit, wip=wip, left_out=left_out):

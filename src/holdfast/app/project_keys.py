@@ -24,7 +24,7 @@ BY_ROLE = ("models", "turns")
 SET_UP = ("auto", "setup", "packages", "services", "recipes", "submodules", "lfs")
 """The keys of `[environment]` that make something run or be fetched."""
 
-ALWAYS = ("hands.require_hard", "goal", "name", "protected")
+ALWAYS = ("hands.require_hard", "goal", "name", "protected", "hidden")
 """Keys that count without trust whatever they say: they only ask for more isolation or protection, or name the work."""
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import anyio
 import msgspec
 
-from holdfast.brain.acts.checks import Ground, Places, give_back
+from holdfast.brain.acts.checks import Places, give_back
+from holdfast.brain.acts.laying import Ground
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
@@ -22,7 +23,7 @@ from holdfast.facts.mission import MissionOpened
 from holdfast.facts.repo import RepoMerged
 from holdfast.hands.base import ExecRequest
 from holdfast.log.base import Lease
-from holdfast.mission import checking
+from holdfast.mission import checking, hidden
 from holdfast.mission.checking import Group
 from holdfast.repo.repository import Repository
 from holdfast.session.state_mission import MissionState
@@ -116,7 +117,10 @@ async def _replayed(places: Places, mission: MissionState, step: Step) -> Replay
     checks = {name: check for name in step.passed if name in criteria and (check := criteria[name].check) is not None}
     failed: list[str] = []
     runs = 0
-    waiting = checking.groups(checks, [name for name in checks if mission.flakes.get(name)])
+    unseen = {name for name, each in checks.items() if hidden.names_hidden(each, mission.contract)}
+    flaky = [name for name in checks if mission.flakes.get(name)]
+    parts = ({name: checks[name] for name in checks if (name in unseen) is kind} for kind in (False, True))
+    waiting = [group for part in parts for group in checking.groups(part, flaky)]
     while waiting:
         group = waiting.pop(0)
         output = ""
@@ -134,7 +138,8 @@ async def _replayed(places: Places, mission: MissionState, step: Step) -> Replay
 
 
 async def _passes(places: Places, ground: Ground, group: Group) -> tuple[bool, str]:
-    async with places.place(ground) as (place, _):
+    unseen = hidden.names_hidden(group.checks[0], places.laying.contract)
+    async with places.place(ground, unseen=unseen) as (place, _):
         hands = await places.hands(place)
         try:
             request = ExecRequest("bash", {"command": checking.script(group)}, group.timeout_s)

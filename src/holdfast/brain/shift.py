@@ -36,7 +36,8 @@ class Shift:
     was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
     `standing` are the services that its environment wants to run wherever there are hands.
     `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held; `noting`
-    is held while its notes are taken. `hooks` are those of the project, once they were read.
+    is held while its notes are taken. `hooks` are those of the project, once they were read; `handed` is a commit of
+    the worker's tree as it was before they ran at its hand-in.
     """
 
     background: TaskGroup
@@ -59,6 +60,7 @@ class Shift:
         self.probes = 0
         self.filled: dict[str, str] = {}
         self.uncommitted = 0
+        self.handed = ""
         self.hooks: Hooked | None = None
         self._bodies = bodies
         self._lock = anyio.Lock()

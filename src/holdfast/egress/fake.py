@@ -89,6 +89,10 @@ class FakeEgress:
         """Sessions that have a living proxy."""
         return [session_id for session_id, proxy in self._proxies.items() if proxy.alive]
 
+    def secrets(self, session_id: str) -> tuple[str, ...]:
+        """The secrets that its policy has."""
+        return tuple(each.name for each in self._proxies[session_id].policy.secrets)
+
     def held(self, session_id: str) -> tuple[str, ...]:
         """The secrets whose use is held now."""
         return self._proxies[session_id].held

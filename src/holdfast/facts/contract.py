@@ -25,24 +25,30 @@ class Check(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `tests`, when there are any, are appended to the command. Checks with the same command can be run together then:
     when that passes, each of them does; when it does not, they are run one by one.
+
+    `canary`, for a command whose runner is unknown, is a command that has to fail in the same tree: the same program on
+    input that is wrong, named after `$CANARY`.
     """
 
     command: str
     tests: tuple[str, ...] = ()
     metric: Metric | None = None
     timeout_s: float = 600.0
+    canary: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Criterion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One thing that has to hold. Without a check it is a rubric line, which a judge answers with evidence.
 
-    A `guard` held before the work began and must go on to hold: an existing suite, say.
+    A `guard` held before the work began and must go on to hold: an existing suite, say. With `needs_run` a
+    judge cannot tell by reading: only a command that the judge ran shows that it holds.
     """
 
     id: str
     text: str
     check: Check | None = None
     guard: bool = False
+    needs_run: bool = False
 
 
 class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,13 +69,15 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a mission has to reach. `protected` are globs of what no worker may change: tests, configuration of tests
-    and CI, the contract itself. `source` is the path of the file it was read from, relative to the repository.
+    and CI, the contract itself. `source` is the path of the file it was read from, relative to the repository. What
+    matches `hidden` is in no checkout of a worker, planner or judge; checks that name it are run with it.
     """
 
     goal: str
     items: tuple[Item, ...]
     protected: tuple[str, ...] = ()
     source: str = ""
+    hidden: tuple[str, ...] = ()
 
     def criteria(self) -> dict[str, Criterion]:
         """All criteria by id, in the order of the items."""

@@ -21,7 +21,9 @@ class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     merged, several merged together, or lets branches into an integration branch that a green one follows.
     `workers` at a time; a worker may hand in `max_iterations` times, then a fresh one begins, `max_attempts` in all;
     `max_replans` plans follow the first, then a person is asked. `judge_tries` bounds asking a judge again. A red
-    check is run `flake_reruns` times more before it counts. `batch` branches are checked together at most.
+    check is run `flake_reruns` times more before it counts; one that was never green before has to pass `confirm_runs`
+    times, and a metric is the median of so many runs; after `plateau` tasks without improvement a person is asked.
+    `batch` branches are checked together at most.
     `scope` and `dependencies` say what happens to changes that nobody asked for. `lessons` for AGENTS.md are proposed
     to a person, applied, or not collected; at most `lesson_lines` of them stand there. `task_tokens` is what a task may
     need at most, so that it fits one context. `hooks` says whether those of the repository run; `checks` are commands
@@ -39,6 +41,7 @@ class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     judge_tries: int = 3
     batch: int = 8
     flake_reruns: int = 3
+    confirm_runs: int = 3
     scope: Literal["refuse", "list"] = "refuse"
     dependencies: Literal["refuse", "list"] = "refuse"
     lessons: Literal["ask", "apply", "off"] = "ask"
@@ -51,6 +54,7 @@ class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checks: tuple[str, ...] = ()
     edit_checks: tuple[str, ...] = ()
     documents: bool = True
+    plateau: int = 3
 
 
 class Mission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,8 +75,9 @@ class Mission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a session does within a mission.
 
-    A worker's tree starts as the commit `base` and is committed to `ref` by the harness whenever it parks. `protected`
-    are globs, `scope` too. `hooks`, `checks` and `edit_checks` are as the mission's policy has them.
+    A worker's tree starts as the commit `base` and is committed to `ref` by the harness whenever it parks. `protected`,
+    `hidden` and `scope` are globs; what is hidden is not in its folder, and stays as at the base. `hooks`, `checks` and
+    `edit_checks` are as the mission's policy has them.
     """
 
     kind: RoleKind
@@ -87,6 +92,7 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: bool = False
     checks: tuple[str, ...] = ()
     edit_checks: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,8 +185,8 @@ class VerificationStarted(Fact, frozen=True, tag="verification.started"):
     """Checks are about to run on a clean checkout of `tree`, with the protected files as they were (S25).
 
     `effect` names what it is for, as the conductor does; `criteria` are those that have no recorded verdict there.
-    `hands` are those that its first run goes to: whoever takes over after a crash finds that run there. `key` is that
-    of its verdicts. It is appended again, under the same id, when they are gone.
+    It is appended before each run, counted by `run` from 0, with the `hands` that it goes to: after a crash the run is
+    found there. `key` is that of its verdicts.
     """
 
     verification_id: str
@@ -190,6 +196,7 @@ class VerificationStarted(Fact, frozen=True, tag="verification.started"):
     commit: str = ""
     key: str = ""
     hands: HandsProvisioned | None = None
+    run: int = 0
 
 
 class CriterionChecked(Fact, frozen=True, omit_defaults=True, tag="criterion.checked"):
@@ -197,7 +204,7 @@ class CriterionChecked(Fact, frozen=True, omit_defaults=True, tag="criterion.che
 
     `key` is the digest of (tree, contract, environment, pristine files): with a criterion's id it stands for one check
     under one set of circumstances, and is answered once (S25). `flaky` is how many of `runs` failed, when some passed.
-    `value` is a metric's. `output` is its end, as data.
+    `value` is a metric's. `output` is its end, as data. `note` says why it is red although it may have exited with 0.
     """
 
     verification_id: str
@@ -212,6 +219,7 @@ class CriterionChecked(Fact, frozen=True, omit_defaults=True, tag="criterion.che
     output: str = ""
     duration_ms: float = 0.0
     flaky: int = 0
+    note: str = ""
 
 
 class VerificationEnded(Fact, frozen=True, tag="verification.ended"):

@@ -9,7 +9,8 @@ class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
     """A working tree was committed to `ref`, a branch of the mission. `wip` says that its work was not handed in.
 
     Documents of a mission tell of events up to `through_seq`. `left_out` are the first of the paths that some system
-    takes for `.git`, which were not committed.
+    takes for `.git`, which were not committed. `by_checks` are the first of the paths that hooks or checks of the
+    project wrote when the worker handed in: they are as the worker left them.
     """
 
     ref: str
@@ -20,6 +21,7 @@ class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
     wip: bool = False
     through_seq: int = 0
     left_out: tuple[str, ...] = ()
+    by_checks: tuple[str, ...] = ()
 
 
 class MergeStarted(Fact, frozen=True, tag="merge.started"):
@@ -38,7 +40,11 @@ class MergeStarted(Fact, frozen=True, tag="merge.started"):
 
 
 class RepoMerged(Fact, frozen=True, tag="repo.merged"):
-    """The main line was moved. `passed` are criteria that pass there, all of them by recorded verdicts (S26)."""
+    """The main line was moved. `passed` are criteria that pass there, all of them by recorded verdicts (S26).
+
+    `touched` are criteria that a judge had accepted and that are no longer known: each with the first of the paths that
+    its judge looked at and that are different now.
+    """
 
     batch: int
     ref: str
@@ -48,6 +54,7 @@ class RepoMerged(Fact, frozen=True, tag="repo.merged"):
     tasks: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
     base: str = ""
+    touched: dict[str, tuple[str, ...]] = {}
 
 
 class RepoConflicted(Fact, frozen=True, tag="repo.conflicted"):

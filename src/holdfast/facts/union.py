@@ -49,6 +49,7 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
+from holdfast.facts.proof import CheckProbed, CheckProved
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import SessionCreated, SessionError, SessionEventsLost, SessionForked, SessionUpdated
 from holdfast.facts.shift import ClockSet, LeaseStolen, ShiftEnded, ShiftStarted
@@ -140,6 +141,8 @@ AnyFact = (
     | MissionEscalated
     | MissionFinished
     | VerificationStarted
+    | CheckProbed
+    | CheckProved
     | CriterionChecked
     | VerificationEnded
     | WorkSubmitted

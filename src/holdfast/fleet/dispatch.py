@@ -105,7 +105,9 @@ class InlineDispatcher:
             due = await self._due(crew)
             crew.start(due)
             if not crew.running and not (self._only and await self._goes_on(crew, due)):
-                return
+                if not self._only or not await self._became_due(due):
+                    return
+                continue
             await crew.stirred(LOOK_S if self._only else None)
 
     async def _due(self, crew: Crew) -> list[str]:
@@ -115,6 +117,11 @@ class InlineDispatcher:
         due = await self._board.due(self._clock.now_us(), uptime(self._clock, self._boot_id))
         mine = [session_id for session_id in due if session_id not in rung and await self._is_mine(session_id)]
         return rung + mine
+
+    async def _became_due(self, due: list[str]) -> bool:
+        """Whether what another process held until now is due instead: it was held when due sessions were looked for."""
+        now = await self._board.due(self._clock.now_us(), uptime(self._clock, self._boot_id))
+        return any([each not in due and await self._is_mine(each) for each in now])
 
     async def _goes_on(self, crew: Crew, due: list[str]) -> bool:
         """Whether more will come of the tree: something rests after an error, or another process holds some of it."""

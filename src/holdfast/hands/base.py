@@ -29,8 +29,8 @@ class HandsSpec(msgspec.Struct, frozen=True):
     ran). It is no child of the supervisor, is not ended with the hands, and is repeated until it exits with 0, with
     growing pauses, ten times at most.
 
-    `guarded` are files of the workspace, by their paths from its root, that are shown read-only by providers that can
-    show a single file so (the sandbox, containers); others leave them as they are.
+    `guarded` are files and folders of the workspace, by their paths from its root, that are shown read-only by
+    providers that can show a single file so (the sandbox, containers); others leave them as they are.
 
     `continues` are lost hands whose workspace, where it is with the hands, is to go on.
     """

@@ -107,7 +107,7 @@ class BubblewrapProvider:
         laid = lay_out(spec, self._maker.place(spec.hands_id), workspace, ROOT)
         argv = [
             *_profile(self._program, user, laid.usr),
-            *("--bind", laid.workspace, ROOT, *git, *_guarded(workspace, spec.guarded)),
+            *("--bind", laid.workspace, ROOT, *git, *_guarded(workspace, laid.workspace, spec.guarded)),
             *("--bind", str(output), OUTPUT),
             *_extras(spec.read_only),
             *laid.mounts,
@@ -220,10 +220,14 @@ def _git(workspace: Path) -> tuple[list[str], tuple[Place, ...]]:
     return [part for name in names for part in ("--ro-bind", str(workspace / name), f"{ROOT}/{name}")], places
 
 
-def _guarded(workspace: str, names: tuple[str, ...]) -> list[str]:
-    """Files over themselves, read-only: they can be neither changed nor moved nor removed, but for a folder above."""
+def _guarded(workspace: str, shown: str, names: tuple[str, ...]) -> list[str]:
+    """Files over themselves, read-only: they can be neither changed nor moved nor removed, nor a folder above them."""
     found = guarded(Path(workspace), names)
-    return [part for name in found for part in ("--ro-bind", os.path.join(workspace, name), f"{ROOT}/{name}")]
+    return [
+        part
+        for name, writable in found.items()
+        for part in ("--bind" if writable else "--ro-bind", os.path.join(shown, name), f"{ROOT}/{name}")
+    ]
 
 
 def _extras(read_only: dict[str, str]) -> list[str]:

@@ -14,6 +14,7 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 
 GOAL = "goal"
 PROTECTED = "protected "
+HIDDEN = "hidden "
 """Before a glob: the name under which a part of the contract stands that is no criterion."""
 
 
@@ -64,6 +65,8 @@ def compare(before: Contract, after: Contract) -> Amendment:
     weaker |= {f"{PROTECTED}{glob}": "it is protected no more" for glob in gone}
     fresh = [glob for glob in after.protected if glob not in before.protected]
     stricter |= {f"{PROTECTED}{glob}": "it is protected" for glob in fresh}
+    weaker |= {f"{HIDDEN}{glob}": "it is hidden no more" for glob in before.hidden if glob not in after.hidden}
+    stricter |= {f"{HIDDEN}{glob}": "it is hidden" for glob in after.hidden if glob not in before.hidden}
     return Amendment(weaker, stricter, tuple(name for name in new if name not in old), tuple(reworded))
 
 
@@ -93,6 +96,8 @@ def _criterion(before: Criterion, after: Criterion) -> tuple[str, str]:
             return "its check is gone", ""
         if after.check is not None:
             return "a command decides now and no judge", ""
+        if before.needs_run and not after.needs_run:
+            return "a judge may pass it without running anything", ""
         return ("its text is another", "") if before.text != after.text else ("", "")
     return _check(before.check, after.check)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import Event, export_line
 from holdfast.mission.brief_shapes import Brief, Evidence, Line
+from holdfast.session.money import usd
 
 Raw = dict[str, Any]
 
@@ -65,30 +66,31 @@ def _raw(event: Event) -> Raw:
 
 # --- claims ------------------------------------------------------------------------------------------
 
+_CHECKS = ("criterion.checked", "task.judged", "repo.merged")
 _TYPES: dict[str, frozenset[str]] = {
     "stands": frozenset({"shift.started", "shift.ended", "mission.finished", "session.created", "session.forked"}),
-    "unmet": frozenset(
-        {
-            "criterion.checked", "task.judged", "task.ended", "task.refused", "batch.refused", "mission.planned",
-            "mission.replanned", "session.created", "contract.sealed", "contract.amended",
-        }
-    ),
-    "given_up": frozenset({"task.ended", "mission.replanned"}),
-    "passed": frozenset({"criterion.checked", "task.judged", "repo.merged"}),
+    "waits": frozenset({"approval.requested"}),
+    "proven": frozenset(_CHECKS),
+    "judged": frozenset({"task.judged"}),
+    "unproven": frozenset(_CHECKS),
+    "stale": frozenset(_CHECKS),
+    "metrics": frozenset({"criterion.checked"}),
+    "words": frozenset({"agent.message"}),
+    "files": frozenset({"workspace.snapshotted"}),
+    "calls": frozenset({"agent.tool_result"}),
     "merged": frozenset({"repo.merged"}),
+    "kept": frozenset({"repo.committed", "task.handed_in"}),
+    "amended": frozenset({"contract.amended"}),
+    "outside_paths": frozenset({"task.inspected"}),
+    "child_failed": frozenset({"child.finished"}),
     "spend": frozenset(
         {"span.model_request_end", "agent.tool_result", "tool.outcome_unknown", "tool.dispatched"}
     ),
-    "waits": frozenset({"approval.requested"}),
-    "digest": frozenset({"contract.sealed", "contract.amended"}),
-    "amended": frozenset({"contract.amended"}),
-    "touched": frozenset({"mission.planned", "mission.replanned"}),
-    "outside_paths": frozenset({"task.inspected"}),
-    "since_pass": frozenset({"criterion.checked", "repo.merged"}),
-    "child_failed": frozenset({"child.finished"}),
-    "calls": frozenset({"agent.tool_result"}),
 }  # fmt: skip
-"""What lines that are counted below by no rule may stand on. `open` tasks stand on whatever moved them last."""
+"""What lines that are counted below by no rule may stand on; the examples of a decision stand on checks."""
+
+_MOVES = ("task", "mission", "repo", "judge", "criterion", "batch", "session", "contract")
+"""Families of what moves a task, or says why a criterion is not met."""
 
 
 def _claims(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
@@ -97,23 +99,17 @@ def _claims(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
         if not line.evidence and not (line.examples and all(each.evidence for each in line.examples)):
             yield f"{line.kind}: a claim without an event: {line.text}"
         if line.examples and line.kind not in ("calls", "spend") and len(line.examples) != line.count:
-            yield from _shown(line, brief)
+            yield f"{line.kind}: it counts {line.count} and has {len(line.examples)}"
         for evidence, commits in _stood_on(line):
             raws = [known.get((each.session_id, each.seq)) for each in evidence]
             for each, raw in zip(evidence, raws, strict=True):
                 if raw is None or raw["type"] != each.type:
                     yield f"{line.kind}: {each.session_id} has no {each.type} at {each.seq}"
-                elif not _fits(line.kind, raw):
+                elif not _fits(line.kind if evidence is line.evidence or line.kind != "waits" else "proven", raw):
                     yield f"{line.kind}: {each.type} at {each.seq} of {each.session_id} is not about that"
             for commit in commits:
                 if not any(commit in (raw or {}).values() for raw in raws):
                     yield f"{line.kind}: the commit {commit} is in none of its events"
-
-
-def _shown(line: Line, brief: Brief) -> Iterator[str]:
-    """With a time to tell from, what passes is counted as it stands, and shown as far as it is news."""
-    if line.kind != "passed" or brief.since_us is None:
-        yield f"{line.kind}: it counts {line.count} and has {len(line.examples)}"
 
 
 def _stood_on(line: Line) -> Iterator[tuple[tuple[Evidence, ...], tuple[str, ...]]]:
@@ -125,8 +121,8 @@ def _stood_on(line: Line) -> Iterator[tuple[tuple[Evidence, ...], tuple[str, ...
 def _fits(kind: str, raw: Raw) -> bool:
     if kind in _TYPES:
         return raw["type"] in _TYPES[kind]
-    if kind == "open":
-        return raw["type"].partition(".")[0] in ("task", "mission", "repo", "judge")
+    if kind in ("open", "given_up", "unmet", "stopped"):
+        return raw["type"].partition(".")[0] in (*_MOVES, "shift")
     return kind in COUNTED and COUNTED[kind](raw, True)
 
 
@@ -199,7 +195,6 @@ COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
     "concern": lambda raw, _: raw["type"] == "task.handed_in" and bool(raw.get("concerns") or raw.get("deviations")),
     "answer": _typed("approval.decided", "approval.expired"),
     "steered": _typed("user.cancel", "user.interrupt", "user.pause"),
-    "wip": _typed("repo.committed", wip=True),
     "lesson": _typed("lesson.proposed"),
     "learnt": _typed("lesson.applied"),
     "finding": _typed("finding.noted"),
@@ -228,6 +223,7 @@ def _numbers(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
             yield f"{name}: the brief says {said}, the log {counted.get(name, 'nothing')}"
     for name in counted.keys() - brief.numbers.keys() - _TOP_ONLY:
         yield f"{name}: the log has {counted[name]}, and the brief does not say so"
+    yield from _headline(brief, logs)
     for line in brief.lines:
         if line.kind in COUNTED and line.count != brief.numbers.get(line.kind):
             yield f"{line.kind}: a line counts {line.count}, the brief's numbers {brief.numbers.get(line.kind)}"
@@ -237,6 +233,28 @@ def _news(brief: Brief, log: _Log) -> list[Raw]:
     return [raw for raw in log.events if brief.since_us is None or raw["at_us"] > brief.since_us]
 
 
+def _headline(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
+    """The first line: the cost of all logs, the merges, and as many decisions as there are."""
+    costs = [_cost(raw) for log in logs for raw in log.events]
+    known = sum(cost or 0 for cost in costs)
+    cost = usd(known) if None not in costs else f"at least {usd(known)}" if known else "unknown"
+    if f"Cost {cost}." not in brief.headline:
+        yield f"headline: the log has a cost of {cost}"
+    decisions = sum(bool(line.options) for line in brief.lines)
+    if f"needs {decisions or 'nothing'}" not in brief.headline:
+        yield f"headline: the brief has {decisions} decisions"
+    merges = sum(raw["type"] == "repo.merged" for raw in logs[0].events)
+    if logs[0].kind == "mission" and (f"Main branch: {merges} merge" if merges else "unchanged") not in brief.headline:
+        yield f"headline: the log has {merges} merges"
+
+
+def _cost(raw: Raw) -> int | None:
+    if raw["type"] == "span.model_request_end":
+        return raw.get("cost_pico")
+    named = {"agent.tool_result": "cost_pico", "tool.outcome_unknown": "cost_pico", "tool.dispatched": "settled_pico"}
+    return raw.get(named.get(raw["type"], "")) or 0
+
+
 def _spent(brief: Brief, logs: Sequence[_Log]) -> dict[str, int | None]:
     kinds = {log.session_id: log for log in logs}
     money: dict[str, int] = {}
@@ -244,13 +262,10 @@ def _spent(brief: Brief, logs: Sequence[_Log]) -> dict[str, int | None]:
     for log in logs:
         role = _role(log, kinds, logs[0])
         for raw in _news(brief, log):
-            if raw["type"] == "span.model_request_end":
-                unknown[role] = unknown.get(role, 0) + (raw.get("cost_pico") is None)
-                money[role] = money.get(role, 0) + (raw.get("cost_pico") or 0)
-            elif raw["type"] in ("agent.tool_result", "tool.outcome_unknown") and raw.get("cost_pico"):
-                money[role] = money.get(role, 0) + raw["cost_pico"]
-            elif raw["type"] == "tool.dispatched" and raw.get("settled_pico"):
-                money[role] = money.get(role, 0) + raw["settled_pico"]
+            cost = _cost(raw)
+            if cost or raw["type"] == "span.model_request_end":
+                unknown[role] = unknown.get(role, 0) + (cost is None)
+                money[role] = money.get(role, 0) + (cost or 0)
     return {f"{role}_pico": None if unknown.get(role) and not pico else pico for role, pico in money.items()}
 
 
@@ -282,16 +297,21 @@ def _criteria(brief: Brief, log: _Log) -> Iterator[str]:
     for raw in log.events:
         replay.take(raw)
     met = replay.met()
-    said = {each.text.partition(" (")[0] for line in brief.lines if line.kind == "passed" for each in line.examples}
+    said = _named(brief, "proven", "judged", "unproven")
     if brief.numbers.get("criteria") != len(replay.criteria):
         yield f"criteria: the brief says {brief.numbers.get('criteria')}, the contract has {len(replay.criteria)}"
     if brief.numbers.get("met") != len(met):
         yield f"met: the brief says {brief.numbers.get('met')}, the log {len(met)}: {', '.join(sorted(met))[:200]}"
-    for name in sorted(said - met):
-        yield f"passed: {name} does not pass on the main line"
-    unmet = {each.text.partition(": ")[0] for line in brief.lines if line.kind == "unmet" for each in line.examples}
+    for name in sorted(said ^ (met - _named(brief, "stale"))):
+        yield f"proven: the brief and the log disagree about {name}"
+    unmet = _named(brief, "waits", "unmet", "stale")
     for name in sorted(unmet ^ (set(replay.criteria) - met)):
         yield f"unmet: the brief and the log disagree about {name}"
+
+
+def _named(brief: Brief, *kinds: str) -> set[str]:
+    """The criteria that lines of these kinds speak of."""
+    return {name for line in brief.lines if line.kind in kinds for each in line.examples for name in each.criteria}
 
 
 class _Replay:
@@ -304,6 +324,7 @@ class _Replay:
         self.passed: set[str] = set()
         self.judged: set[str] = set()
         self.final: set[str] = set()
+        self.stale: set[str] = set()
         self.tasks: dict[str, tuple[str, ...]] = {}
 
     def take(self, raw: Raw) -> None:
@@ -326,13 +347,20 @@ class _Replay:
 
     def _judge(self, raw: Raw) -> None:
         words = self.judged if raw.get("task_id") in self.tasks else self.final
+        again = self.stale if words is self.final else set()
         for each in raw.get("criteria", ()):
+            if each["criterion"] in again:
+                again.discard(each["criterion"])
+                self.passed |= {each["criterion"]} if each["passes"] else set()
+                self.judged |= {each["criterion"]} if each["passes"] else set()
             words.discard(each["criterion"])
             if each["passes"]:
                 words.add(each["criterion"])
 
     def _merge(self, raw: Raw) -> None:
         self.tree = raw["tree"]
+        touched = set(raw.get("touched", ()))
+        self.passed, self.judged, self.stale = self.passed - touched, self.judged - touched, self.stale | touched
         self.passed |= set(raw.get("passed", ()))
         done = {name for task in raw.get("tasks", ()) for name in self.tasks.get(task, ())}
         self.passed |= {

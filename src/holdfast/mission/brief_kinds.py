@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from holdfast.facts.base import Fact
 from holdfast.facts.budget import BreakerOpened, BudgetReached
-from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextFailed, ContextReset, RuleBreached
 from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
 from holdfast.facts.hands import HandsHostFiles, HandsLost
@@ -24,14 +23,14 @@ from holdfast.facts.mission import (
 )
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, NoticeSent
-from holdfast.facts.repo import BatchRefused, RepoCommitted, RepoConflicted, RepoMoved
+from holdfast.facts.repo import BatchRefused, RepoConflicted, RepoMoved
 from holdfast.facts.session import SessionError, SessionEventsLost
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.mission.brief_shapes import Evidence, Example, Line, Tree, counted, listed, of, plain
+from holdfast.mission.brief_shapes import Example, Line, Tree, counted, lined, listed, of, plain
 from holdfast.session.fold_roles import HAND_IN_EVENT
 from holdfast.session.tools_mission import SUBMIT_VERDICT
 
@@ -59,14 +58,14 @@ Tell = Callable[[Any, Seen], str]
 
 
 class Kind(NamedTuple):
-    """`one` and `many` name it. `tell` has the words for one event, empty when that is none of this kind."""
+    """What happens more than once: its name, its words, and `tell`, which has the words for one event, empty for an
+    event that is none of this kind.
+    """
 
     name: str
-    one: str
-    many: str
+    words: str
     types: tuple[type[Fact], ...]
     tell: Tell
-    commits: Callable[[Any], tuple[str, ...]] = lambda fact: ()
 
 
 _NO_REASON = "no reason was given"
@@ -76,8 +75,32 @@ def _reason(fact: HandsLost | EgressFailed | SessionTainted, seen: Seen) -> str:
     return fact.reason or _NO_REASON
 
 
-def _why(fact: MissionEscalated, seen: Seen) -> str:
-    return fact.why or _NO_REASON
+def _astray(fact: RepoMoved, seen: Seen) -> str:
+    return "" if fact.followed else f"{fact.ref} was found at {fact.found[:SHORT] or 'nothing'}"
+
+
+def _followed(fact: RepoMoved, seen: Seen) -> str:
+    return f"{fact.ref} to {fact.found[:SHORT]}" if fact.followed else ""
+
+
+def _unverified(fact: VerificationEnded, seen: Seen) -> str:
+    return f"{fact.effect}: {fact.error}" if fact.error else ""
+
+
+def _flake(fact: FlakeNoted, seen: Seen) -> str:
+    return f"{fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree"
+
+
+def _presumed(fact: ModelRequestEnd, seen: Seen) -> str:
+    return "charged as reserved" if fact.outcome == "presumed" else ""
+
+
+def _reset(fact: ContextReset, seen: Seen) -> str:
+    return f"{fact.cause}{f': {fact.detail}' if fact.detail else ''}"
+
+
+def _unasked(fact: TaskInspected, seen: Seen) -> str:
+    return f"{fact.task_id}: {listed(fact.unasked)}" if fact.unasked else ""
 
 
 def _unknown(fact: ToolOutcomeUnknown | JobEnded, seen: Seen) -> str:
@@ -180,125 +203,58 @@ def _notice(fact: NoticeSent, seen: Seen) -> str:
 
 
 WRONG: tuple[Kind, ...] = (
+    Kind("unknown", "calls whose outcome nobody knows", (ToolOutcomeUnknown, JobEnded), _unknown),
+    Kind("ratchet", "ratchet violations refused", (RatchetViolated,), _ratchet),
+    Kind("astray", "moves of the branch by somebody else", (RepoMoved,), _astray),
+    Kind("escalated", "questions how to go on", (MissionEscalated,), lambda fact, _: fact.why or _NO_REASON),
+    Kind("unverified", "verifications that could not be done", (VerificationEnded,), _unverified),
+    Kind("verdict_refused", "verdicts refused", (TaskJudged, ToolResult), _verdict_refused),
+    Kind("judge", "refusals by judges", (TaskJudged,), _judged),
+    Kind("batch", "red merges refused", (BatchRefused,), _batch),
+    Kind("base_refused", "states of the followed branch not taken in", (BatchRefused, RepoConflicted), _base_refused),
+    Kind("conflict", "merge conflicts", (RepoConflicted,), _conflict),
+    Kind("sent_back", "hand-ins sent back", (TaskRefused,), _sent_back),
+    Kind("flake", "flaky checks", (FlakeNoted,), _flake),
+    Kind("plan_refused", "plans refused", (PlanRefused,), lambda fact, _: next(iter(fact.problems), _NO_REASON)),
+    Kind("replanned", "new plans", (MissionReplanned,), _replanned),
+    Kind("rule", "pinned rules not kept", (RuleBreached,), lambda fact, _: f"{fact.rule}: {fact.detail}"),
+    Kind("breaker", "breakers opened", (BreakerOpened,), lambda fact, _: f"{fact.breaker} {fact.detail}"),
+    Kind("cap", "requests that did not fit a cap", (BudgetReached,), lambda f, _: f"{f.account_id}, per {f.period}"),
+    Kind("retry", "model requests that failed", (ModelRequestEnd,), _retry),
+    Kind("presumed", "requests that died with their process", (ModelRequestEnd,), _presumed),
+    Kind("died", "shifts cut off by the end of their process", (ShiftStarted,), _died),
+    Kind("reset", "context resets", (ContextReset,), _reset),
     Kind(
-        "unknown", "call whose outcome nobody knows", "calls whose outcome nobody knows",
-        (ToolOutcomeUnknown, JobEnded), _unknown,
+        "context_failed", "summaries or handoffs that failed", (ContextFailed,), lambda f, _: f"{f.purpose}: {f.reason}"
     ),
-    Kind("ratchet", "ratchet violation refused", "ratchet violations refused", (RatchetViolated,), _ratchet),
-    Kind(
-        "astray", "move of the branch by somebody else", "moves of the branch by somebody else", (RepoMoved,),
-        lambda fact, _: "" if fact.followed else f"{fact.ref} was found at {fact.found[:SHORT] or 'nothing'}",
-    ),
-    Kind("escalated", "question how to go on", "questions how to go on", (MissionEscalated,), _why),
-    Kind(
-        "unverified", "verification that could not be done", "verifications that could not be done",
-        (VerificationEnded,), lambda fact, _: f"{fact.effect}: {fact.error}" if fact.error else "",
-    ),
-    Kind("verdict_refused", "verdict refused", "verdicts refused", (TaskJudged, ToolResult), _verdict_refused),
-    Kind("judge", "refusal by a judge", "refusals by judges", (TaskJudged,), _judged),
-    Kind("batch", "red merge refused", "red merges refused", (BatchRefused,), _batch),
-    Kind(
-        "base_refused", "state of the followed branch not taken in", "states of the followed branch not taken in",
-        (BatchRefused, RepoConflicted), _base_refused,
-    ),
-    Kind("conflict", "merge conflict", "merge conflicts", (RepoConflicted,), _conflict),
-    Kind("sent_back", "hand-in sent back", "hand-ins sent back", (TaskRefused,), _sent_back),
-    Kind(
-        "flake", "flaky check", "flaky checks", (FlakeNoted,),
-        lambda fact, _: f"{fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree",
-    ),
-    Kind(
-        "plan_refused", "plan refused", "plans refused", (PlanRefused,),
-        lambda fact, _: fact.problems[0] if fact.problems else "it cannot be worked by",
-    ),
-    Kind("replanned", "new plan", "new plans", (MissionReplanned,), _replanned),
-    Kind(
-        "rule", "pinned rule not kept", "pinned rules not kept", (RuleBreached,),
-        lambda fact, _: f"{fact.rule}: {fact.detail}",
-    ),
-    Kind(
-        "breaker", "breaker opened", "breakers opened", (BreakerOpened,),
-        lambda fact, _: f"{fact.breaker} {fact.detail}",
-    ),
-    Kind(
-        "cap", "request that did not fit a cap", "requests that did not fit a cap", (BudgetReached,),
-        lambda fact, _: f"{fact.account_id}, per {fact.period}",
-    ),
-    Kind("retry", "model request that failed", "model requests that failed", (ModelRequestEnd,), _retry),
-    Kind(
-        "presumed", "request that died with its process", "requests that died with their process", (ModelRequestEnd,),
-        lambda fact, _: "charged as reserved" if fact.outcome == "presumed" else "",
-    ),
-    Kind("died", "shift cut off by the end of its process", "shifts cut off by the end of their process",
-        (ShiftStarted,), _died),
-    Kind(
-        "reset", "context reset", "context resets", (ContextReset,),
-        lambda fact, _: f"{fact.cause}{f': {fact.detail}' if fact.detail else ''}",
-    ),
-    Kind(
-        "context_failed", "summary or handoff that failed", "summaries or handoffs that failed", (ContextFailed,),
-        lambda fact, _: f"{fact.purpose}: {fact.reason}",
-    ),
-    Kind("lost", "loss of hands", "losses of hands", (HandsLost,), _reason),
-    Kind(
-        "stolen", "lease taken over", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"
-    ),
-    Kind("events_lost", "loss of events", "losses of events", (SessionEventsLost,), lambda fact, _: fact.content),
-    Kind("error", "error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
-    Kind(
-        "unkept", "workspace not kept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error
-    ),
-    Kind("hook", "hook that sent work back", "hooks that sent work back", (HookRan,), _hook),
-    Kind("notice", "message that did not arrive", "messages that did not arrive", (NoticeSent,), _notice),
-    Kind(
-        "egress", "way outside that failed", "ways outside that failed", (EgressFailed,), _reason
-    ),
-    Kind(
-        "tainted", "session that read what strangers may have written",
-        "sessions that read what strangers may have written", (SessionTainted,),
-        _reason,
-    ),
-    Kind(
-        "host_files", "sandbox that made files which can run code on this machine",
-        "sandboxes that made files which can run code on this machine", (HandsHostFiles,), _host_files,
-    ),
-    Kind("outside", "note of requests refused", "notes of requests refused", (EgressRecorded,), _outside),
-)  # fmt: skip
+    Kind("lost", "losses of hands", (HandsLost,), _reason),
+    Kind("stolen", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"),
+    Kind("events_lost", "losses of events", (SessionEventsLost,), lambda fact, _: fact.content),
+    Kind("error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
+    Kind("unkept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error),
+    Kind("hook", "hooks that sent work back", (HookRan,), _hook),
+    Kind("notice", "messages that did not arrive", (NoticeSent,), _notice),
+    Kind("egress", "ways outside that failed", (EgressFailed,), _reason),
+    Kind("tainted", "sessions that read what strangers may have written", (SessionTainted,), _reason),
+    Kind("host_files", "files made that can run code on this machine", (HandsHostFiles,), _host_files),
+    Kind("outside", "notes of requests refused", (EgressRecorded,), _outside),
+)
 """What went otherwise than planned, the most important first."""
 
-UNASKED: tuple[Kind, ...] = (
-    Kind(
-        "unasked", "hand-in with changes nobody asked for", "hand-ins with changes nobody asked for",
-        (TaskInspected,), lambda fact, _: f"{fact.task_id}: {listed(fact.unasked)}" if fact.unasked else "",
-    ),
-    Kind("concern", "concern of a worker", "concerns of workers", (TaskHandedIn,), _concern),
-)  # fmt: skip
+NEWS: tuple[Kind, ...] = (
+    Kind("unasked", "hand-ins with changes nobody asked for", (TaskInspected,), _unasked),
+    Kind("concern", "concerns of workers", (TaskHandedIn,), _concern),
+    Kind("answer", "answers given", (ApprovalDecided, ApprovalExpired), _answer),
+    Kind("steered", "interventions", (UserCancel, UserInterrupt, UserPause), _steered),
+    Kind("followed", "moves of the followed branch", (RepoMoved,), _followed),
+    Kind("lesson", "lines proposed for AGENTS.md", (LessonProposed,), lambda fact, _: fact.line),
+    Kind("learnt", "lines added to AGENTS.md", (LessonApplied,), lambda fact, _: f"{fact.line} (by {fact.by})"),
+    Kind("set_up", "set-ups that used the network", (EgressRecorded,), _set_up),
+    Kind("finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
+)
+"""What changed beside the work, and what else is good to know."""
 
-OTHER: tuple[Kind, ...] = (
-    Kind("answer", "answer given", "answers given", (ApprovalDecided, ApprovalExpired), _answer),
-    Kind("steered", "intervention", "interventions", (UserCancel, UserInterrupt, UserPause), _steered),
-    Kind(
-        "followed", "move of the followed branch", "moves of the followed branch", (RepoMoved,),
-        lambda fact, _: f"{fact.ref} to {fact.found[:SHORT]}" if fact.followed else "",
-    ),
-    Kind(
-        "wip", "commit of unfinished work", "commits of unfinished work", (RepoCommitted,),
-        lambda fact, _: fact.ref.removeprefix("refs/heads/") if fact.wip else "", lambda fact: (fact.commit,),
-    ),
-    Kind(
-        "lesson", "line proposed for AGENTS.md", "lines proposed for AGENTS.md", (LessonProposed,),
-        lambda fact, _: fact.line,
-    ),
-    Kind(
-        "learnt", "line added to AGENTS.md", "lines added to AGENTS.md", (LessonApplied,),
-        lambda fact, _: f"{fact.line} (by {fact.by})",
-    ),
-    Kind("set_up", "set-up that used the network", "set-ups that used the network", (EgressRecorded,), _set_up),
-    Kind("finding", "finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
-)  # fmt: skip
-"""What else is good to know."""
-
-KINDS: tuple[Kind, ...] = (*WRONG, *UNASKED, *OTHER)
+KINDS: tuple[Kind, ...] = (*WRONG, *NEWS)
 
 _BY_TYPE: dict[type[Fact], list[Kind]] = {}
 for _kind in KINDS:
@@ -318,27 +274,18 @@ def scan(tree: Tree) -> dict[str, list[Example]]:
                 words = kind.tell(fact, seen) if tree.new(event) else ""
                 if words:
                     text = plain(f"{who}: {words}" if who else words)
-                    found.setdefault(kind.name, []).append(Example(text, _evidence(event), kind.commits(fact)))
+                    found.setdefault(kind.name, []).append(Example(text, (of(event),)))
             seen.take(fact)
     return found
-
-
-def _evidence(event: Event) -> tuple[Evidence, ...]:
-    return (of(event),)
 
 
 def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: str) -> tuple[Line, ...]:
     """A line for each kind that there is any of, with the latest first."""
     return tuple(
-        Line(
-            kind.name,
-            counted(len(examples), kind.one, kind.many),
-            len(examples),
-            examples=tuple(reversed(examples)),
-            more=more_of(examples, session_id),
-        )
+        line
         for kind in kinds
         if (examples := found.get(kind.name))
+        for line in lined(kind.name, kind.words, examples[::-1], more_of(examples, session_id))
     )
 
 

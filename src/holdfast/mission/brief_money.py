@@ -24,8 +24,14 @@ class Spent(msgspec.Struct):
         """The cost in pico-dollars, None when nothing of it is known."""
         return None if self.unpriced and not self.pico else self.pico
 
+    def cost(self) -> str:
+        """The cost alone: an unknown one is said, never shown as nothing."""
+        if not self.unpriced:
+            return usd(self.pico)
+        return f"at least {usd(self.pico)}" if self.pico else "unknown"
+
     def words(self) -> str:
-        """For people: an unknown cost is said, never shown as nothing."""
+        """The cost, and of how many requests."""
         requests = counted(self.requests, "request")
         if not self.unpriced:
             return f"{usd(self.pico)}, {requests}"
@@ -47,14 +53,14 @@ def cost_of(event: Event) -> tuple[int, bool] | None:
             return None
 
 
-def by_role(tree: Tree, *, after_us: int | None = None) -> dict[str, Spent]:
-    """What each role spent, of what is news and after `after_us`."""
+def by_role(tree: Tree, *, whole: bool = False) -> dict[str, Spent]:
+    """What each role spent, of what is news; with `whole` since the beginning."""
     found: dict[str, Spent] = {}
     for part in tree.parts:
         role = tree.role(part)
         for event in part.events:
             cost = cost_of(event)
-            if cost is None or not tree.new(event) or (after_us is not None and event.at_us <= after_us):
+            if cost is None or not (whole or tree.new(event)):
                 continue
             spent = found.setdefault(role, Spent())
             spent.pico += cost[0]
@@ -86,14 +92,3 @@ def lines(spent: dict[str, Spent], cap_pico: int | None, session_id: str) -> tup
         Example(f"{role} {each.words()}", (each.last,) if each.last is not None else ()) for role, each in ordered
     )
     return (Line("spend", f"{whole.words()}{cap}", len(spent), examples=examples, more=("budget", session_id)),)
-
-
-def since_pass(tree: Tree, passes: list[Event], spent: dict[str, Spent]) -> tuple[Line, ...]:
-    """Which share of the money went since a criterion last began to pass: dead ends cost as much as progress."""
-    whole = total(spent).pico
-    if not whole or not passes:
-        return ()
-    last = max(passes, key=lambda event: event.at_us)
-    after = total(by_role(tree, after_us=last.at_us)).pico
-    text = f"{100 * after // whole} % of the known cost came after the last criterion passed"
-    return (Line("since_pass", text, evidence=(of(last),)),)

@@ -9,10 +9,15 @@ import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
+from holdfast.facts.mission import MissionFinished
 from holdfast.facts.session import SessionCreated, SessionForked
+from holdfast.facts.shift import ShiftEnded, ShiftStarted
 
 TEXT_MAX = 300
 """So much is kept of what somebody wrote, in characters."""
+
+STANDING = (ShiftEnded, ShiftStarted, MissionFinished)
+"""The facts that say how a session stands."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -24,17 +29,26 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One of those that a line counts. `command` are the words that answer it, if a person can."""
+    """One of those that a line counts. `criteria` are the ids that it is about."""
 
     text: str
     evidence: tuple[Evidence, ...]
     commits: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One way to decide: its name, the commands to type one after the other, and what they lead to."""
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    leads: str
 
 
 class Line(msgspec.Struct, frozen=True):
     """One claim. `kind` names what it is about, `count` is how many there are, all of them in `examples` when it has
     any; `more` are the words of the command that shows them. It has evidence of its own, or each of its examples has.
+    `options` are those of a decision.
     """
 
     kind: str
@@ -44,6 +58,7 @@ class Line(msgspec.Struct, frozen=True):
     commits: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     more: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -56,8 +71,9 @@ class Section(msgspec.Struct, frozen=True):
 class Brief(msgspec.Struct, frozen=True):
     """What happened in a session and all below it, up to the event `through_seq`, after `since_us` if that is set.
 
-    `numbers` are what its lines count: pico-dollars end in `_pico`, and are None where nothing of it is known.
-    `repo` and `branch` are of a mission, empty for another session.
+    `headline` says how it stands, what it cost with all below it, and what it needs. `numbers` are what its lines
+    count: pico-dollars end in `_pico`, and are None where nothing of it is known. `repo` and `branch` are of a mission,
+    empty for another session.
     """
 
     session_id: str
@@ -116,6 +132,16 @@ class Tree:
         """All logs, the top one first."""
         return [self.top, *self.below]
 
+    @property
+    def name(self) -> str:
+        """What the top session is called in a command: its key when it has one."""
+        return (self.top.created.key if self.top.created else "") or self.top.session_id
+
+    def latest(self) -> Event | None:
+        """The event that says how the top session stands."""
+        stands = (event for event in reversed(self.top.events) if isinstance(event.fact, STANDING))
+        return next(stands, self.top.events[0] if self.top.events else None)
+
     def role(self, part: Part) -> str:
         """For what its money went: its own role, or that of whoever opened it."""
         if part is self.top:
@@ -149,6 +175,14 @@ def _inherited(part: Part, known: Mapping[str, Part]) -> str:
 def of(event: Event) -> Evidence:
     """An event as evidence."""
     return Evidence(event.session_id, event.seq, event.type)
+
+
+def lined(
+    kind: str, words: str, examples: Sequence[Example], more: tuple[str, ...], count: int = 0
+) -> tuple[Line, ...]:
+    """A line for its examples, with how many there are; none without any."""
+    count = count or len(examples)
+    return (Line(kind, f"{words}: {count}", count, examples=tuple(examples), more=more),) if examples else ()
 
 
 def plain(text: str, most: int = TEXT_MAX) -> str:

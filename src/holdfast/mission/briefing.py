@@ -13,6 +13,7 @@ import msgspec
 from holdfast.facts.contract import Criterion
 from holdfast.facts.mission import CriterionChecked
 from holdfast.facts.task import FindingNoted, TaskHandedIn, TaskRefused
+from holdfast.mission import metrics
 from holdfast.mission.contract import in_words
 from holdfast.session.state_mission import MissionState, TaskState
 
@@ -45,14 +46,22 @@ class Past(msgspec.Struct, frozen=True):
 
 def criterion_line(criterion: Criterion) -> str:
     """A criterion as its worker and its judge read it, word for word."""
-    how = "a judge reads the work" if criterion.check is None else in_words(criterion.check)
+    by_judge = "a judge runs the work" if criterion.needs_run else "a judge reads the work"
+    how = by_judge if criterion.check is None else in_words(criterion.check)
     return f"[{criterion.id}] {criterion.text} (checked by the harness: {how})"
 
 
 def criterion_lines(mission: MissionState, names: Iterable[str]) -> tuple[str, ...]:
     """Those criteria, one line each."""
     known = mission.contract.criteria()
-    return tuple(criterion_line(known[name]) for name in names if name in known)
+    return tuple(f"{criterion_line(known[name])}{_values(mission, name)}" for name in names if name in known)
+
+
+def _values(mission: MissionState, name: str) -> str:
+    """How a metric stands, for a worker that may improve it."""
+    if not metrics.still_open(mission, name):
+        return ""
+    return f" Values so far: {metrics.curve(mission, name)}{metrics.words(mission, mission.main_tree, name)}."
 
 
 def _blocks(*blocks: tuple[str, str]) -> str:
@@ -232,6 +241,8 @@ def _standing(mission: MissionState, criterion: Criterion) -> str:
     else:
         verdict = mission.verdict(mission.main_tree, criterion.id)
         state = "guard" if criterion.guard else "open"
+        if criterion.id in mission.stale:
+            state = "no longer known, judged again before the end"
         if verdict is not None:
             state += f", {verdict.outcome} on the main line (event {verdict.seq})"
     return f"[{criterion.id}] {state}: {_short(' '.join(criterion.text.split()), 200)}"
@@ -286,7 +297,8 @@ def _evidence(mission: MissionState, names: Sequence[str], tree: str, past: Past
         if verdict is None:
             lines.append(f"- [{name}] no check was run: it is yours to judge")
             continue
-        lines.append(f"- [{name}] {verdict.outcome} (event {verdict.seq})")
+        stands = "pass" if metrics.improves(mission, tree, name) else verdict.outcome
+        lines.append(f"- [{name}] {stands} (event {verdict.seq}){metrics.words(mission, tree, name)}")
         fact = outputs.get(verdict.seq)
         if fact is not None and fact.output and verdict.seq not in told:
             told.add(verdict.seq)

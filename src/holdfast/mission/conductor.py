@@ -55,7 +55,7 @@ def decide(
         or plans.step(state, mission)
         or tasks.step(state, mission, running)
         or merges.step(state, mission, running)
-        or (tasks.begin(state, mission) if merges.BASE not in running else None)
+        or (tasks.begin(state, mission, running) if merges.BASE not in running else None)
         or _documents(state, mission, running, ran)
     )
     if found is not None:

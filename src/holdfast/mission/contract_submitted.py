@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy
+from holdfast.mission.contract_protected import MISSION
 from holdfast.mission.formats import read_contract
+from holdfast.mission.globs import matches
 from holdfast.mission.lint import static_findings
 
 FILE = "feature_list.json"
@@ -39,11 +41,28 @@ def submitted_contract(value: Mapping[str, Any]) -> tuple[Contract, bytes]:
     return read_contract(data, FILE), data
 
 
+def submitted_files(value: Mapping[str, Any]) -> dict[str, str]:
+    """The test files of what was handed in, by path."""
+    files = value.get("files")
+    return {str(path): str(text) for path, text in files.items()} if isinstance(files, dict) else {}
+
+
+def _misplaced(path: str, protected: Collection[str]) -> str:
+    """Why a file cannot be handed in with a contract; empty when it can."""
+    parts = path.split("/")
+    if path.startswith("/") or {"", ".", "..", ".git"} & set(parts):
+        return f"files: {path!r} is no path inside the repository, such as tests/test_greet.py"
+    if path in MISSION or not matches(path, protected):
+        return f"files: {path} is no test file: only those are handed in here, such as tests/test_greet.py"
+    return ""
+
+
 def submitted_problems(value: Mapping[str, Any]) -> list[str]:
     """Why it cannot be a contract, each in words for whoever made it; empty when it can."""
     try:
         contract, _ = submitted_contract(value)
     except ContractInvalid as error:
         return [str(error)]
+    wrong = [why for path in submitted_files(value) if (why := _misplaced(path, contract.protected))]
     found = static_findings(contract, MissionPolicy())
-    return [f"{each.criterion or each.item}: {each.message}" for each in found if each.level == "error"]
+    return wrong + [f"{each.criterion or each.item}: {each.message}" for each in found if each.level == "error"]

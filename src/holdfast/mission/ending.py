@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.facts.mission import MissionFinished, ReplanAsked
-from holdfast.mission import merges, plans
+from holdfast.mission import merges, metrics, plans
 from holdfast.mission.actions import EscalateMission, Look, MissionAction, OpenRole
 from holdfast.mission.tasks import by_rubric
 from holdfast.mission.verdicts import read_verdict
@@ -24,7 +24,11 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
     asked = _asked(state)
     if asked is not None:
         return _answered(state, mission, asked, now_us)
+    if mission.stale:
+        return _judge_again(mission)
     unmet = unmet_now(mission)
+    if unmet and all(metrics.still_open(mission, name) and mission.curves.get(name) for name in unmet):
+        return _improve(mission, unmet)
     if unmet:
         unknown = merges.at_the_end(mission)
         if unknown is not None:
@@ -37,6 +41,15 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
     if look not in ran:
         return Look(look)
     return Record((_finished(mission, "done"),))
+
+
+def _improve(mission: MissionState, open_metrics: tuple[str, ...]) -> Action | MissionAction:
+    """Nothing is left but metrics that can be better: another task for one of them, or a person."""
+    reasons = {name: metrics.halted(mission, name) for name in open_metrics}
+    name = next((name for name, why in reasons.items() if not why), None)
+    if name is not None:
+        return Record((metrics.next_task(mission, name),))
+    return EscalateMission("; ".join(reasons.values()), tried(mission))
 
 
 def unmet_now(mission: MissionState) -> tuple[str, ...]:
@@ -80,6 +93,24 @@ def _final(mission: MissionState) -> Action | MissionAction | None:
             return None
         issues = "; ".join(f"{each.criterion}: {each.issue}" for each in verdict.criteria if not each.passes)
         return _again(mission, f"the last judge does not accept it: {issues or verdict.reason}")
+    rubric = by_rubric(mission, tuple(mission.contract.criteria()))
+    if rubric and not mission.moved_seq and not any(task.changed for task in mission.tasks.values()):
+        return _again(mission, f"nothing was changed, so nothing has shown that {', '.join(rubric)} holds")
+    return _judge(mission, tuple(mission.contract.criteria()))
+
+
+def _judge_again(mission: MissionState) -> Action | MissionAction:
+    """One judge for all criteria that later merges made no longer known: nothing ends before they are (S26)."""
+    verdict = mission.final_verdict
+    if verdict is not None and verdict.tree == mission.main_tree and verdict.decision == "escalate":
+        return EscalateMission(f"a judge wants a person: {verdict.reason}", tried(mission))
+    known = mission.contract.criteria()
+    return _judge(mission, tuple(name for name in known if name in mission.stale))
+
+
+def _judge(mission: MissionState, criteria: tuple[str, ...]) -> Action | MissionAction:
+    """A judge that looks at the main line itself; a person when enough of them gave no verdict that counts."""
+    verdict = mission.final_verdict
     tries = mission.final_tries if mission.final_tree == mission.main_tree else 0
     if tries >= mission.policy.judge_tries:
         said = verdict.refused if verdict is not None else "nothing"
@@ -90,7 +121,7 @@ def _final(mission: MissionState) -> Action | MissionAction | None:
         commit=mission.main,
         base=mission.followed,
         tree=mission.main_tree,
-        criteria=tuple(mission.contract.criteria()),
+        criteria=criteria,
     )
 
 

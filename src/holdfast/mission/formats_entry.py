@@ -194,7 +194,8 @@ class Reading:
             inner = self._flag(check, f"{place}.check") if isinstance(check.value, dict) else False
             found.append(self.criterion(f"{name}.check", in_words(command), command, guard=guard or inner))
         if not found:
-            found.append(self.criterion(f"{name}.done", as_rubric(description, steps), None, guard=guard))
+            rubric = as_rubric(description, steps)
+            found.append(self.criterion(f"{name}.done", rubric, None, guard=guard, needs_run=bool(steps)))
         return tuple(found)
 
     def _checks(self, node: Node, place: str, name: str, lines: list[Criterion]) -> list[Criterion]:
@@ -231,24 +232,26 @@ class Reading:
             check = self.check(node, place)
         text = next((self._text(node, key, place) for key in TEXTS if self._text(node, key, place)), "")
         text = text or (in_words(check) if check else "")
-        guard = self._flag(node, place)
+        guard, needs_run = self._flag(node, place), self._flag(node, place, "needs_run")
         if "id" in node.members and node.members["id"].value is not None:
             given = self._name(node.members["id"], f"{place}.id", self.criteria, '"id": "greet-empty"')
-            return self.criterion(given, text, check, guard=guard)
-        return self.criterion(f"{name}.{slug(text)}", text, check, guard=guard)
+            return self.criterion(given, text, check, guard=guard, needs_run=needs_run)
+        return self.criterion(f"{name}.{slug(text)}", text, check, guard=guard, needs_run=needs_run)
 
-    def criterion(self, wanted: str, text: str, check: Check | None, *, guard: bool = False) -> Criterion:
-        """A criterion under an id that no other has."""
+    def criterion(
+        self, wanted: str, text: str, check: Check | None, *, guard: bool = False, needs_run: bool = False
+    ) -> Criterion:
+        """A criterion under an id that no other has. What a check tells needs no run of a judge."""
         name = free_name(wanted, self.criteria)
         self.criteria[name] = 1
-        return Criterion(name, text, check, guard)
+        return Criterion(name, text, check, guard, needs_run and check is None)
 
-    def _flag(self, node: Node, place: str) -> bool:
-        found = node.members.get("guard")
+    def _flag(self, node: Node, place: str, key: str = "guard") -> bool:
+        found = node.members.get(key)
         if found is None or found.value is None:
             return False
         if not isinstance(found.value, bool):
-            self._refuse(found, f"{place}.guard", f"is {found.kind}", 'it is "guard": true or "guard": false')
+            self._refuse(found, f"{place}.{key}", f"is {found.kind}", f'it is "{key}": true or "{key}": false')
         return found.value
 
     # --- checks ----------------------------------------------------------------------------------
@@ -272,6 +275,7 @@ class Reading:
             self._texts(Node(None, node.start, node.end, members=parts), ("tests",), place),
             self._metric(metric, f"{place}.metric") if metric is not None and metric.value is not None else None,
             self._timeout(parts.get("timeout_s"), f"{place}.timeout_s"),
+            self.words(parts["canary"], f"{place}.canary", RIGHT_CHECK) if "canary" in parts else msgspec.UNSET,
         )
 
     def _command(self, node: Node, place: str) -> str:

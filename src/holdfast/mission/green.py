@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.mission import metrics
 from holdfast.session.state_mission import MissionState
 
 
 def needed(mission: MissionState, tasks: Iterable[str]) -> tuple[str, ...]:
     """The criteria that have to pass on the tree that these tasks are merged into, in the order of the contract.
 
-    All that passed on the main line, guards that hold there, and what the tasks are for. A rubric line is not among
-    them: no command checks it.
+    All that passed on the main line, guards that hold there, metrics with a value there, and what the tasks are for. A
+    rubric line is not among them: no command checks it.
     """
     wanted = set(mission.passed)
     for name in tasks:
@@ -19,8 +20,22 @@ def needed(mission: MissionState, tasks: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         name
         for name, criterion in mission.contract.criteria().items()
-        if criterion.check is not None and (name in wanted or (criterion.guard and _holds(mission, name)))
+        if criterion.check is not None
+        and (name in wanted or (criterion.guard and _holds(mission, name)) or mission.curves.get(name))
     )
+
+
+def stands(mission: MissionState, tree: str, name: str, tasks: Iterable[str] = ()) -> bool:
+    """Whether a recorded verdict lets the tree of these tasks become the main line (S26).
+
+    A metric that has not reached its target has to be better there when one of the tasks is for it, and not worse when
+    none is.
+    """
+    verdict = mission.verdict(tree, name)
+    if verdict is not None and verdict.outcome == "pass":
+        return True
+    mine = any(name in mission.tasks[task].task.criteria for task in tasks)
+    return metrics.improves(mission, tree, name) if mine else metrics.keeps(mission, tree, name)
 
 
 def _holds(mission: MissionState, guard: str) -> bool:
@@ -30,11 +45,11 @@ def _holds(mission: MissionState, guard: str) -> bool:
 
 
 def unknown(mission: MissionState) -> tuple[str, ...]:
-    """Guards that nobody checked on the main line yet. Before the first merge they tell what held at the base."""
+    """Guards that nobody checked on the main line yet, and before the first merge metrics: where they begin."""
     return tuple(
         name
         for name, criterion in mission.contract.criteria().items()
-        if criterion.guard
+        if (criterion.guard or (metrics.still_open(mission, name) and not mission.batches))
         and criterion.check is not None
         and name not in mission.passed
         and mission.verdict(mission.main_tree, name) is None
@@ -54,5 +69,5 @@ def unmet_unknown(mission: MissionState) -> tuple[str, ...]:
 
 def is_green(mission: MissionState, tree: str, tasks: Iterable[str]) -> bool:
     """Whether recorded verdicts say that the tree passes all that it has to (S26)."""
-    verdicts = mission.verdicts.get(tree, {})
-    return all(name in verdicts and verdicts[name].outcome == "pass" for name in needed(mission, tasks))
+    names = tuple(tasks)
+    return all(stands(mission, tree, name, names) for name in needed(mission, names))

@@ -91,7 +91,8 @@ def inspect(
     everything. `allowed` has the digests of content that a person allowed, by path, "" for a path that may be gone.
     `task` is what its worker was asked, beside the contract: what it names is not unasked.
     """
-    trees = Trees(before, after, {change.path: change.mode for change in changes}, tuple(protected), contract)
+    modes = {change.path: change.mode for change in changes}
+    trees = Trees(before, after, modes, tuple(protected), contract, scope)
     found: list[Violation] = []
     unasked: list[str] = []
     for change in changes:

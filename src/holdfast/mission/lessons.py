@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import LessonApplied, LessonProposed
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.repo import BatchRefused, RepoConflicted
-from holdfast.facts.task import FindingNoted, RatchetViolated, TaskRefused
+from holdfast.facts.task import FindingNoted, RatchetViolated, TaskInspected, TaskRefused
 from holdfast.mission.documents import Told, one_line, turned_down
+from holdfast.mission.judging import named
 
 TWICE = 2
 """So often the same thing has to go wrong before it earns a line."""
@@ -103,8 +106,14 @@ def _found_out(told: Told, who: set[str], since: int) -> str:
 
 
 def _failures(told: Told) -> Iterator[Failure]:
+    overruled = {path for event in told.events if isinstance(event.fact, TaskInspected) for path in event.fact.allowed}
+    overruled |= named(told.mission.contract)
     for event in told.events:
-        yield from _of(told, event.seq, event.fact)
+        if isinstance(event.fact, RatchetViolated):
+            left = tuple(each for each in event.fact.violations if each.path not in overruled)
+            yield from _of(told, event.seq, msgspec.structs.replace(event.fact, violations=left))
+        else:
+            yield from _of(told, event.seq, event.fact)
 
 
 def _of(told: Told, seq: int, fact: Fact) -> Iterator[Failure]:

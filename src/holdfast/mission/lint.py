@@ -9,7 +9,10 @@
 | `unchecked` | nothing says when an item is done |
 | `vague` | a sentence that each reader answers otherwise |
 | `too_large` | an item that does not fit one context |
-| `hangs` | a check did not end in its time |
+| `hangs` | a check did not end in its time; an error when it does not end without the product either |
+| `needs_network` | a check needs a host that it cannot reach here |
+| `not_installed` | a check cannot collect its tests: a module is not installed |
+| `exposed` | an item names what judges it, so a worker may change that |
 """
 
 from __future__ import annotations
@@ -21,15 +24,19 @@ import msgspec
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
+from holdfast.mission.ability.trees import KINDS, Kind
 from holdfast.mission.checking import read
 from holdfast.mission.globs import matches
+from holdfast.mission.hidden import unused
+from holdfast.mission.judging import exposed
 from holdfast.mission.lint_commands import absent, cannot_fail, is_inverted, missing_tests, names_only, runs_tests
-from holdfast.mission.lint_mutants import KINDS, Kind
 from holdfast.mission.lint_words import vague
+from holdfast.mission.obstacles import Obstacle, obstacle, telling
 
 FindingKind = Literal[
-    "already_passes", "cannot_fail", "does_not_exist", "guard_fails", "unchecked", "vague", "too_large", "hangs"
-]
+    "already_passes", "cannot_fail", "does_not_exist", "guard_fails", "unchecked", "vague", "too_large", "hangs",
+    "exposed", "needs_network", "not_installed",
+]  # fmt: skip
 
 BYTES_A_TOKEN = 4
 """As a rule of thumb, for text and for code."""
@@ -46,11 +53,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """How one run of a check ended."""
+    """How one run of a check ended. `refused` are hosts that the egress proxy refused meanwhile."""
 
     exit_code: int | None
     output: str = ""
     timed_out: bool = False
+    refused: tuple[str, ...] = ()
 
 
 def passes(check: Check, run: Run) -> bool:
@@ -71,6 +79,15 @@ def static_findings(contract: Contract, policy: MissionPolicy, files: Mapping[st
             if criterion.check is not None:
                 found += _command(contract, item, criterion, criterion.check, files)
         found += _size(item, policy, files or {})
+    for item_id, criterion_id, path in exposed(contract, files or ()):
+        message = (
+            f"its paths name {path}, which judges it: a worker may change that file, and what it says then counts; "
+            "leave it out of `paths`, or have another check"
+        )
+        found.append(Finding("exposed", "warning", item_id, message, criterion_id))
+    for glob in unused(contract):
+        message = f"{glob} is hidden, and no check names it: what is there is never run; name it in a check"
+        found.append(Finding("unchecked", "error", "", message))
     return found
 
 
@@ -124,17 +141,24 @@ def _size(item: Item, policy: MissionPolicy, files: Mapping[str, int]) -> Iterab
 # --- what runs showed ------------------------------------------------------------------------------
 
 
-def base_findings(item: Item, criterion: Criterion, run: Run, *, marked: bool = False) -> list[Finding]:
-    """What a run at the base shows, but for what its mutants have to say. `marked`: the file says that it passes."""
+def base_findings(
+    item: Item, criterion: Criterion, run: Run, *, marked: bool = False, own: Collection[str] = ()
+) -> list[Finding]:
+    """What a run at the base shows, but for what its mutants have to say. `marked`: the file says that it passes.
+
+    `own` are names of the project's modules, those that its items are to make among them.
+    """
     check = criterion.check
     if check is None:
         return []
-    if run.timed_out:
-        message = f"`{_short(check.command)}` did not end in {check.timeout_s:g} s; give it more with `timeout_s`"
-        return [Finding("hangs", "warning", item.id, message, criterion.id)]
-    missing = absent(check, run.exit_code, run.output, item.paths)
+    missing = "" if run.timed_out else absent(check, run.exit_code, run.output, item.paths)
     if missing:
         return [_absent(item, criterion, missing)]
+    way = None if passes(check, run) else obstacle(
+        check.command, run.output, timed_out=run.timed_out, refused=run.refused, own=own
+    )  # fmt: skip
+    if way is not None:
+        return [_obstructed(item, criterion, check, run, way)]
     if passes(check, run) and not criterion.guard:
         level: Literal["error", "warning"] = "warning" if marked else "error"
         message = (
@@ -145,6 +169,33 @@ def base_findings(item: Item, criterion: Criterion, run: Run, *, marked: bool = 
         message = f"`{_short(check.command)}` is a guard and does not pass now: {_last(run)}"
         return [Finding("guard_fails", "error", item.id, message, criterion.id)]
     return []
+
+
+def _obstructed(item: Item, criterion: Criterion, check: Check, run: Run, way: Obstacle) -> Finding:
+    if way.kind == "hangs":
+        message = f"`{_short(check.command)}` did not end in {check.timeout_s:g} s; {way.advice()}"
+        return Finding("hangs", "warning", item.id, message, criterion.id)
+    quoted = " / ".join(telling(run.output))
+    verb = "cannot collect" if way.kind == "module" and runs_tests(check) else "cannot pass here"
+    message = f"`{_short(check.command)}` {verb}: {way.words()} ({_short(quoted)}); {way.advice()}"
+    if way.kind == "network":
+        return Finding("needs_network", "error", item.id, message, criterion.id)
+    # Without `paths` an item may be about to make that very module.
+    return Finding("not_installed", "error" if item.paths else "warning", item.id, message, criterion.id)
+
+
+def hangs_anyway(found: Finding) -> Finding:
+    """The finding about a check that did not end, once it did not end on a tree without the product either."""
+    return msgspec.structs.replace(
+        found, level="error", message=f"{found.message} (it does not end without the product either)"
+    )
+
+
+def own_modules(files: Iterable[str], contract: Contract) -> frozenset[str]:
+    """The names that modules of the project have, or will have: folders and files of the base and of all `paths`."""
+    paths = (*files, *(path for item in contract.items for path in item.paths))
+    parts = (part.partition(".")[0] for path in paths for part in path.split("/"))
+    return frozenset(part for part in parts if part and not set("*?[") & set(part))
 
 
 def mutants_for(check: Check) -> tuple[Kind, ...]:

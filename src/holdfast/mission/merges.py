@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from holdfast.facts.repo import BatchRefused
 from holdfast.facts.task import TaskRefused
+from holdfast.mission import metrics, proofs
 from holdfast.mission.actions import Advance, Assemble, MissionAction, Verify
-from holdfast.mission.green import needed, unknown, unmet_unknown
+from holdfast.mission.green import needed, stands, unknown, unmet_unknown
 from holdfast.mission.queue import after_red, next_batch
-from holdfast.mission.tasks import BROKEN_MAX
+from holdfast.mission.tasks import BROKEN_MAX, verdict_note
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
 from holdfast.session.state_mission import MissionState, OpenMerge
@@ -19,9 +20,9 @@ Found = Action | MissionAction | None
 
 
 def before(mission: MissionState, running: frozenset[str]) -> Found:
-    """What held before the work began is found out before anybody begins; None when it is known."""
+    """What holds before the work begins, and how each check can fail, is found out first; None when it is known."""
     names = unknown(mission)
-    if not names or BASE in running or mission.broken.get(BASE, 0) >= BROKEN_MAX:
+    if not (names or proofs.unmeasured(mission)) or BASE in running or mission.broken.get(BASE, 0) >= BROKEN_MAX:
         return None
     return Verify(BASE, mission.main, mission.main_tree, names)
 
@@ -55,7 +56,7 @@ def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
 def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> Found:
     wanted = needed(mission, merge.tasks)
     missing = tuple(name for name in wanted if mission.verdict(merge.tree, name) is None)
-    red = tuple(name for name in wanted if name not in missing and not _passes(mission, merge.tree, name))
+    red = tuple(name for name in wanted if name not in missing and not stands(mission, merge.tree, name, merge.tasks))
     effect = f"merged:{merge.batch}"
     if effect in running:
         return None
@@ -66,7 +67,8 @@ def _open(mission: MissionState, merge: OpenMerge, running: frozenset[str]) -> F
             return _red(mission, merge, missing)
         return Verify(effect, merge.commit, merge.tree, missing)
     advance = f"advance:{merge.batch}"
-    return None if advance in running else Advance(advance, wanted)
+    passed = tuple(name for name in wanted if _passes(mission, merge.tree, name))
+    return None if advance in running else Advance(advance, passed)
 
 
 def _passes(mission: MissionState, tree: str, name: str) -> bool:
@@ -81,8 +83,11 @@ def _red(mission: MissionState, merge: OpenMerge, red: tuple[str, ...]) -> Recor
     known = mission.contract.criteria()
     seqs = tuple(verdict.seq for name in red if (verdict := mission.verdict(merge.tree, name)) is not None)
     for name in refused.culprits:
+        notes = {
+            each: metrics.words(mission, merge.tree, each) + verdict_note(mission, merge.tree, each) for each in red
+        }
         issues = tuple(
-            f"{each} failed once this was merged with the main line: {known[each].text}"
+            f"{each} failed once this was merged with the main line{notes[each]}: {known[each].text}"
             for each in red
             if each in known
         )

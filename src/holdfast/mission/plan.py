@@ -111,8 +111,8 @@ def _wanted(mission: MissionState, parent: str, drop: Collection[str]) -> list[s
     if parent:
         return list(mission.tasks[parent].task.criteria) if parent in mission.tasks else []
     held = {name for task in mission.live() if task.task.id not in drop for name in task.task.criteria}
-    known = mission.contract.criteria().values()
-    return [each.id for each in known if not each.guard and each.id not in mission.passed and each.id not in held]
+    held |= {*mission.passed, *mission.stale}
+    return [each.id for each in mission.contract.criteria().values() if not each.guard and each.id not in held]
 
 
 def _coverage(tasks: Sequence[Task], mission: MissionState, parent: str, drop: Collection[str]) -> Iterator[str]:
@@ -139,6 +139,8 @@ def _why_not(mission: MissionState, name: str, parent: str) -> str:
         return f"none of task {parent}, whose parts these are"
     if name in mission.passed:
         return "met already"
+    if name in mission.stale:
+        return "met by a judge's word that is no longer known: it is judged again before the end"
     held = next((task.task.id for task in mission.live() if name in task.task.criteria), "")
     return f"in the task {held}, which is at work" if held else "not open"
 
@@ -292,6 +294,11 @@ def _in_order(items: Sequence[Item]) -> list[Item]:
             else:
                 done.setdefault(item.id, left.pop())
     return list(done.values())
+
+
+def free_id(wanted: str, taken: Collection[str]) -> str:
+    """An id for one more task."""
+    return _free(wanted, {*_TAKEN, *(name.casefold() for name in taken)})
 
 
 def _free(wanted: str, used: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Settings of tests that share a file with others, CI, and the scripts that checks run."""
+"""Settings of tests that share a file with others, CI, and build files that are only more than they were."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.facts.contract import Contract
 from holdfast.facts.task import Violation
-from holdfast.mission.globs import matches
+from holdfast.mission.judging import SETTINGS, Judges
 from holdfast.mission.pristine import TOOLS
 
-SHARED = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json")
+SHARED = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json", "Cargo.toml", "pom.xml")
 """Files of which only a part is about tests."""
 
 CI = (
@@ -23,51 +22,44 @@ CI = (
     ".pre-commit-config.yaml", ".drone.yml",
 )  # fmt: skip
 
-RUNS = (
-    "Makefile",
-    "makefile",
-    "GNUmakefile",
-    "justfile",
-    "Justfile",
-    "Taskfile.yml",
-    "noxfile.py",
-    "tasks.py",
-    "**/*.mk",
-)
-"""What runs checks, by its name alone."""
-
 _TABLES = ("pytest", "coverage", "tox", "nox", "hatch", "poe", "pdm.scripts", "taskipy", "hypothesis", "behave")
 
 _LINTERS = ("ruff", "mypy", "flake8", "pylint", "pyright", "black", "isort", "bandit")
 
-_WEAK = re.compile(
-    r"\|\|\s*(?:true|:|exit 0)|continue-on-error:\s*true|allow_failure:\s*true|if:\s*(?:\$\{\{)?\s*false"
-    r"|set \+e|--exit-zero"
-)
 
-
-def shared(path: str, old: bytes | None, new: bytes | None, contract: Contract) -> list[Violation]:
+def shared(path: str, old: bytes | None, new: bytes | None, judges: Judges) -> list[Violation]:
     """What a change of such a file breaks: sections of tests compared, all others left alone."""
     name = path.rsplit("/", 1)[-1]
-    before, after = _sections(name, old, contract), _sections(name, new, contract)
+    before, after = _sections(name, old, judges), _sections(name, new, judges)
     if after is None:
-        return [Violation("test_config", path, "it cannot be read any more: nobody knows what it says about tests")]
+        return [Violation("test_config", path, "it cannot be read any more, and it has settings of tests")]
     return [*_differences(path, before or {}, after)]
 
 
 def _differences(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Violation]:
     for key in sorted({*before, *after}):
-        if before.get(key) == after.get(key):
-            continue
         was, now = before.get(key), after.get(key)
-        if key.endswith("markers") and set(_lines(was)) <= set(_lines(now)):
-            continue  # a mark has to be announced before a new test can have it
-        if "timeout" in key:
-            yield Violation("timeout_changed", path, f"{key} is {now!r} and was {was!r}")
-        elif "pytest11" in key:
-            yield Violation("test_hook", path, "it announces a plug-in of pytest")
-        else:
+        if was != now and not _stricter(key, was, now):
             yield Violation("test_config", path, f"{key} is {_short(now)} and was {_short(was)}")
+
+
+_POM = re.compile(
+    rb"<(?:maven\.test|skip\w*Tests?|testFailureIgnore)[^>]*>[^<]*|<artifactId>maven-(?:surefire|failsafe).*?</plugin>"
+)
+
+_STRICT = re.compile(r"strict|disallow|no_|warn_|check_|select|enable|fail_under|markers$")
+
+
+def _stricter(key: str, was: object, now: object) -> bool:
+    """Whether a setting only demands more: a new strict switch, more rules. A mark is announced before it is used."""
+    name = key.rpartition(".")[2]
+    if not _STRICT.match(name) or "overrides" in key:
+        return False
+    if isinstance(now, bool):
+        return now is True and was in (None, False)
+    if isinstance(now, int | float) and name == "fail_under":
+        return was is None or (isinstance(was, int | float) and now >= was)
+    return now is not None and set(_lines(was)) <= set(_lines(now))
 
 
 def _lines(value: object) -> list[str]:
@@ -80,29 +72,30 @@ def _short(value: object) -> str:
     return "not set" if value is None else repr(value)[:80]
 
 
-def _sections(name: str, content: bytes | None, contract: Contract) -> dict[str, Any] | None:
+def _sections(name: str, content: bytes | None, judges: Judges) -> dict[str, Any] | None:
     """What a file says about tests, by dotted key; None when it cannot be read."""
     if content is None:
         return {}
+    linters = tuple(sorted(judges.tools & ({*SETTINGS, "black", "isort", "bandit"} - {"pytest", "tox", "nox"})))
     try:
         if name == "pyproject.toml":
-            return _toml(tomllib.loads(content.decode()), _checked(contract))
+            return _toml(tomllib.loads(content.decode()), linters)
         if name == "package.json":
             known = json.loads(content)
-            return dict(
-                _leaves({key: known.get(key) for key in ("scripts", "jest", "mocha", "vitest", "ava", "nyc", "c8")})
-            )
+            scripts = {key: value for key, value in known.get("scripts", {}).items() if key in judges.scripts}
+            tools = {key: known.get(key) for key in ("jest", "mocha", "vitest", "ava", "nyc", "c8")}
+            return dict(_leaves({"scripts": scripts, **tools}))
+        if name == "Cargo.toml":
+            known = tomllib.loads(content.decode())
+            own = {key: known.get("lib", {}).get(key) for key in ("test", "doctest", "harness")}
+            return dict(_leaves({"test": known.get("test"), "lib": own}))
+        if name == "pom.xml":
+            return {"tests": _POM.findall(re.sub(rb"\s", b"", content)) or None}
         parser = configparser.RawConfigParser(strict=False)
         parser.read_string(content.decode())
-        return _ini(parser, _checked(contract))
+        return _ini(parser, linters)
     except (ValueError, AttributeError, configparser.Error, RecursionError):
         return None
-
-
-def _checked(contract: Contract) -> tuple[str, ...]:
-    """Linters that checks run: their settings are settings of checks."""
-    commands = " ".join(each.check.command for each in contract.criteria().values() if each.check is not None)
-    return tuple(name for name in _LINTERS if name in commands)
 
 
 def _toml(known: dict[str, Any], linters: tuple[str, ...]) -> dict[str, Any]:
@@ -144,36 +137,33 @@ def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def workflow(path: str, old: bytes | None, new: bytes | None) -> Violation:
-    """What a change of CI breaks: it is always asked about, and named when it is weaker."""
-    if new is None:
-        return Violation("ci_weakened", path, "it is gone")
-    weak = len(_WEAK.findall(new.decode("utf-8", "replace"))) - len(
-        _WEAK.findall((old or b"").decode("utf-8", "replace"))
+def added_targets(path: str, old: bytes, new: bytes) -> bool:
+    """Whether a Makefile has new targets of its own and is the same otherwise."""
+    if not path.rsplit("/", 1)[-1].lower().endswith(("makefile", ".mk", "justfile")):
+        return False
+    was, now = old.decode("utf-8", "replace").splitlines(), new.decode("utf-8", "replace").splitlines()
+    known = {each for line in was if (match := _TARGET.match(line)) for each in match[1].split()}
+    added: list[str] = []
+    rest = iter(now)
+    for line in was:
+        for other in rest:
+            if other == line or (line.startswith(".PHONY:") and set(line.split()) <= set(other.split())):
+                break
+            added.append(other)
+        else:
+            return False
+        if added and added[-1].strip() and line[:1] == "\t":
+            return False  # lines before a line of an old recipe
+    added += rest
+    heads = [each for line in added if (match := _TARGET.match(line)) for each in match[1].split()]
+    loose = [line for line in added if line.strip() and line[:1] not in ("\t", " ", "#") and not _TARGET.match(line)]
+    started = not added or not next((line for line in added if line.strip()), "").startswith("\t")
+    return (
+        started
+        and not loose
+        and not known & set(heads)
+        and all(not each.startswith(".") for each in heads if each != ".PHONY")
     )
-    if old is None:
-        return Violation("ci_edited", path, "it is new: it would run with the rights of CI")
-    lost = set(old.splitlines()) - set(new.splitlines())
-    if weak > 0:
-        return Violation("ci_weakened", path, "a command in it may fail without anybody seeing")
-    return Violation("ci_weakened" if lost else "ci_edited", path, "lines of it are gone" if lost else "lines are new")
 
 
-def run_by(contract: Contract, files: Mapping[str, bytes]) -> frozenset[str]:
-    """Files that the checks of a contract run: scripts named in commands and in other such files, and what `make` and
-    its like read. A program of the product that a check calls is none: it has to be written.
-    """
-    texts = [each.check.command for each in contract.criteria().values() if each.check is not None]
-    found = {path for path in files if matches(path, RUNS)}
-    texts += [files[path].decode("utf-8", "replace") for path in found]
-    while texts:
-        words = {word.removeprefix("./") for word in re.findall(r"[\w./-]+", texts.pop())}
-        fresh = {word for word in words if word in files and _is_script(word)} - found
-        found |= fresh
-        texts += [files[path].decode("utf-8", "replace") for path in fresh]
-    return frozenset(found)
-
-
-def _is_script(path: str) -> bool:
-    beside = {"scripts", "script", "ci", ".ci", "tools", "bin", "hack"} & set(path.split("/")[:-1])
-    return path.endswith((".sh", ".bash", ".mk", ".zsh", ".ps1")) or bool(beside)
+_TARGET = re.compile(r"([\w./ -]+?)\s*:(?![=:])(?!.*\?=)")

@@ -8,7 +8,7 @@ from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
 from holdfast.mission.globs import matches
 from holdfast.mission.pristine import is_test_file
-from holdfast.mission.ratchet import Trees
+from holdfast.mission.ratchet import CODE, Trees
 from holdfast.mission.scope_answers import expected, special
 from holdfast.mission.scope_dependencies import wanted
 from holdfast.mission.scope_features import Asked, unasked
@@ -46,15 +46,15 @@ def violations(
 def features(trees: Trees, paths: Iterable[str], task: str) -> list[str]:
     """What is new in the product and named nowhere, and what looks like an answer that tests expect."""
     asked = Asked(trees.contract, task, trees.before)
-    answers = None
+    tests = {path: content for path, content in trees.before.items() if trees.is_protected(path)}
+    answers = expected(tests, (content for path, content in trees.before.items() if path not in tests))
     found: list[str] = []
     for path in paths:
         old, new = trees.before.get(path), trees.after.get(path)
         if trees.is_protected(path) or old == new:
             continue
         found += unasked(path, old, new, asked)
-        if new is not None and path.endswith(".py") and not is_test_file(path):
-            answers = answers or expected(trees.before)
+        if new is not None and path.endswith(CODE) and not is_test_file(path):
             found += special(path, old, new, answers)
     more = len(found) - LISTED_MAX
     return [*found[:LISTED_MAX], *([f"and {more} more"] if more > 0 else [])]

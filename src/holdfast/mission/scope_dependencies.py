@@ -1,4 +1,7 @@
-"""New dependencies: what a tree wants from elsewhere that its base did not, as manifests and imports say it."""
+"""New dependencies: what a tree wants from elsewhere that its base did not, as its manifests say it.
+
+An import brings nothing in: what is not installed fails by itself.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from holdfast.mission.additions import parsed
 from holdfast.mission.globs import matches
-from holdfast.mission.ratchet_cases import parsed
-from holdfast.mission.ratchet_names import STDLIB
 
 LOCKS = (
     "**/uv.lock", "**/poetry.lock", "**/pdm.lock", "**/Pipfile.lock", "**/package-lock.json", "**/yarn.lock",
@@ -28,6 +30,13 @@ MANIFESTS = (
 )  # fmt: skip
 """Files that are about dependencies; lines of them are compared."""
 
+_VERSIONED = ("go.mod", "mix.exs", "composer.json", "build.gradle", "build.gradle.kts", "bower.json", "deno.json")
+
+_OWN = re.compile(
+    r"(?:go|toolchain|module)\s|\"?version\"?\s*[:=]|\"(?:name|description|license|type)\"\s*:|[)\](}{\[]+,?$"
+)
+"""Lines of a manifest that are about the project itself: its version, its language."""
+
 _NODE = ("dependencies", "devDependencies", "peerDependencies", "optionalDependencies", "overrides", "resolutions")
 
 
@@ -36,8 +45,6 @@ def wanted(path: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -
     old, new = before.get(path), after.get(path)
     if matches(path, LOCKS):
         return ["is gone" if new is None else "names other versions"]
-    if path.endswith(".py") and path.rsplit("/", 1)[-1] != "setup.py":
-        return [f"imports {name}, which nothing here did" for name in _imported(old, new, before, after)]
     was, now = _named(path, old), _named(path, new)
     changed = sorted(line for line in now if line not in was)
     gone = sorted(line for line in was if line not in now)
@@ -62,9 +69,23 @@ def _named(path: str, content: bytes | None) -> set[str]:
             return set(_setup_py(content))
     except (ValueError, AttributeError, configparser.Error, RecursionError):
         return {"what cannot be read"}
+    if name == "Cargo.toml":
+        try:
+            return set(_tables(tomllib.loads(text), "cargo"))
+        except ValueError:
+            return {"what cannot be read"}
+    if name == "pom.xml":
+        blocks = re.findall(r"<(?:dependency|plugin|parent|repository)>.*?</", re.sub(r"\s", "", text))
+        return {each for each in blocks} | set(
+            re.findall(
+                r"<artifactId>[^<]*</artifactId><version>[^<]*",
+                re.sub(r"\s", "", "".join(re.findall(r"<dependency>.*?</dependency>", text, re.S))),
+            )
+        )
     if matches(path, MANIFESTS):
         lines = (line.split(" #", 1)[0].strip() for line in text.splitlines())
-        return {line for line in lines if line and not line.startswith(("#", "//", "<!--"))}
+        kept = {line for line in lines if line and not line.startswith(("#", "//", "<!--"))}
+        return {line for line in kept if not _OWN.match(line)} if name in _VERSIONED else kept
     return set()
 
 
@@ -102,40 +123,13 @@ def _setup_py(content: bytes) -> Iterator[str]:
             yield from (ast.unparse(each) for each in ast.walk(node.value) if isinstance(each, ast.Constant))
 
 
-def _imported(
-    old: bytes | None, new: bytes | None, before: Mapping[str, bytes], after: Mapping[str, bytes]
-) -> list[str]:
-    """Modules from elsewhere that a file imports now, and no file of the base did."""
-    now = _tops(new) - _tops(old)
-    foreign = sorted(name for name in now if name not in STDLIB and name not in _own(after))
-    if not foreign:
-        return []
-    known = {name for path, content in before.items() if path.endswith(".py") for name in _tops(content)}
-    declared = {
+def declared(files: Mapping[str, bytes]) -> frozenset[str]:
+    """Names of what the manifests of a tree want, as modules are written; without its own."""
+    names = {
         re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0].lower().replace("-", "_")
-        for path, content in before.items()
-        if path.count("/") <= 1
-        for line in (_named(path, content) if path.endswith((".toml", ".txt", ".cfg", ".in")) else ())
+        for path, content in files.items()
+        if path.count("/") <= 1 and path.endswith((".toml", ".txt", ".cfg", ".in"))
+        for line in _named(path, content)
     }
-    return [name for name in foreign if name not in known and name.lower() not in declared]
-
-
-def _tops(content: bytes | None) -> set[str]:
-    tree = parsed(content) if content is not None else None
-    found: set[str] = set()
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.Import):
-            found |= {alias.name.split(".", 1)[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.split(".", 1)[0])
-    return found
-
-
-def _own(files: Mapping[str, bytes]) -> set[str]:
-    """Names under which something of the tree itself may be imported: every module and folder of it."""
-    names: set[str] = set()
-    for path in files:
-        if path.endswith((".py", ".pyi", ".so", ".pyx")):
-            *folders, file = path.split("/")
-            names |= {file.split(".", 1)[0], *folders}
-    return names
+    folders = {part.lower() for path in files for part in path.split("/")[:-1]}
+    return frozenset(names - folders - {"", "python", "poetry", "uv", "pdm", "hatch", "flit"})

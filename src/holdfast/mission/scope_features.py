@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from holdfast.facts.contract import Contract
+from holdfast.mission.additions import last_name, parsed
 from holdfast.mission.pristine import is_test_file
-from holdfast.mission.ratchet_cases import last_name, parsed
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

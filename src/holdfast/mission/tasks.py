@@ -14,8 +14,9 @@ from holdfast.facts.task import (
     TaskQueued,
     TaskRefused,
 )
-from holdfast.mission import approval, money
+from holdfast.mission import approval, metrics, money
 from holdfast.mission.actions import Inspect, MissionAction, OpenRole, TellRole, Verify
+from holdfast.mission.green import stands
 from holdfast.mission.plan import ready, stuck
 from holdfast.mission.verdicts import read_verdict
 from holdfast.session.actions import Action, Record
@@ -29,6 +30,9 @@ CONFLICTS_MAX = 5
 """So often a task is begun anew because the main line had moved."""
 
 SHORT_TREE = 12
+
+BEFORE = "before:"
+"""Effects that run a task's checks before its work begin with this."""
 
 EMPTY = "nothing was changed, and nothing has shown that it holds; if it does, hand in as blocked and say where"
 
@@ -58,12 +62,23 @@ def _step(state: State, mission: MissionState, task: TaskState, running: frozens
             return None
 
 
-def begin(state: State, mission: MissionState) -> Found:
-    """Open the next worker, when there is a task for one and room; not while money is short."""
+def begin(state: State, mission: MissionState, running: frozenset[str]) -> Found:
+    """Open the next worker, when there is a task for one and room; not while money is short.
+
+    Before a task's first worker its checks run once on the tree that it starts from: a worker is shown what fails, and
+    a check that fails there for a reason of its own accuses nobody.
+    """
     busy = sum(task.status in ("working", "judging") for task in mission.live())
     if busy >= mission.policy.workers or money.short(mission):
         return None
     for task in ready(mission):
+        names = executable(mission, task.task.criteria) if not task.attempt else ()
+        missing = tuple(name for name in names if mission.verdict(mission.main_tree, name) is None)
+        effect = f"{BEFORE}{task.task.id}:{mission.main_tree[:SHORT_TREE]}"
+        if effect in running:
+            return None
+        if missing and not mission.broken.get(effect, 0):
+            return Verify(effect, mission.main, mission.main_tree, missing)
         return _open(mission, task)
     lost = stuck(mission)
     if lost:
@@ -232,24 +247,29 @@ def _inspected(mission: MissionState, task: TaskState, running: frozenset[str]) 
             why = "its checks could not be run: " + (mission.failures[-1] if mission.failures else "see the log")
             return Record((TaskEnded(task_id=task.task.id, status="failed", why=why, best=task.best_commit),))
         return Verify(effect, task.commit, task.tree, missing)
-    red = tuple(name for name in wanted if not _passes(mission, task.tree, name))
+    red = tuple(name for name in wanted if not stands(mission, task.tree, name, (task.task.id,)))
     if red:
         known = mission.contract.criteria()
-        issues = tuple(f"{name} is not met: {known[name].text}" for name in red)
+        issues = tuple(
+            f"{name} is not met{metrics.words(mission, task.tree, name)}{verdict_note(mission, task.tree, name)}: "
+            f"{known[name].text}"
+            for name in red
+        )
         seqs = tuple(verdict.seq for name in red if (verdict := mission.verdict(task.tree, name)) is not None)
         return _refuse(mission, task, "checks", issues, "These checks do not pass on what you handed in:", seqs)
+    unknown = tuple(name for name in by_rubric(mission, task.task.criteria) if name not in mission.passed)
+    if mission.policy.judge != "off" and unknown and not task.changed and not task.judged:
+        issues = tuple(f"{name}: {EMPTY}" for name in unknown)
+        return _refuse(mission, task, "empty", issues, "You handed in no change:")
     if mission.policy.judge == "per_task" and not task.judged:
-        unknown = tuple(name for name in by_rubric(mission, task.task.criteria) if name not in mission.passed)
-        if unknown and not task.changed:
-            issues = tuple(f"{name}: {EMPTY}" for name in unknown)
-            return _refuse(mission, task, "empty", issues, "You handed in no change:")
         return _judge(mission, task)
     return Record((TaskQueued(task_id=task.task.id, commit=task.commit, tree=task.tree),))
 
 
-def _passes(mission: MissionState, tree: str, name: str) -> bool:
+def verdict_note(mission: MissionState, tree: str, name: str) -> str:
+    """Why a check is red although it may have exited with 0, in brackets; empty when its exit status says it."""
     verdict = mission.verdict(tree, name)
-    return verdict is not None and verdict.outcome == "pass"
+    return f" ({verdict.note})" if verdict is not None and verdict.note else ""
 
 
 # --- the judge -----------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts.child import ChildFinished
+from holdfast.facts.contract import Contract
 from holdfast.facts.task import Judged, TaskJudged
+from holdfast.mission import metrics
+from holdfast.mission.globs import literal
 from holdfast.session.state_mission import MissionState, TaskState, Verdict
 
 Decision = Literal["pass", "fail", "restart", "escalate"]
@@ -44,6 +47,7 @@ class Known(msgspec.Struct, frozen=True):
     """What a verdict is held against.
 
     `verdicts` are the recorded ones on the judged tree, `events` positions in the mission's log that may be evidence.
+    `to_run` are criteria that only a command of the judge can show.
     `files` are files of the tree and `runs` the commands that the judge ran with their output; each is None when it
     cannot be looked up here.
     """
@@ -53,13 +57,19 @@ class Known(msgspec.Struct, frozen=True):
     events: Collection[int]
     files: Mapping[str, bytes] | None = None
     runs: Sequence[tuple[str, str]] | None = None
+    to_run: Collection[str] = ()
 
 
 def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known:
-    """What the mission knows of a tree."""
-    verdicts = {name: found for name in mission.contract.criteria() if (found := mission.verdict(tree, name))}
+    """What the mission knows of a tree. A step of a metric is right work although its target is not reached."""
+    verdicts = {
+        name: msgspec.structs.replace(found, outcome="pass") if metrics.improves(mission, tree, name) else found
+        for name in mission.contract.criteria()
+        if (found := mission.verdict(tree, name))
+    }
     events = {found.seq for found in verdicts.values()}
-    return Known(tuple(criteria), verdicts, events)
+    to_run = {name for name, each in mission.contract.criteria().items() if each.needs_run}
+    return Known(tuple(criteria), verdicts, events, to_run=to_run)
 
 
 def read(submitted: Mapping[str, Any]) -> Said | str:
@@ -107,6 +117,8 @@ def _one(each: Judged, known: Known) -> Iterator[str]:
         yield f"{name} has no evidence: {FORMS}"
     elif each.passes and found is None and all(_EVENT.match(text) for text in each.evidence):
         yield f"{name} has no check of its own, so no event shows that it passes: {FORMS}"
+    elif each.passes and name in known.to_run and not any(_RUN.fullmatch(text) for text in each.evidence):
+        yield f"{name} is about what the work does: run it, and give the command with its output."
     for text in each.evidence:
         wrong = _evidence(text, known, quoted=each.passes)
         if wrong:
@@ -222,10 +234,28 @@ def _said(report: ChildFinished) -> Said | str:
 
 def files_named(said: Said) -> tuple[str, ...]:
     """The paths of the tree that a verdict names as evidence, as globs that match little else."""
-    texts = [text for each in said.criteria for text in each.evidence]
-    places = (_FILE.match(text) for text in texts if not _EVENT.match(text) and not _RUN.fullmatch(text))
-    names = {_path(place) for place in places if place is not None}
+    names = {name for each in said.criteria for name in _files(each.evidence)}
     return tuple(re.sub(r"[*?[]", "?", name) for name in sorted(names)) or ("-",)
+
+
+def scope_of(contract: Contract, judged: TaskJudged, criterion: str) -> tuple[str, ...]:
+    """The globs of what a judge's verdict on a criterion rests on; empty for the whole product.
+
+    These are the files of its evidence and the `paths` of the criterion's item. A command that was run may rest on
+    anything, so where the item names no paths its verdict is about the whole product.
+    """
+    evidence = [text for each in judged.criteria if each.criterion == criterion for text in each.evidence]
+    items = [item for item in contract.items if any(each.id == criterion for each in item.criteria)]
+    paths = tuple(path for item in items for path in item.paths)
+    if not paths and any(_RUN.fullmatch(text) for text in evidence):
+        return ()
+    return (*paths, *(literal(name) for name in sorted(_files(evidence))))
+
+
+def _files(evidence: Sequence[str]) -> set[str]:
+    """The files that pieces of evidence quote."""
+    places = (_FILE.match(text) for text in evidence if not _EVENT.match(text) and not _RUN.fullmatch(text))
+    return {_path(place) for place in places if place is not None}
 
 
 def _path(place: re.Match[str]) -> str:

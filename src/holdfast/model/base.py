@@ -84,10 +84,14 @@ class PartDetails(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The last part of a whole response. A stream without it is an error (`bad_stream`)."""
+    """The last part of a whole response. A stream without it is an error (`bad_stream`).
+
+    Set `counted` to False when the model does not know its usage, which is then recorded as unknown.
+    """
 
     stop_reason: StopReason
     usage: Usage
+    counted: bool = True
 
 
 StreamPart = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | PartDetails | Finish

@@ -33,11 +33,68 @@ class _Rule(NamedTuple):
     negative: bool
 
 
-class Ignoring:
-    """The rules of one tree. `files` are its `.gitignore` files: path of the file → its bytes."""
+BY_PRODUCTS = b"""
+__pycache__/
+*.py[co]
+*.egg-info/
+*.egg-link
+.eggs/
+.pytest_cache/
+.mypy_cache/
+.ruff_cache/
+.hypothesis/
+.ipynb_checkpoints/
+.tox/
+.nox/
+.venv/
+.coverage
+.coverage.*
+!.coveragerc
+coverage.xml
+htmlcov/
+.nyc_output/
+lcov.info
+node_modules/
+.eslintcache
+*.tsbuildinfo
+.parcel-cache/
+.gradle/
+build/bdist.*/
+build/lib/
+dist/*.whl
+dist/*.tar.gz
+target/debug/
+target/release/
+CMakeFiles/
+CMakeCache.txt
+*.o
+*.obj
+*.class
+*.gcda
+*.gcno
+*.profraw
+nohup.out
+.DS_Store
+Thumbs.db
+*.sw[op]
+*~
+.#*
+.idea/
+*.orig
+*.rej
+"""
+"""What tools leave behind, as a `.gitignore`: caches, compiled code, build output, coverage, files of editors."""
 
-    def __init__(self, files: Mapping[bytes, bytes]) -> None:
+
+class Ignoring:
+    """The rules of one tree. `files` are its `.gitignore` files: path of the file → its bytes.
+
+    `last` are lines that count where none of them says anything.
+    """
+
+    def __init__(self, files: Mapping[bytes, bytes], last: bytes = b"") -> None:
         self._rules = {path[: -len(NAME)]: _read(data) for path, data in files.items()}
+        self._last = _read(last)
 
     def leaves_out(self, path: bytes, *, folder: bool) -> bool:
         """Whether the rules name this path; those of folders above it that are left out are not looked at.
@@ -51,8 +108,12 @@ class Ignoring:
                 if (folder or not rule.folders_only) and _fits(rule, path[len(base) :]):
                     return not rule.negative
             if not at:
-                return False
+                break
             at = at.rpartition(b"/")[0]
+        for rule in reversed(self._last):
+            if (folder or not rule.folders_only) and _fits(rule, path):
+                return not rule.negative
+        return False
 
     def leaves_out_below(self, path: bytes) -> bool:
         """True when the rules leave out this file, or a folder that it is in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO
 
@@ -107,6 +107,23 @@ def grafted(entries: Entries, onto: Entries, globs: Sequence[str]) -> dict[bytes
         if path not in folders and not matches(shown(path), globs) and not any(each in placed for each in _above(path))
     }
     return out | placed
+
+
+def overlaid(entries: Entries, added: Mapping[str, str], changed: Iterable[str]) -> dict[bytes, Entry]:
+    """`entries` without the paths `changed`, and with the blobs `added`; what is in the way of those goes."""
+    gone = {path.encode() for path in changed}
+    new = {name: Entry(_kept(entries.get(name)), blob) for path, blob in added.items() if (name := path.encode())}
+    folders = {folder for path in new for folder in _above(path)}
+    out = {
+        path: entry
+        for path, entry in entries.items()
+        if path not in gone and path not in folders and not any(each in new for each in _above(path))
+    }
+    return out | new
+
+
+def _kept(entry: Entry | None) -> int:
+    return PROGRAM if entry is not None and entry.mode == PROGRAM else FILE
 
 
 def _above(path: bytes) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -54,6 +54,13 @@ class FileChange(msgspec.Struct, frozen=True):
     lines_removed: int = 0
 
 
+class Kept(NamedTuple):
+    """Globs of what is to be as in a commit, and that commit."""
+
+    commit: str
+    globs: tuple[str, ...]
+
+
 class Repository(Protocol):
     """One repository of a user. Every verb raises `RepositoryUnfit` with what is wrong and what is safe."""
 
@@ -70,15 +77,24 @@ class Repository(Protocol):
         ...
 
     async def commit(
-        self, folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
     ) -> Commit:
         """Commit the files of a folder as data; the same tree as its only parent's gives that parent.
 
         `parents` are whole names.
 
-        What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already; so is what
-        is no file or link, is called `.git`, or is another user's and `user` could not read. A submodule stays as it
-        was. Names that only other systems take for `.git`, such as `.GIT` and `git~1`, are in `left_out` besides.
+        What `.gitignore` of the first parent's tree names is left out, unless it is in that tree already; so are the
+        usual by-products (`BY_PRODUCTS`), where `.gitignore` does not want them, what is no file or link, what is
+        called `.git`, and what is another user's and `user` could not read. A submodule stays as it was. What `kept`
+        names is as it is there, whatever the folder has. Names that only other systems take for `.git`, such as `.GIT`
+        and `git~1`, are in `left_out` besides.
         """
         ...
 
@@ -88,6 +104,10 @@ class Repository(Protocol):
 
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
         """The tree of `commit`, with everything that matches the globs `paths` as it is in the commit `onto` (S25)."""
+        ...
+
+    async def overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
+        """The tree of `commit` with these files as they are here, by path; None for one that is not there."""
         ...
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:

@@ -16,11 +16,11 @@ from holdfast.errors import RepositoryUnfit
 from holdfast.repo.base import Owner, shown
 from holdfast.repo.fake import Folder
 from holdfast.repo.plumbing import IDENTITY
-from holdfast.repo.plumbing_ignore import NAME, Ignoring
+from holdfast.repo.plumbing_ignore import BY_PRODUCTS, NAME, Ignoring
 from holdfast.repo.plumbing_objects import FILE, Entry, commit_bytes, is_git_name, is_plain_path, object_id, trees
 from holdfast.repo.plumbing_refs import check_ref, checked_out, is_hex
-from holdfast.repo.plumbing_trees import MAX_FILES_BYTES, chosen, grafted
-from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
+from holdfast.repo.plumbing_trees import MAX_FILES_BYTES, chosen, grafted, overlaid
+from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 from holdfast.repo.repository_lines import merge_entries
 
 _Tree = Mapping[bytes, Entry]
@@ -96,13 +96,21 @@ class FakeRepository:
             (folder / path).write_bytes(data)
 
     async def commit(
-        self, folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
     ) -> Commit:
         """See `Repository.commit`."""
         before = self._entries(parents[0]) if parents else {}
         rules = chosen(before, ())
         ignoring = Ignoring(
-            {path: self._blobs[entry.id] for path, entry in rules.items() if path.rpartition(b"/")[2] == NAME}
+            {path: self._blobs[entry.id] for path, entry in rules.items() if path.rpartition(b"/")[2] == NAME},
+            BY_PRODUCTS,
         )
         after = {
             path.encode(): self._blob(data)
@@ -110,6 +118,8 @@ class FakeRepository:
             if is_plain_path(path.encode())
             and (path.encode() in before or not ignoring.leaves_out_below(path.encode()))
         }
+        for commit, globs in kept:
+            after = grafted(after, self._entries(commit), globs)
         left_out = tuple(dict.fromkeys(path for path in map(_odd, sorted(self._read(folder))) if path))
         tree = self._keep(after)
         if len(parents) == 1 and tree == self._tree(parents[0]):
@@ -126,6 +136,11 @@ class FakeRepository:
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
         """See `Repository.graft`."""
         return self._keep(grafted(self._entries(commit), self._entries(onto), paths))
+
+    async def overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
+        """See `Repository.overlay`."""
+        added = {path: self._blob(data).id for path, data in files.items() if data is not None}
+        return self._keep(overlaid(self._entries(commit), added, files))
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
         """See `Repository.merge`. Line by line, from one of the latest common commits."""

@@ -20,7 +20,7 @@ from holdfast.errors import RepositoryUnfit, StorageFull
 from holdfast.repo.base import Owner, shown
 from holdfast.repo.plumbing import IDENTITY, Failed, Plumbing
 from holdfast.repo.plumbing_folder import Reading, order, write_folder
-from holdfast.repo.plumbing_ignore import NAME, Ignoring
+from holdfast.repo.plumbing_ignore import BY_PRODUCTS, NAME, Ignoring
 from holdfast.repo.plumbing_objects import FILE, Entry, Pack, commit_bytes, trees
 from holdfast.repo.plumbing_refs import is_hex, object_of, point, stand
 from holdfast.repo.plumbing_trees import (
@@ -28,11 +28,12 @@ from holdfast.repo.plumbing_trees import (
     chosen,
     contents,
     grafted,
+    overlaid,
     read_blobs,
     read_changes,
     read_tree,
 )
-from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
+from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 
 LOOSE = 100
 """More new objects than this go into the store as one pack, as `git fetch` would put them."""
@@ -63,10 +64,17 @@ class GitRepository:
         await self._work(partial(self._checkout, commit, folder, user))
 
     async def commit(
-        self, folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
     ) -> Commit:
         """See `Repository.commit`."""
-        return await self._work(partial(self._commit, folder, parents, message, at_us, user))
+        return await self._work(partial(self._commit, folder, parents, message, at_us, user, kept))
 
     async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
         """See `Repository.write`."""
@@ -75,6 +83,10 @@ class GitRepository:
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
         """See `Repository.graft`."""
         return await self._work(partial(self._graft, commit, onto, paths))
+
+    async def overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
+        """See `Repository.overlay`."""
+        return await self._work(partial(self._overlay, commit, files))
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
         """See `Repository.merge`. Renames are followed as git does without settings."""
@@ -132,20 +144,30 @@ class GitRepository:
         with contents(self._git, order(entries)) as blobs:
             write_folder(folder, entries, blobs, user)
 
-    def _commit(self, folder: Path, parents: Sequence[str], message: str, at_us: int, user: Owner | None) -> Commit:
+    def _commit(
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        user: Owner | None,
+        kept: Sequence[Kept],
+    ) -> Commit:
         known = [self._tree(parent) for parent in parents]
         before = read_tree(self._git, known[0]) if known else {}
         rules = {path: entry for path, entry in chosen(before, ()).items() if path.rpartition(b"/")[2] == NAME}
-        ignoring = Ignoring(read_blobs(self._git, rules, MAX_FILES_BYTES) if rules else {})
+        ignoring = Ignoring(read_blobs(self._git, rules, MAX_FILES_BYTES) if rules else {}, BY_PRODUCTS)
         with self._pack(before) as pack:
             reading = Reading(pack, before, ignoring, user)
             after, left_out = reading.run(folder), tuple(reading.left_out)
+            for commit, globs in kept:
+                after = grafted(after, self._entries(commit), globs)
             tree = self._put_trees(pack, known[0] if known else "", before, after)
             if len(parents) == 1 and tree == known[0]:
                 return Commit(parents[0], tree, left_out)
-            commit = pack.add("commit", commit_bytes(tree, parents, message, at_us, IDENTITY))
+            made = pack.add("commit", commit_bytes(tree, parents, message, at_us, IDENTITY))
             self._store(pack)
-        return Commit(commit, tree, left_out)
+        return Commit(made, tree, left_out)
 
     def _write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
         known = [self._tree(parent) for parent in parents]
@@ -190,6 +212,15 @@ class GitRepository:
         result = grafted(entries, pristine, paths)
         with self._pack(entries) as pack:
             tree = self._put_trees(pack, base, entries, result)
+            self._store(pack)
+        return tree
+
+    def _overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
+        base = self._tree(commit)
+        entries = read_tree(self._git, base)
+        with self._pack(entries) as pack:
+            added = {path: pack.add("blob", data) for path, data in files.items() if data is not None}
+            tree = self._put_trees(pack, base, entries, overlaid(entries, added, files))
             self._store(pack)
         return tree
 

@@ -35,7 +35,7 @@ NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
     "environment_error workspace_with mission submitted_seq committed committed_seq silent refused hooked "
-    "sent_back had_hands host_files".split()
+    "sent_back had_hands host_files uncounted".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 

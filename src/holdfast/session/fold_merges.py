@@ -9,14 +9,17 @@ from holdfast.facts.mission import (
     VerificationEnded,
     VerificationStarted,
 )
+from holdfast.facts.proof import CheckProbed, CheckProved
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.session.fold_mission_shared import for_missions, note_failure, of_mission, turn
 from holdfast.session.state import State
 from holdfast.session.state_mission import (
     OVER,
+    CheckAbility,
     MissionState,
     OpenMerge,
     OpenVerification,
+    Proof,
     Verdict,
 )
 
@@ -26,13 +29,23 @@ NOWHERE = "nowhere"
 TREES_KEPT = 16
 """Verdicts of so many refused merges are kept: what is left of a red batch is often the same tree again."""
 
+HANDS_KEPT = 4
+"""So many runs of a verification go on at once, at most."""
+
+PROVEN_KEPT = 200
+"""So many trees are remembered on which a check was proven able to fail."""
+
 VERDICTS_KEPT = 2_000
 """So many verdicts are kept of trees that nothing leads to any more."""
 
 
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
-    of_mission(state).verifications[fact.effect] = OpenVerification(
-        event.seq, fact.verification_id, fact.effect, fact.tree, fact.criteria, fact.hands, fact.key
+    mission = of_mission(state)
+    known = mission.verifications.get(fact.effect)
+    hands = known.hands if known is not None and known.verification_id == fact.verification_id else ()
+    hands = (*hands, *((fact.hands,) if fact.hands is not None else ()))[-HANDS_KEPT:]
+    mission.verifications[fact.effect] = OpenVerification(
+        event.seq, fact.verification_id, fact.effect, fact.tree, fact.criteria, hands, fact.key
     )
 
 
@@ -40,9 +53,23 @@ def _checked(state: State, fact: CriterionChecked, event: Event) -> None:
     mission = of_mission(state)
     verdicts = mission.verdicts.setdefault(fact.tree, {})
     for name in fact.criteria:
-        verdicts[name] = Verdict(event.seq, fact.outcome, fact.key)
+        verdicts[name] = Verdict(event.seq, fact.outcome, fact.key, fact.note)
+        if fact.outcome == "pass":
+            mission.greened.setdefault(name, event.seq)
         if fact.outcome == "pass" and fact.tree == mission.main_tree:
             mission.passed.setdefault(name, event.seq)
+        if fact.value is not None:
+            mission.measured.setdefault(fact.tree, {})[name] = fact.value
+    if fact.tree == mission.main_tree:
+        _on_main(mission, event)
+
+
+def _on_main(mission: MissionState, event: Event) -> None:
+    """The values of metrics on the main line become part of their curves."""
+    for name, value in mission.measured.get(mission.main_tree, {}).items():
+        known = mission.curves.setdefault(name, [])
+        if not known or known[-1][1] != value:
+            known.append((event.seq, value))
 
 
 def _verified(state: State, fact: VerificationEnded, event: Event) -> None:
@@ -58,6 +85,22 @@ def _verified(state: State, fact: VerificationEnded, event: Event) -> None:
 def _flake(state: State, fact: FlakeNoted, event: Event) -> None:
     flakes = of_mission(state).flakes
     flakes[fact.criterion] = flakes.get(fact.criterion, 0) + 1
+
+
+def _probed(state: State, fact: CheckProbed, event: Event) -> None:
+    of_mission(state).abilities[fact.criterion] = CheckAbility(
+        event.seq, fact.tree, fact.digest, fact.canary, fact.flip, fact.hollow, fact.reports
+    )
+
+
+def _proved(state: State, fact: CheckProved, event: Event) -> None:
+    mission = of_mission(state)
+    if fact.lost:
+        mission.proofs.pop(fact.criterion, None)
+        return
+    mission.proofs[fact.criterion] = Proof(event.seq, fact.tree, fact.shown)
+    if fact.shown and fact.tree not in mission.proven_trees:
+        mission.proven_trees = [*mission.proven_trees, fact.tree][-PROVEN_KEPT:]
 
 
 def _merging(state: State, fact: MergeStarted, event: Event) -> None:
@@ -76,13 +119,19 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
     mission.moved = "" if mission.moved == fact.base else mission.moved
     for name in fact.passed:
         mission.passed.setdefault(name, event.seq)
+    for name in fact.touched:
+        mission.passed.pop(name, None)
+        mission.rubric.pop(name, None)
+        mission.stale[name] = event.seq
     known = mission.contract.criteria()
     for name in fact.tasks:
         task = mission.tasks[name]
         for criterion in task.task.criteria:
             if criterion in mission.rubric and criterion in known and known[criterion].check is None:
                 mission.passed.setdefault(criterion, event.seq)
+                mission.stale.pop(criterion, None)
         turn(task, "merged", event)
+    _on_main(mission, event)
     _forget_trees(mission)
 
 
@@ -100,6 +149,7 @@ def _forget_trees(mission: MissionState) -> None:
             break
         wanted.add(tree)
     mission.verdicts = {tree: known for tree, known in mission.verdicts.items() if tree in wanted}
+    mission.measured = {tree: known for tree, known in mission.measured.items() if tree in wanted}
 
 
 def _conflicted(state: State, fact: RepoConflicted, event: Event) -> None:
@@ -142,6 +192,8 @@ APPLY = for_missions(
         CriterionChecked: _checked,
         VerificationEnded: _verified,
         FlakeNoted: _flake,
+        CheckProbed: _probed,
+        CheckProved: _proved,
         MergeStarted: _merging,
         RepoMerged: _merged,
         RepoConflicted: _conflicted,

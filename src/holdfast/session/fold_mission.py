@@ -65,10 +65,21 @@ def _amended(state: State, fact: ContractAmended, event: Event) -> None:
     changed = {name for name in before if after.get(name) != before[name]}
     mission.contract, mission.digest = fact.contract, fact.digest
     for name in changed:
-        for positions in (mission.passed, mission.rubric, mission.final_passed):
-            positions.pop(name, None)
+        for known in (
+            mission.passed,
+            mission.rubric,
+            mission.stale,
+            mission.final_passed,
+            mission.greened,
+            mission.curves,
+            mission.abilities,
+            mission.proofs,
+        ):
+            known.pop(name, None)
         for verdicts in mission.verdicts.values():
             verdicts.pop(name, None)
+        for values in mission.measured.values():
+            values.pop(name, None)
     state.stirred()
 
 
@@ -129,6 +140,8 @@ def _replan_asked(state: State, fact: ReplanAsked, event: Event) -> None:
     state.stirred()
     mission = of_mission(state)
     mission.replan_seq, mission.replan_why = event.seq, fact.reason
+    if mission.stale:  # judges gave no verdict that counts, and a person said to go on: they are asked anew
+        mission.final_tries, mission.final_verdict = 0, None
 
 
 def _escalated(state: State, fact: MissionEscalated, event: Event) -> None:

@@ -62,6 +62,7 @@ def _started(state: State, fact: ModelRequestStart, event: Event) -> None:
 def _ended(state: State, fact: ModelRequestEnd, event: Event) -> None:
     spend(state, fact.cost_pico or 0, event.at_us)
     state.usage = state.usage + (fact.usage or Usage())
+    state.uncounted = state.uncounted or (fact.outcome == "ok" and fact.usage is None)
     state.unpriced = state.unpriced or fact.cost_pico is None
     request, state.request = state.request, None
     model, purpose = (request.model, request.purpose) if request else ("", "turn")

@@ -103,6 +103,9 @@ def _judged(state: State, fact: TaskJudged, event: Event) -> None:
         task.judge_id, task.verdict = "", fact
     if fact.refused:
         return
+    if task is None and mission.stale:
+        _judged_again(mission, fact, event)
+        return
     passed = mission.final_passed if task is None else mission.rubric
     for each in fact.criteria:
         if each.passes:
@@ -111,6 +114,17 @@ def _judged(state: State, fact: TaskJudged, event: Event) -> None:
             passed.pop(each.criterion, None)
     if task is not None and fact.decision == "pass":
         task.judged = True
+
+
+def _judged_again(mission: MissionState, fact: TaskJudged, event: Event) -> None:
+    """What was no longer known is met by this verdict, or it is not met."""
+    for each in fact.criteria:
+        if mission.stale.pop(each.criterion, None) is None:
+            continue
+        if each.passes:
+            mission.rubric[each.criterion] = mission.passed[each.criterion] = event.seq
+        else:
+            note_failure(mission, f"{each.criterion} was met, and is not after a later merge: {each.issue}")
 
 
 def _queued(state: State, fact: TaskQueued, event: Event) -> None:

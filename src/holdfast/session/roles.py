@@ -83,4 +83,5 @@ def stopped(state: State) -> Action | None:
             f"`{tool}`. When it cannot be done, say so there.]"
         )
         return Record((HookRan(event=HAND_IN_EVENT, command="", blocked=True, content=said),))
-    return _end(state, "failed", f"it stopped {state.silent + 1} times without calling `{tool}`")
+    refused = f"; what it handed in before was refused {state.refused} times" if state.refused else ""
+    return _end(state, "failed", f"it stopped {state.silent + 1} times in a row without handing in{refused}")

@@ -299,6 +299,7 @@ class State(msgspec.Struct):
     booted_us: int = 0
     clock_seq: int = 0
     usage: Usage = Usage()
+    uncounted: bool = False
     cost_pico: int = 0
     unpriced: bool = False
     asks: dict[str, Ask] = {}

@@ -10,6 +10,7 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Contract
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.mission import MissionPolicy, RoleKind, Task
+from holdfast.facts.proof import Ability
 from holdfast.facts.task import TaskJudged
 
 TaskStatus = Literal[
@@ -22,11 +23,35 @@ OVER = frozenset({"merged", "blocked", "infeasible", "failed", "dropped"})
 
 
 class Verdict(msgspec.Struct, array_like=True):
-    """What a check said about a criterion on a tree. `seq` is its `criterion.checked`, `key` says under what."""
+    """What a check said about a criterion on a tree. `seq` is its `criterion.checked`, `key` says under what.
+
+    `note` says why it is red, where its exit status does not.
+    """
 
     seq: int
     outcome: Literal["pass", "fail", "error", "timeout"]
     key: str = ""
+    note: str = ""
+
+
+class CheckAbility(msgspec.Struct, array_like=True):
+    """How the check of a criterion was seen to fail on `tree`, which no worker changed: its latest `check.probed`."""
+
+    seq: int
+    tree: str
+    digest: str
+    canary: Ability
+    flip: Ability
+    hollow: Ability
+    reports: bool = False
+
+
+class Proof(msgspec.Struct, array_like=True):
+    """What the latest `check.proved` of a criterion showed, and on which tree."""
+
+    seq: int
+    tree: str
+    shown: tuple[str, ...] = ()
 
 
 class TaskState(msgspec.Struct):
@@ -85,14 +110,14 @@ class OpenMerge(msgspec.Struct):
 
 
 class OpenVerification(msgspec.Struct):
-    """A verification without an end. `hands` are those of its first run; `key` is that of its verdicts."""
+    """A verification without an end. `hands` are those of its latest runs; `key` is that of its verdicts."""
 
     seq: int
     verification_id: str
     effect: str
     tree: str
     criteria: tuple[str, ...]
-    hands: HandsProvisioned | None = None
+    hands: tuple[HandsProvisioned, ...] = ()
     key: str = ""
 
 
@@ -115,10 +140,14 @@ class MissionState(msgspec.Struct):
     `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
     is in the main line, `moved` where that branch is now when it has new ones, since `moved_seq`. `astray` is where the
     main line was found, when somebody moved it. `red_trees` are merges that were refused. `raised_seq` is where money
-    was last raised. With `refused_base` it would not be green. `failures` are words of what was tried, for the next
-    plan and for a person. `lessons` are lines that workers are given beside the rules. `allowed` are protected paths
-    that a person allowed to be changed, with digests of their content. `noted_seq` is where the documents were last
-    written.
+    was last raised. `rubric` has where a judge accepted a criterion, `stale` where a merge changed what that judge had
+    looked at: it is neither met nor unmet until it is judged again. With `refused_base` it would not be green.
+    `failures` are words of what was tried, for the next plan and for a person. `lessons` are lines that workers are
+    given beside the rules. `allowed` are protected paths that a person allowed to be changed, with digests of their
+    content. `noted_seq` is where the documents were last written. `measured` are values of metrics by tree and
+    criterion, `curves` those of the main line, each with where it was found. `abilities` and `proofs` are by criterion,
+    `proven_trees` the latest trees on which a check was proven able to fail, `greened` where each criterion passed for
+    the first time, on whatever tree.
     """
 
     contract: Contract
@@ -157,12 +186,19 @@ class MissionState(msgspec.Struct):
     final_verdict: TaskJudged | None = None
     final_passed: dict[str, int] = {}
     rubric: dict[str, int] = {}
+    stale: dict[str, int] = {}
     escalated_seq: int = 0
     noted_seq: int = 0
     failures: list[str] = []
     lessons: list[str] = []
     flakes: dict[str, int] = {}
+    measured: dict[str, dict[str, float]] = {}
+    curves: dict[str, list[tuple[int, float]]] = {}
     allowed: dict[str, str] = {}
+    abilities: dict[str, CheckAbility] = {}
+    proofs: dict[str, Proof] = {}
+    proven_trees: list[str] = []
+    greened: dict[str, int] = {}
     finished: Literal["", "done", "failed", "cancelled"] = ""
 
     def verdict(self, tree: str, criterion: str) -> Verdict | None:

@@ -76,3 +76,9 @@ def opens(policy: EgressPolicy) -> bool:
 def egress_digest(policy: EgressPolicy) -> str:
     """SHA-256 hex of a policy: what a person allowed under another one counts no more (S21)."""
     return hashlib.sha256(msgspec.json.encode(policy, order="deterministic")).hexdigest()
+
+
+def outside_digest(policy: EgressPolicy) -> str:
+    """What checks may talk to, as part of the key of their verdicts: empty where that is nothing."""
+    aside = msgspec.structs.replace(policy, secrets=())
+    return egress_digest(aside) if opens(aside) else ""

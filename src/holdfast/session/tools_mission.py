@@ -71,9 +71,10 @@ class SubmitVerdictInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 class SubmitContractInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Input of `submit_contract`. `features` are entries of feature_list.json."""
+    """Input of `submit_contract`. `features` are entries of feature_list.json, `files` test files by their paths."""
 
     features: Annotated[list[dict[str, Any]], msgspec.Meta(max_length=2_000)] = []
+    files: Annotated[dict[str, Annotated[str, msgspec.Meta(max_length=200_000)]], msgspec.Meta(max_length=200)] = {}
     init_sh: Annotated[str, msgspec.Meta(max_length=64_000)] = ""
     mission_toml: Annotated[str, msgspec.Meta(max_length=64_000)] = ""
     plain_run_would_do: bool = False
@@ -144,8 +145,9 @@ DECLARED = (
         "Hand in the contract, which ends your session. `features` are entries {id, category, description, steps, "
         "priority, acceptance, check}, where `acceptance` says in sentences when the feature is done and `check` is a "
         "command that shows it (exit status 0), a list with one for each sentence, or left out where only a reader can "
-        "tell. `init_sh` sets up a fresh checkout, `mission_toml` has settings other than the usual ones. Say with "
-        "`plain_run_would_do` when the goal fits one session, and `why`.",
+        "tell. `files` are new test files that the checks run, by path, with their content; nobody may change them "
+        "from then on. `init_sh` sets up a fresh checkout, `mission_toml` has settings other than the usual ones. Say "
+        "with `plain_run_would_do` when the goal fits one session, and `why`.",
         SubmitContractInput,
         "retry",
         False,

@@ -73,6 +73,9 @@ _PHRASES = {
 
 _COMPILED = (".c", ".cc", ".cpp", ".f90", ".pyd", ".pyx", ".rs", ".so")
 
+_TEST_LIST = re.compile(r"^(?:requirements[-_/]tests?|tests?[-_]requirements|tests?/requirements)\.txt$")
+"""Files that list what a suite needs."""
+
 _TEST_GROUPS = ("test", "tests", "testing")
 
 
@@ -251,6 +254,10 @@ def suite_requirements(tree: Tree) -> tuple[str, ...]:
     for line in metadata(tree).get_all("Requires-Dist", []):
         wanted += _applicable(str(line))
     wanted += _group_requirements(tree)
+    for path in sorted(tree):
+        if _TEST_LIST.search(path):
+            lines = (line.partition("#")[0].strip() for line in tree[path].data.decode("utf-8", "replace").splitlines())
+            wanted += [line for line in lines if line and not line.startswith("-")]
     return tuple(dict.fromkeys(wanted))
 
 

@@ -17,7 +17,7 @@ from holdfast.facts.mission import Role
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.conversation import TextPart
 from holdfast.session.tools_mission import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
-from holdfast.sim.mission_scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS
+from holdfast.sim.mission_scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS, speed_of
 from holdfast.sim.mission_world import MissionWorld
 from holdfast.sim.oracle_parts import Outcome, Turn, history
 from holdfast.sim.world_model import PRICE
@@ -113,7 +113,13 @@ class RoleDoor:
         done = [each for each in seen[since + 1 :] if isinstance(each, Outcome)]
         if not any(each.name == "bash" and each.ok for each in done):
             chance = scene.chance("work", item, times)
-            files = {f"src/m{item[1:]}.py": scene.module(item, fault, chance)} | self._beside(fault, role, item)
+            if item == "m":
+                step = 0 if fault in ("early_done", "wrong_body") else chance.choice((-1, 0, 1, 1, 2, 3))
+                now = speed_of(self._world.folder(self._session.created.workspace.path))
+                files = {"src/speed.py": f"speed = {now + step}\n"}
+            else:
+                files = {f"src/m{item[1:]}.py": scene.module(item, fault, chance)}
+            files |= self._beside(fault, role, item)
             self._world.faulty.update({fault} if fault else ())
             return Turn("", (("bash", {"command": f"put {json.dumps(files)}", "timeout_ms": 60_000}),))
         return Turn("", ((HAND_IN, {"status": "done", "notes": "All of it passes."}),))
@@ -122,12 +128,12 @@ class RoleDoor:
         """What is written beside the task."""
         match fault:
             case "regress":
-                others = [each.id for each in self._world.scene.items if each.id != item]
+                others = [each.id for each in self._world.scene.items if each.id not in (item, "m")]
                 victim = self._world.scene.chance("victim", item).choice(["", *others])
                 return {f"src/m{victim[1:]}.py": "a = 0\nb = 0\n"} if victim else {BASE: "base = 0\n"}
             case "conflict":
                 return {SHARED: f"head = '{role.task_id}'\n"}
-            case "tamper":
+            case "tamper" if item != "m":
                 return {f"tests/test_m{item[1:]}.py": "def test_a():\n    pass\n\n\ndef test_b():\n    pass\n"}
             case "wander":
                 return {f"extras_{item}.py": "more = 1\n"}
@@ -161,6 +167,14 @@ class RoleDoor:
         elif fault == "lenient" and wrong:
             decision = "pass"
             verdicts = [each | {"passes": True, "issue": ""} for each in verdicts]
+        elif fault == "empty":
+            decision = "pass"
+            verdicts = [each | {"passes": True, "issue": "", "evidence": []} for each in verdicts]
+        elif fault == "invents":
+            decision = "pass"
+            verdicts = [
+                each | {"passes": True, "issue": "", "evidence": [self._wished(each["criterion"])]} for each in verdicts
+            ]
         return Turn("", ((SUBMIT_VERDICT, {"decision": decision, "criteria": verdicts}),))
 
     def _verdict(self, name: str, files: dict[str, bytes], events: dict[str, str]) -> dict[str, Any]:
@@ -172,6 +186,12 @@ class RoleDoor:
         path = scene.wants[name][0]
         line = files.get(path, b"").decode("utf-8", "replace").partition("\n")[0]
         return {"criterion": name, "passes": passes, "evidence": [f"{path}:1: {line}"], "issue": issue}
+
+    def _wished(self, name: str) -> str:
+        """The line that would meet a criterion, quoted as if it stood there."""
+        path, value_of, value = self._world.scene.wants[name]
+        first = next(each for each in self._world.scene.wants.values() if each[0] == path)
+        return f"{path}:{1 if first[1] == value_of else 2}: {value_of} = {value}"
 
 
 def _goal(request: ModelRequest) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from holdfast.brain.doors import Doors
 from holdfast.facts.session import Workspace
 from holdfast.repo.base import Owner
-from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
+from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 from holdfast.sim.doors import doors_of
 from holdfast.sim.mission_cast import RoleDoor
 from holdfast.sim.mission_world import MissionWorld
@@ -61,10 +61,19 @@ class RepositoryDoor:
         await self._do("checkout", lambda: self._inner.checkout(commit, folder, user=user))
 
     async def commit(
-        self, folder: Path, parents: Sequence[str], message: str, at_us: int, *, user: Owner | None = None
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
     ) -> Commit:
         """See `holdfast.repo.repository.Repository`."""
-        return await self._do("commit", lambda: self._inner.commit(folder, parents, message, at_us, user=user))
+        return await self._do(
+            "commit", lambda: self._inner.commit(folder, parents, message, at_us, user=user, kept=kept)
+        )
 
     async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
         """See `holdfast.repo.repository.Repository`."""
@@ -73,6 +82,10 @@ class RepositoryDoor:
     async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
         """See `holdfast.repo.repository.Repository`."""
         return await self._do("graft", lambda: self._inner.graft(commit, onto, paths))
+
+    async def overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
+        """See `holdfast.repo.repository.Repository`."""
+        return await self._do("overlay", lambda: self._inner.overlay(commit, files))
 
     async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
         """See `holdfast.repo.repository.Repository`."""

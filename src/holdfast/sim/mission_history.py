@@ -8,7 +8,7 @@ from typing import TypeVar
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.contract import Criterion
-from holdfast.facts.mission import CriterionChecked, MissionFinished, WorkSubmitted
+from holdfast.facts.mission import CriterionChecked, MissionFinished, MissionPlanned, MissionReplanned, WorkSubmitted
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskJudged
 from holdfast.sim.mission_world import MAIN, MissionWorld
@@ -59,6 +59,12 @@ class MissionHistory:
     def merged(self) -> list[tuple[Event, RepoMerged]]:
         """The steps of the main line."""
         return list(self.of(RepoMerged))
+
+    def tasks_for(self, criterion: str) -> set[str]:
+        """The ids of the tasks that had a criterion."""
+        tasks = [task for _, fact in self.of(MissionPlanned) for task in fact.tasks]
+        tasks += [task for _, fact in self.of(MissionReplanned) for task in fact.tasks]
+        return {task.id for task in tasks if criterion in task.criteria}
 
     def words_of(self, child_id: str) -> dict[str, object]:
         """What a role handed in last, out of its own log."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from holdfast.facts.mission import CriterionChecked, MissionOpened, VerificationEnded, VerificationStarted
+from holdfast.facts.proof import CheckProved
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import JudgeOpened, TaskInspected, TaskJudged, TaskQueued
@@ -16,6 +17,7 @@ from holdfast.sim import invariants_log, invariants_money, invariants_rest, miss
 from holdfast.sim.invariants import Violation
 from holdfast.sim.invariants_history import History
 from holdfast.sim.mission_history import MissionHistory
+from holdfast.sim.mission_scene import SPEED, speed_of
 from holdfast.sim.mission_world import FOLLOWED, MAIN, MissionWorld
 
 Rule = Callable[[MissionHistory], Iterator[str]]
@@ -43,6 +45,18 @@ def verdicts_are_true(history: MissionHistory) -> Iterator[str]:
         for name in fact.criteria:
             if (fact.outcome == "pass" and name not in true) or (fact.outcome == "fail" and name in true):
                 yield f"{name} is recorded as {fact.outcome} on {fact.tree[:7]} at {event.seq}, which is wrong"
+
+
+def green_is_proven(history: MissionHistory) -> Iterator[str]:
+    """S25: no check counts as passed for the first time before it was proven on that tree, or found unable to fail."""
+    seen: set[str] = set()
+    for event, fact in history.of(CriterionChecked):
+        for name in fact.criteria if fact.outcome == "pass" else ():
+            proofs = [each for _, each in history.of(CheckProved, event.seq) if each.criterion == name]
+            here = [each for each in proofs if each.tree == fact.tree]
+            if not (proofs if name in seen else here) or any(each.lost for each in here):
+                yield f"{name} counts as passed on {fact.tree[:7]} at {event.seq}, and its check was not proven"
+            seen.add(name)
 
 
 def verdicts_are_made_once(history: MissionHistory) -> Iterator[str]:
@@ -75,6 +89,23 @@ def main_line_stays_green(history: MissionHistory) -> Iterator[str]:
         unrecorded = sorted(set(fact.passed) & history.executable - history.passing(fact.tree, event.seq))
         if unrecorded:
             yield f"{', '.join(unrecorded)} counts as passed at {event.seq} without a verdict on that tree"
+
+
+def metrics_do_not_get_worse(history: MissionHistory) -> Iterator[str]:
+    """S26: below its target a metric keeps its best value, and a step that is for it makes it better."""
+    opened = next(history.of(MissionOpened), None)
+    if opened is None or SPEED not in history.criteria:
+        return
+    metric, tasks = history.scene.metric, history.tasks_for(SPEED)
+    best = speed_of(history.world.tree(opened[1].base))
+    for event, fact in history.merged():
+        value = speed_of(history.world.tree(fact.commit))
+        reached = value >= metric.target - metric.tolerance
+        if not reached and value < best - metric.tolerance:
+            yield f"the speed was {best} and is {value} since the step at {event.seq}"
+        if not reached and tasks & set(fact.tasks) and value <= best + metric.tolerance:
+            yield f"the step at {event.seq} is for the speed, which was {best} and is {value}"
+        best = max(best, value)
 
 
 def passed_only_grows(history: MissionHistory) -> Iterator[str]:
@@ -122,6 +153,20 @@ def false_accepts_are_of_lenient_judges(history: MissionHistory) -> Iterator[str
             for child_id in history.accepted_wrongly(name):
                 if not history.world.tempted.get(child_id):
                     yield f"{name} was accepted by {child_id}, which did not say so, and is not met"
+
+
+def judged_is_what_is_there(history: MissionHistory) -> Iterator[str]:
+    """S26: a rubric criterion is met only by a verdict on the very content that the main line has at the end."""
+    if history.finished is None:
+        return
+    event, end = history.finished
+    main = history.world.tree(end.head)
+    for name in sorted(set(end.met) & history.scene.rubric):
+        judged = [fact for _, fact in history.of(TaskJudged, event.seq) if not fact.refused]
+        said = [fact for fact in judged if any(each.criterion == name for each in fact.criteria)]
+        path = history.scene.wants[name][0]
+        if not said or history.world.tree(said[-1].tree).get(path) != main.get(path):
+            yield f"{name} is met by a judge that looked at another {path} than the main line has"
 
 
 def intents_come_first(history: MissionHistory) -> Iterator[str]:
@@ -218,11 +263,14 @@ def it_rests_with_a_reason(history: MissionHistory) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     done_means_met,
     verdicts_are_true,
+    green_is_proven,
     verdicts_are_made_once,
     main_line_stays_green,
     passed_only_grows,
+    metrics_do_not_get_worse,
     only_words_of_judges_count,
     false_accepts_are_of_lenient_judges,
+    judged_is_what_is_there,
     intents_come_first,
     merges_are_intended,
     nothing_forbidden_is_merged,

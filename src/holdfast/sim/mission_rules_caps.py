@@ -55,7 +55,7 @@ def caps_hold(history: MissionHistory) -> Iterator[str]:
         for event, fact in history.of(JudgeOpened)
     )
     for (task, tree, _), count in judged.items():
-        if count > policy.judge_tries:
+        if count > policy.judge_tries * (1 if task else 1 + history.approvals):
             yield f"{count} judges were asked about {task or 'all of it'} on {tree[:7]}"
     plans = {fact.round for _, fact in history.of(MissionReplanned) if fact.round}
     if len(plans) > policy.max_replans + history.approvals:

@@ -12,22 +12,26 @@ import shlex
 from collections.abc import Mapping, MutableMapping
 from random import Random
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
+from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy
 
 GUARD = "guard"
 """The criterion that holds before the work begins."""
 
+SPEED = "m.speed"
+"""The criterion with a metric, in some scenes: the number in a file, which may be raised step by step."""
+
 BASE = "src/base.py"
 SHARED = "src/shared.py"
 
 WORKER_FAULTS = ("early_done", "wrong_body", "regress", "conflict", "tamper", "wander", "stuck")
-JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash")
+JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash", "empty", "invents")
 
 BETTER = 0.5
 """Each time that work was sent back, a worker's fault is so much rarer. Judges learn nothing from each other."""
 
 RUBRIC_SHARE = 0.3
+METRIC_SHARE = 0.3
 
 _ASSERTED = re.compile(r"def test_(\w+)\(\):\n    assert \w+ == (\d+)")
 
@@ -42,6 +46,9 @@ class Scene:
         self.loose = not self.plain and chance.random() < 0.5
         self.wants: dict[str, tuple[str, str, int]] = {GUARD: (BASE, "base", 1)}
         self.items = [self._item(number, chance) for number in range(chance.randint(2, 5))]
+        self.metric = Metric(self.chance("target").randint(3, 6), self.chance("tolerance").choice((0, 1)))
+        if self.chance("metric").random() < METRIC_SHARE:
+            self.items.append(self._measured())
         self.rubric = {each.id for item in self.items for each in item.criteria if each.check is None}
         self.rates = self._rates(chance)
         self.policy = self._policy(chance)
@@ -71,6 +78,12 @@ class Scene:
             depends=depends,
         )
 
+    def _measured(self) -> Item:
+        path = "src/speed.py"
+        self.wants[SPEED] = (path, "speed", int(self.metric.target))
+        criterion = Criterion(SPEED, "it is fast", Check("measure", metric=self.metric))
+        return Item("m", "m: the speed", criteria=(criterion,), paths=() if self.loose else (path,))
+
     def _rates(self, chance: Random) -> dict[str, float]:
         rates = dict.fromkeys(("early_done", "wrong_body"), 0.3)
         for kind in ("regress", "conflict"):
@@ -78,7 +91,7 @@ class Scene:
         for kind in ("tamper", "wander", "stuck"):
             rates[kind] = chance.choice((0.0, 0.1, 0.3))
         for kind in JUDGE_FAULTS:
-            rates[kind] = chance.choice((0.0, 0.15, 0.4))
+            rates[kind] = chance.choice((0.0, 0.15, 0.4)) if kind not in ("empty", "invents") else 0.05
         return rates
 
     def _policy(self, chance: Random) -> MissionPolicy:
@@ -93,6 +106,8 @@ class Scene:
             max_replans=chance.randint(0, 2),
             judge_tries=chance.randint(2, 3),
             flake_reruns=chance.randint(0, 2),
+            confirm_runs=self.chance("runs").randint(1, 3),
+            plateau=self.chance("plateau").randint(1, 3),
             scope="list" if self.loose else "refuse",
             lessons="off",
             hooks=False,
@@ -105,7 +120,10 @@ class Scene:
         """The repository before the work."""
         out = {BASE: b"base = 1\n", SHARED: b"head = 0\n", "README.md": b"Values.\n"}
         tests: dict[str, list[str]] = {}
-        for path, name, value in self.wants.values():
+        for key, (path, name, value) in self.wants.items():
+            if key == SPEED:
+                out[path] = b"speed = 1\n"
+                continue
             test = f"tests/test_{path.removeprefix('src/')}"
             tests.setdefault(test, []).append(f"def test_{name}():\n    assert {name} == {value}\n")
             out.setdefault(path, b"")
@@ -116,6 +134,8 @@ class Scene:
     def holds(self, files: Mapping[str, bytes], criterion: str) -> bool:
         """Whether a criterion is met by these files, by path."""
         path, name, value = self.wants[criterion]
+        if criterion == SPEED:
+            return speed_of(files) >= self.metric.target - self.metric.tolerance
         return f"{name} = {value}" in files.get(path, b"").decode().splitlines()
 
     def true_of(self, files: Mapping[str, bytes]) -> frozenset[str]:
@@ -145,8 +165,16 @@ def _guarded() -> Item:
     return Item("base", "what there is goes on", criteria=(Criterion(GUARD, "base is 1", check, guard=True),))
 
 
+def speed_of(files: Mapping[str, bytes]) -> int:
+    """The number that `measure` prints of these files; 0 where there is none."""
+    found = re.search(r"speed = (-?\d+)", files.get("src/speed.py", b"").decode())
+    return int(found[1]) if found else 0
+
+
 def checked(command: str, files: Mapping[str, bytes]) -> tuple[int, str]:
-    """What `check TEST…` says of the files of a workspace, by path: it believes the tests that lie there."""
+    """What `check TEST…` and `measure` say of the files of a workspace: they believe what lies there."""
+    if "measure" in command:
+        return 0, f"{speed_of(files)}\n"
     lines = []
     for word in shlex.split(command)[1:]:
         path, _, test = word.partition("::")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,7 +11,9 @@ import pytest
 
 from holdfast.brain.acts import inspecting, merging, roles
 from holdfast.brain.acts import mission as mission_act
-from holdfast.brain.acts.checks import Ground, Place, Places
+from holdfast.brain.acts.checks import Place, Places
+from holdfast.brain.acts.laying import Ground, Laying
+from holdfast.brain.acts.proving import Prover
 from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced
 from holdfast.facts.child import ChildFinished
@@ -19,7 +21,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import Judged, TaskJudged, TaskQueued
 from holdfast.log.ledger import Ledger
-from holdfast.mission import ending, green, merges, tasks, verdicts
+from holdfast.mission import ending, green, merges, metrics, tasks, verdicts
 from holdfast.mission.actions import Assemble, Look, OpenRole
 from holdfast.mission.inspection import Inspection
 from holdfast.mission.verdicts import read_verdict
@@ -29,7 +31,7 @@ from holdfast.session.actions import Record
 from holdfast.session.fold import _APPLY
 from holdfast.session.fold_mission_shared import for_missions, of_mission
 from holdfast.session.state import State
-from holdfast.session.state_mission import MissionState, TaskState, Verdict
+from holdfast.session.state_mission import MissionState, OpenMerge, TaskState, Verdict
 from tests.sim.planted.kit import Bed
 
 BED = Bed()
@@ -68,6 +70,14 @@ def a_verdict_is_taken_from_another_tree(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MissionState, "verdict", verdict)
 
 
+@BED.plant("S25", "green_is_proven")
+def a_check_that_was_measured_is_not_proven_again(patch: pytest.MonkeyPatch) -> None:
+    async def unsure(self: Prover, names: Any, ground: Ground) -> list[str]:
+        return []
+
+    patch.setattr(Prover, "unsure", unsure)
+
+
 @BED.plant("S26", "main_line_stays_green")
 def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> None:
     def needed(mission: MissionState, names: Any) -> tuple[str, ...]:
@@ -75,6 +85,19 @@ def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> Non
         return tuple(each for each in green.needed(mission, names) if each in wanted)
 
     patch.setattr(merges, "needed", needed)
+
+
+@BED.plant("S26", "judged_is_what_is_there")
+def the_word_of_a_judge_outlives_what_it_was_said_of(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
+        return {}
+
+    patch.setattr(merging, "_touched", nothing)
+
+
+@BED.plant("S26", "metrics_do_not_get_worse")
+def a_metric_may_fall_below_its_best_value(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(metrics, "best", lambda mission, name: None)
 
 
 @BED.plant("S26", "passed_only_grows")
@@ -123,10 +146,10 @@ def what_a_worker_did_to_tests_is_not_looked_at(patch: pytest.MonkeyPatch) -> No
 
 @BED.plant("S25", "verdicts_are_true")
 def checks_run_with_the_tests_of_the_worker(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(self: Places, ground: Ground) -> list[str]:
+    async def nothing(self: Laying, ground: Ground, asked: Collection[str]) -> list[str]:
         return []
 
-    patch.setattr(Places, "_wrong", nothing)
+    patch.setattr(Laying, "_wrong", nothing)
     patch.setattr(inspecting, "hold", lambda *args, **more: Inspection((), (), (), 0))
 
 
@@ -164,7 +187,7 @@ def commits_of_people_count_as_taken_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "_merged", merged)
 
 
-@BED.plant("S23", "people_lose_nothing", first=60)
+@BED.plant("S23", "people_lose_nothing", first=326)
 def people_are_not_looked_for_at_the_end(patch: pytest.MonkeyPatch) -> None:
     async def away(shift: Shift, action: Look) -> None:
         return
@@ -226,15 +249,17 @@ def _endless(mission: MissionState, **caps: int) -> MissionState:
     return msgspec.structs.replace(mission, policy=msgspec.structs.replace(mission.policy, **caps))
 
 
-@BED.plant("S5", "verdicts_are_true", first=100)
+@BED.plant("S5", "verdicts_are_true", first=186)
 def a_checkout_is_discarded_under_the_brain_that_took_over(patch: pytest.MonkeyPatch) -> None:
     whole = Places.place
 
     @asynccontextmanager
-    async def place(self: Places, ground: Ground) -> AsyncIterator[tuple[Place, str]]:
+    async def place(
+        self: Places, ground: Ground, changed: Mapping[str, bytes | None] | None = None, *, unseen: bool = False
+    ) -> AsyncIterator[tuple[Place, str]]:
         where: Place | None = None
         try:
-            async with whole(self, ground) as (where, laid):
+            async with whole(self, ground, changed, unseen=unseen) as (where, laid):
                 yield where, laid
         except Fenced:
             if where is not None:

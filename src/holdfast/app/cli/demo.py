@@ -47,6 +47,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     mission.add_argument("--workers", metavar="N", type=int, help="workers at a time (4)")
     mission.add_argument("--fault", metavar="CLASS[:RATE]", action="append", help=f"a fault of the oracle: {FAULTS}")
     mission.add_argument("--rubric-share", metavar="F", type=float, help="so much of the criteria is for a judge alone")
+    mission.add_argument(
+        "--with", metavar="PKG", dest="packages", action="append", help="a package that the library's suite needs"
+    )
     mission.add_argument("--seed", metavar="S", type=int, help="the same one has the same faults")
     mission.add_argument("--kills", metavar="N", type=int, help="kill the whole runtime so often, at random moments")
 
@@ -62,12 +65,13 @@ async def run(call: Call) -> int:
         return await run_mission(call)
     given = [flag for flag in _MISSION if getattr(call.args, flag) is not None]
     if given:
-        flag = f"--{given[0].replace('_', '-')}"
+        flag = f"--{_MISSION[given[0]] or given[0]}"
         raise UsageError(f"{flag} goes with --mission: holdfast demo --mission {flag} …")
     return await _run_session(call)
 
 
-_MISSION = ("workers", "fault", "rubric_share", "seed", "kills")
+_MISSION = {"workers": "", "fault": "", "rubric_share": "rubric-share", "packages": "with", "seed": "", "kills": ""}
+"""Options that go with --mission: the name of each in the parsed arguments, and as it is typed where that differs."""
 
 
 async def _run_session(call: Call) -> int:

@@ -99,7 +99,7 @@ def _lines(row: SessionRow, state: State, *, running: bool) -> dict[str, str]:
         "shifts": str(row.epoch),
         "turns": f"{state.responses} of at most {state.limits.max_turns}",
         "context": f"about {state.window_tokens} tokens of at most {state.limits.context_tokens}",
-        "tokens": f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
+        "tokens": "unknown" if state.uncounted else f"{state.usage.input_tokens} in, {state.usage.output_tokens} out",
         "money": _money(state),
         "hands": _hands(state),
         "open calls": ", ".join(f"{call.name} {call.call_id}" for call in state.open_calls()) or "none",

@@ -19,12 +19,13 @@ from holdfast.app.demo.mission_truth import find_truth
 from holdfast.app.drive import observer_for
 from holdfast.app.opening import check_machine
 from holdfast.clock import SystemClock
-from holdfast.errors import LogDamaged, UsageError
+from holdfast.errors import HoldfastError, LogDamaged, UsageError
 from holdfast.facts.codec import genesis
 from holdfast.facts.session import Workspace
 from holdfast.mission.brief_agrees import agrees
 from holdfast.session.rows import SessionRow
 from holdfast.sim.library import parse_pin
+from holdfast.sim.library_mini import PIN
 from holdfast.sim.mission_answers import parse_faults
 
 WORKERS = 4
@@ -33,11 +34,22 @@ KILLS_MAX = 1_000
 
 
 async def run_mission(call: Call) -> int:
-    """Tell the story of one."""
+    """Tell the story of one. With --json the last line is a result, whatever happens."""
+    try:
+        return await _run(call)
+    except HoldfastError as error:
+        if call.json:
+            call.emit({"type": "result", "status": "error", "exit_code": error.exit_code, "error": str(error)})
+        raise
+
+
+async def _run(call: Call) -> int:
     clock = SystemClock()
     began_s = clock.monotonic_s()
     args = call.args
     parse_pin(args.library)
+    if args.packages and args.library == PIN:
+        raise UsageError(f"--with {args.packages[0]}: {PIN} needs no package; name a library of the package index")
     faults = parse_faults(args.fault or ())
     workers = _within("--workers", WORKERS if args.workers is None else args.workers, 1, WORKERS_MAX)
     kills = _within("--kills", args.kills or 0, 0, KILLS_MAX)
@@ -58,6 +70,7 @@ async def run_mission(call: Call) -> int:
             faults=faults,
             seed=args.seed or 0,
             rubric_share=share,
+            more=args.packages or (),
             say=call.note,
         )
         await open_mission(runtime, session_id, material, workers=workers, budget_pico=cap)

@@ -46,14 +46,15 @@ async def prepare_mission(
     faults: Sequence[Fault],
     seed: int,
     rubric_share: float,
+    more: Sequence[str],
     say: Say,
 ) -> MissionMaterial:
     """Fetch and strip the library, find out which tests need what, and make a repository of it in `repo`.
 
-    `name` is in the names of folders. The first time for a library this takes minutes and, but for the small one of our
-    own, the package index.
+    `name` is in the names of folders; `more` are packages that the suite needs beside those that it declares. The first
+    time for a library this takes minutes and, but for the small one of our own, the package index.
     """
-    library, dependencies = await to_thread.run_sync(_open, runtime, pin)
+    library, dependencies = await to_thread.run_sync(_open, runtime, pin, tuple(more))
     whole = strip_all(library)
     needs = await find_needs(runtime, library, whole, dependencies, name, say)
     items = await proven(runtime, library, whole, make_items(whole, needs), dependencies, name)
@@ -77,8 +78,8 @@ async def prepare_mission(
     return MissionMaterial(library, whole, needs, items, contract, answers, path, dependencies, repo, base)
 
 
-def _open(runtime: Runtime, pin: str) -> tuple[Library, Path]:
+def _open(runtime: Runtime, pin: str, more: tuple[str, ...]) -> tuple[Library, Path]:
     if pin == PIN:
         return mini_library(), mini_dependencies(runtime.home.cache)
-    library = open_library(pin, runtime.home.cache)
+    library = open_library(pin, runtime.home.cache, more_requirements=more)
     return library, install_test_dependencies(library, runtime.home.cache)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from anyio.abc import ObjectReceiveStream
 
 from holdfast.app.compose import Runtime
 from holdfast.clock import SystemClock
+from holdfast.errors import HandsError
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec
 from holdfast.hands.user import choose_user, make_ready
@@ -42,6 +44,12 @@ from holdfast.sim.library_probe import (
     read_lines,
 )
 from holdfast.sim.library_tree import SourceFile, write_tree
+
+MAKES = 3
+"""Tries to make hands."""
+
+RUN_OVERHEAD_S = 1.0
+"""About what one run of a part of the suite takes beside its tests."""
 
 AT_ONCE = 2
 """Suites that run beside each other: each takes a processor."""
@@ -75,13 +83,23 @@ async def hands_on(runtime: Runtime, folder: Path, dependencies: Path, name: str
         workspace=workspace,
         read_only=workspace.read_only,
     )
-    hands = await runtime.provider(workspace).provision(spec, _EPOCH)
+    hands = await _provision(runtime, spec)
     try:
         yield Runner(hands)
     finally:
         with anyio.CancelScope(shield=True):
             await hands.release(_EPOCH)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _provision(runtime: Runtime, spec: HandsSpec) -> Hands:
+    """Hands, tried again a few times: a sandbox may fail while the machine is still cold."""
+    provider = runtime.provider(spec.workspace)
+    for _ in range(MAKES - 1):
+        with contextlib.suppress(HandsError):
+            return await provider.provision(spec, _EPOCH)
+        spec = msgspec.structs.replace(spec, hands_id=new_hands_id(SystemClock().now_us(), system_entropy))
+    return await provider.provision(spec, _EPOCH)
 
 
 class Booth:
@@ -127,15 +145,20 @@ async def find_needs(
     path = runtime.home.cache / "missions" / f"{library.name}-{identity(library, whole, interpreter)}.jsonl"
     lines = {line.missing: line for line in read_lines(path)}
     wanted = [number for number in range(-1, len(whole.bodies)) if number not in lines]
+    took_s = 0.0
     if wanted:
         async with anyio.create_task_group() as group:
             send, receive = anyio.create_memory_object_stream[Callable[[Booth], Awaitable[None]]](len(wanted))
             if -1 in wanted:
                 async with booth(runtime, library, dependencies, f"{name}-{FOLDER.strip('.')}") as one:
                     say(f"running the suite of {library.pin} once, to see what each test enters …")
+                    began_s = SystemClock().monotonic_s()
                     lines[-1] = await entered(library, whole, one.run)
                     keep(path, lines[-1])
+                    took_s = SystemClock().monotonic_s() - began_s
             left = [number for number in wanted if number >= 0]
+            if left:
+                say(estimate(whole, lines[-1], left, took_s))
 
             def job(number: int) -> Callable[[Booth], Awaitable[None]]:
                 async def run(one: Booth) -> None:
@@ -143,9 +166,10 @@ async def find_needs(
                     failed = await failing(library, whole, number, tests, one.run) if tests else ()
                     lines[number] = Line(number, failed=failed)
                     keep(path, lines[number])
-                    done = len(lines) - 1
-                    if done % 10 == 0 or done == len(whole.bodies):
-                        say(f"  {done} of {len(whole.bodies)} bodies taken out, one at a time")
+                    file = whole.bodies[number].file
+                    mine = [n for n, block in enumerate(whole.bodies) if block.file == file]
+                    if all(n in lines for n in mine):
+                        say(f"  {file}: {len(mine)} bodies ({len(lines) - 1} of {len(whole.bodies)} in all)")
 
                 return run
 
@@ -156,6 +180,17 @@ async def find_needs(
                 group.start_soon(_work, runtime, library, dependencies, f"{name}-probe-{place}", receive.clone())
             receive.close()
     return needs(list(lines.values()))
+
+
+def estimate(whole: Whole, all_there: Line, left: Sequence[int], took_s: float) -> str:
+    """About how long the probing takes, from how long the whole suite took once; without that, how much there is."""
+    runs = [len(entering(all_there, number)) for number in left]
+    files = len({whole.bodies[number].file for number in left})
+    text = f"taking out {len(left)} bodies one at a time, in {files} modules, and running {sum(runs)} tests"
+    if not took_s or not all_there.entered:
+        return text
+    seconds = (sum(runs) * took_s / len(all_there.entered) + RUN_OVERHEAD_S * sum(map(bool, runs))) / AT_ONCE
+    return f"{text}, about {max(1, round(seconds / 60))} min"
 
 
 async def _work(

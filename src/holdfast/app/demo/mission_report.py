@@ -50,10 +50,9 @@ class MissionStory:
 
     @property
     def exit_code(self) -> int:
-        """As the mission's own; 1 when something that it says is not true, or its suite is red."""
+        """As the mission's own; 1 when something that it says is not true, or its suite differs from the true one's."""
         if self.lived.exit_code == DONE:
-            rubric = any(each.rubric for each in self.material.answers.criteria)
-            return DONE if self.sound and (self.truth.suite_green or rubric) else FAILED
+            return DONE if self.sound and self.truth.suite_green else FAILED
         return self.lived.exit_code if self.sound else FAILED
 
     def lines(self) -> list[str]:
@@ -84,9 +83,12 @@ class MissionStory:
         return [f"  {name:<9} {text}" for name, text in rows]
 
     def _suite(self) -> str:
-        found = self.truth.suite
-        state = "green" if self.truth.suite_green else "RED"
-        return f"{state}: {found.passed} passed, {found.failed + found.errors} failed, on a clean clone in fresh hands"
+        found, true = self.truth.suite, self.truth.true_suite
+        state = "as the true library" if self.truth.suite_green else "OTHER THAN THE TRUE LIBRARY"
+        words = f"{found.passed} passed, {found.failed + found.errors} failed"
+        if not self.truth.suite_green:
+            words += f"; the true library {true.passed} and {true.failed + true.errors}"
+        return f"{state}: {words}, on clean clones in fresh hands"
 
     def _commits(self) -> str:
         red = f"{len(self.truth.red_commits)} RED" if self.truth.red_commits else "every one green on replay"
@@ -131,6 +133,8 @@ class MissionStory:
             "false_done": list(self.false_done),
             "suite_green": truth.suite_green,
             "tests": msgspec.to_builtins(truth.suite),
+            "true_tests": msgspec.to_builtins(truth.true_suite),
+            "worse": list(truth.worse),
             "head": truth.head,
             "commits": truth.commits,
             "red_commits": list(truth.red_commits),

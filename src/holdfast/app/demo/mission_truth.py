@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,21 +19,25 @@ from holdfast.facts.task import TaskJudged
 from holdfast.repo.repository import Repository
 from holdfast.sim.library import SuiteCounts, parse_counts, read_plain, suite_command
 from holdfast.sim.library_probe import ASK, FOLDER, OUT, PLUGIN, RUN_TIMEOUT_S, Ask, command, decode, plugin
+from holdfast.sim.library_tree import write_tree
 
 MAIN = "refs/heads/holdfast/demo/main"
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What was found. `suite_green` is the library's own suite on a clean clone; `met` the criteria whose tests pass
-    there, rubric lines included. `red_commits` are first-parent commits that the log does not know, or on which
-    something fails that had passed on the main line before. `rubric_*` are judges' words on rubric lines, held against
-    the true bodies.
+    """What was found. `suite_green` says that the library's own suite ends on a clean clone as it does on the true
+    library in the same hands; `worse` are tests that pass on the true one alone. `met` are the criteria whose tests
+    pass on the clone, rubric lines included. `red_commits` are first-parent commits that the log does not know, or on
+    which something fails that had passed on the main line before. `rubric_*` are judges' words on rubric lines, held
+    against the true bodies.
     """
 
     head: str
     suite_green: bool
     suite: SuiteCounts
+    true_suite: SuiteCounts
+    worse: tuple[str, ...]
     met: tuple[str, ...]
     commits: int
     red_commits: tuple[str, ...]
@@ -46,37 +51,45 @@ async def find_truth(runtime: Runtime, material: MissionMaterial, events: Sequen
     repository = runtime.repository(str(material.repo))
     found = await repository.resolve(MAIN)
     head = found.commit if found else material.base
-    green, output = await _suite(runtime, material, repository, head, name)
-    passing = await _tests(runtime, material, repository, head, name)
+    clone = partial(repository.checkout, head)
+    green, output = await _suite(runtime, material, clone, name)
+    passing = await _tests(runtime, material, clone, name)
+    true_green, true_output = await _suite(runtime, material, partial(_true, material), name)
+    worse = tuple(sorted(await _tests(runtime, material, partial(_true, material), name) - passing))
     met = tuple(each.id for each in material.answers.criteria if passing.issuperset(each.tests))
     commits, red = await _replay(runtime, name)
     said, wrong = await _rubric(material, repository, events)
-    counts = parse_counts(output)
-    return Truth(head, green, counts, met, commits, red, said, wrong, output)
+    counts, true_counts = parse_counts(output), parse_counts(true_output)
+    same = (green, counts) == (true_green, true_counts) and not worse
+    return Truth(head, same, counts, true_counts, worse, met, commits, red, said, wrong, output)
 
 
-async def _clone(runtime: Runtime, repository: Repository, commit: str, name: str) -> Path:
+Lay = Callable[[Path], Awaitable[object]]
+"""Fills an empty folder with what is looked at."""
+
+
+async def _true(material: MissionMaterial, folder: Path) -> None:
+    write_tree(material.library.tree, folder)
+
+
+async def _laid(runtime: Runtime, lay: Lay, name: str) -> Path:
     folder = runtime.home.workspaces / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o755)
-    await repository.checkout(commit, folder)
+    await lay(folder)
     return folder
 
 
-async def _suite(
-    runtime: Runtime, material: MissionMaterial, repository: Repository, head: str, name: str
-) -> tuple[bool, str]:
-    folder = await _clone(runtime, repository, head, f"{name}-suite")
+async def _suite(runtime: Runtime, material: MissionMaterial, lay: Lay, name: str) -> tuple[bool, str]:
+    folder = await _laid(runtime, lay, f"{name}-suite")
     async with hands_on(runtime, folder, material.dependencies, f"{name}-suite") as runner:
         result = await runner.run(suite_command(material.library), RUN_TIMEOUT_S)
     return result.ok, result.output
 
 
-async def _tests(
-    runtime: Runtime, material: MissionMaterial, repository: Repository, head: str, name: str
-) -> frozenset[str]:
+async def _tests(runtime: Runtime, material: MissionMaterial, lay: Lay, name: str) -> frozenset[str]:
     """The tests that pass there, each in a process of its own."""
-    folder = await _clone(runtime, repository, head, f"{name}-tests")
+    folder = await _laid(runtime, lay, f"{name}-tests")
     (folder / FOLDER).mkdir(mode=0o755)
     (folder / PLUGIN).write_bytes(plugin())
     (folder / ASK).write_bytes(msgspec.json.encode(Ask({})))

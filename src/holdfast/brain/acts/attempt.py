@@ -77,7 +77,7 @@ class Attempt:
         return ModelRequestEnd(
             request_seq=self.start_seq,
             outcome=outcome,  # type: ignore[arg-type]
-            usage=usage,
+            usage=usage if finish is None or finish.counted else None,
             cost_pico=cost,
             stop_reason=finish.stop_reason if finish else None,
             error_kind=error.kind if error else "",

@@ -8,39 +8,34 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import msgspec
 
+from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts.environment import dress_aside
 from holdfast.brain.acts.jobs import stand_up
-from holdfast.brain.acts.roles import of_repository, owner_of
+from holdfast.brain.acts.laying import Ground, Laying, read_only
+from holdfast.brain.acts.roles import of_repository, owner_of, without
 from holdfast.brain.shift import Shift
 from holdfast.errors import EnvironmentFailed, Fenced, HandsError, HandsLost
 from holdfast.facts.session import Service, Workspace
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
-from holdfast.mission import pristine
-from holdfast.mission.globs import matches
+from holdfast.mission import hidden, pristine
 from holdfast.repo.repository import Repository
+from holdfast.session.state_mission import MissionState
 
 MAKES = 3
 """Tries to make hands that somebody ends while they start."""
 
-STRUCTURE = ("**/__init__.py", "**/test_*.py", "**/*_test.py")
-"""Files that say what is a package, and from where tests import."""
-
-
-class Ground(msgspec.Struct, frozen=True):
-    """What is checked: a commit, its tree, and the commit of people whose protected files it is checked with."""
-
-    commit: str
-    tree: str
-    people: str
+IDLE_S = 10.0
+"""Hands of a brain that was killed go so long after their last call."""
 
 
 class Place(msgspec.Struct):
@@ -59,36 +54,29 @@ class Places:
         self.repository = repository
         self.verification_id = verification_id
         self.count = 0
-        self._laid: dict[str, str] = {}
 
     async def laid(self, ground: Ground) -> str:
         """The tree that a checkout of that ground is: protected files as people have them, planted ones gone."""
-        known = self._laid.get(ground.tree)
-        if known is None:
-            wrong = await self._wrong(ground)
-            paths = [_literal(path) for path in wrong]
-            known = await self.repository.graft(ground.commit, ground.people, paths) if paths else ground.tree
-            self._laid[ground.tree] = known
-        return known
+        asked = {path for task in self._mission.tasks.values() for path in task.task.scope}
+        return await self.laying.tree(ground, asked, self._mission.allowed)
 
-    async def _wrong(self, ground: Ground) -> list[str]:
-        """Paths that are to be as people have them, or not there at all."""
-        mission = self.shift.state.mission
-        assert mission is not None
-        globs = (*mission.contract.protected, *pristine.ALWAYS)
-        changes = await self.repository.changes(ground.people, ground.tree)
-        added = [each.path for each in changes if each.kind == "added"]
-        changed = [each.path for each in changes if each.kind != "added" and matches(each.path, globs)]
-        known: list[str] = []
-        if any(path.endswith(pristine.SUFFIXES) for path in added):
-            known = list(await self.repository.files(ground.tree, STRUCTURE))
-        planted = pristine.planted({*added, *known}, set(known) - set(added))
-        return [path for path in (*changed, *planted) if path not in mission.allowed]
+    @cached_property
+    def laying(self) -> Laying:
+        """How trees are laid for the contract of this mission."""
+        return Laying(self.repository, self._mission.contract)
+
+    @property
+    def _mission(self) -> MissionState:
+        assert self.shift.state.mission is not None
+        return self.shift.state.mission
 
     @asynccontextmanager
-    async def place(self, ground: Ground) -> AsyncIterator[tuple[Place, str]]:
-        """A clean checkout that goes at the end of the block, and the tree that it is.
+    async def place(
+        self, ground: Ground, changed: Mapping[str, bytes | None] | None = None, *, unseen: bool = False
+    ) -> AsyncIterator[tuple[Place, str]]:
+        """A clean checkout that goes at the end of the block, and the tree that it stands for, but for `changed` files.
 
+        Hidden files are in it with `unseen` alone: what other checks run could print them.
         It stays when another brain took over: that may wait for the run that goes on there, and sweeps what is left.
         Two brains that do not know of each other yet have two folders.
         """
@@ -99,8 +87,14 @@ class Places:
         try:
             laid = await self.laid(ground)
             user = await anyio.to_thread.run_sync(owner_of, self.shift, workspace)
-            await self.repository.checkout(laid, Path(workspace.path), user=user)
-            spec, services = await dress_aside(self.shift, self._spec(workspace))
+            shown = laid if unseen else await without(self.repository, laid, self._mission.contract.hidden)
+            tree = await self.repository.overlay(shown, changed) if changed else shown
+            await self.repository.checkout(tree, Path(workspace.path), user=user)
+            base = await self.laying.base(ground.people)
+            guarded = await anyio.to_thread.run_sync(read_only, Path(workspace.path), base.guards)
+            spec = msgspec.structs.replace(self._spec(workspace), guarded=guarded)
+            spec, services = await dress_aside(self.shift, spec)
+            spec = msgspec.structs.replace(spec, network=await egress_act.network(self.shift, workspace))
             yield Place(workspace, spec, services), laid
         except Fenced:
             mine = False
@@ -109,6 +103,13 @@ class Places:
             if mine:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(self.shift.doors.discard, workspace)
+
+    async def told(self, tree: str, output: str, *, passed: bool) -> str:
+        """What is kept of the output of a hidden check: nothing that could tell what it holds."""
+        if passed:
+            return ""
+        product = await without(self.repository, tree, self._mission.contract.hidden)
+        return hidden.told(output, await self.repository.files(product))
 
     def _near(self) -> Workspace:
         created = self.shift.state.created
@@ -124,7 +125,7 @@ class Places:
             workspace=workspace,
             read_only=workspace.read_only,
             env={**workspace.env, **pristine.ENVIRONMENT},
-            policy=created.hands,
+            policy=msgspec.structs.replace(created.hands, warm=1, idle_s=IDLE_S),
         )
 
     async def hands(self, place: Place) -> Hands:
@@ -159,12 +160,18 @@ class Places:
                     await anyio.to_thread.run_sync(self.shift.doors.discard, gone)
 
 
+def people_of(mission: MissionState, tree: str) -> str:
+    """The commit whose protected files a tree is checked with: the newest one of people that the tree has in it."""
+    merge = mission.merge
+    if merge is not None and merge.tree == tree:
+        return merge.base or mission.followed
+    for task in mission.tasks.values():
+        if task.tree == tree and task.pristine:
+            return task.pristine
+    return mission.followed
+
+
 async def give_back(shift: Shift, hands: Hands) -> None:
     """Release hands; that they are gone already, or cannot be released, harms nobody."""
     with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
         await hands.release(shift.epoch)
-
-
-def _literal(path: str) -> str:
-    """A glob that fits a path; signs with a meaning become any one character."""
-    return "".join("?" if char in "*?[]" else char for char in path)

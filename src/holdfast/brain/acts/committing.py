@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.brain.acts import hands as hands_act
@@ -13,12 +14,16 @@ from holdfast.facts.mission import Role
 from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded
-from holdfast.repo.repository import Commit, Repository
+from holdfast.mission.globs import literal, matches
+from holdfast.repo.repository import Commit, Kept, Repository
 from holdfast.session.roles import role_of
 from holdfast.session.state import State
 
 TRIES = 3
 """A branch that somebody moves meanwhile is looked at again so often."""
+
+NAMED = 20
+"""So many paths are named in an event."""
 
 KEPT = "refs/holdfast"
 """Below it stays reachable what a branch of a task led to before a fresh worker began."""
@@ -36,7 +41,7 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
     if shift.uncommitted == state.mutated_seq + 1:
         return False
     try:
-        made, parent = await _commit(shift, role)
+        made, parent, by_checks = await _commit(shift, role)
     except Refused:
         raise
     except HoldfastError as error:
@@ -52,7 +57,9 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
         task_id=role.task_id,
         wip=not state.submitted_seq,
         left_out=made.left_out,
+        by_checks=by_checks[:NAMED],
     )
+    shift.handed = ""
     await shift.fact(fact)
     return True
 
@@ -62,25 +69,53 @@ def _wanted(state: State) -> bool:
     return state.mutated_seq > state.committed_seq or bool(state.submitted_seq and not state.committed[0])
 
 
-async def _commit(shift: Shift, role: Role) -> tuple[Commit, str]:
-    """Commit and move the branch; returns the commit and its parent. Raises `RepositoryUnfit`."""
+async def look(shift: Shift, role: Role) -> str:
+    """A commit of the folder as it is, which no branch leads to; empty when there can be none."""
+    try:
+        return (await _read(shift, role, role.base, shift.doors.repository(role.repo), ())).commit
+    except RepositoryUnfit:
+        return ""
+
+
+async def _read(shift: Shift, role: Role, parent: str, repository: Repository, more: Sequence[Kept]) -> Commit:
     created = shift.state.created
     assert created is not None
     if shift.state.hands is not None and shift.state.hands.holds_workspace:
         await restore.bring_back(shift, await hands_act.current(shift))
-    repository = shift.doors.repository(role.repo)
     folder, user = Path(created.workspace.path), owner_of(shift, created.workspace)
+    kept = (*([Kept(role.base, role.hidden)] if role.hidden else []), *more)
+    at_us = shift.doors.clock.now_us()
+    return await repository.commit(folder, (parent,), _message(shift, role), at_us, user=user, kept=kept)
+
+
+async def _commit(shift: Shift, role: Role) -> tuple[Commit, str, tuple[str, ...]]:
+    """Commit and move the branch; the commit, its parent, and what checks wrote. Raises `RepositoryUnfit`."""
+    repository = shift.doors.repository(role.repo)
     for _ in range(TRIES):
         present = await repository.resolve(role.ref)
         parent = await _parent(shift, repository, role, present)
-        made = await repository.commit(folder, (parent,), _message(shift, role), shift.doors.clock.now_us(), user=user)
+        made = await _read(shift, role, parent, repository, ())
+        by_checks = await _by_checks(shift, repository, role, made)
+        if by_checks:
+            as_left = Kept(shift.handed, tuple(literal(path) for path in by_checks))
+            made = await _read(shift, role, parent, repository, (as_left,))
         old = present.commit if present is not None else None
         if made.commit == old or await repository.point(role.ref, made.commit, old):
-            return made, parent
+            return made, parent, by_checks
+    created = shift.state.created
+    assert created is not None
     raise RepositoryUnfit(
-        f"{role.ref} was moved by somebody {TRIES} times while it was written; the work is safe in {folder}: leave "
-        "that branch alone, then wake the session"
+        f"{role.ref} was moved by somebody {TRIES} times while it was written; the work is safe in "
+        f"{created.workspace.path}: leave that branch alone, then wake the session"
     )
+
+
+async def _by_checks(shift: Shift, repository: Repository, role: Role, made: Commit) -> tuple[str, ...]:
+    """What hooks and checks wrote since the worker handed in, but for product files that they put in order."""
+    if not shift.handed or not shift.state.submitted_seq:
+        return ()
+    changes = await repository.changes(shift.handed, made.tree)
+    return tuple(each.path for each in changes if each.kind != "changed" or matches(each.path, role.protected))
 
 
 async def _parent(shift: Shift, repository: Repository, role: Role, present: Commit | None) -> str:

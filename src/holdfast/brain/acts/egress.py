@@ -10,6 +10,7 @@ from holdfast.brain.shift import Shift
 from holdfast.egress.base import Egress, Notes
 from holdfast.errors import EgressUnavailable, SecretUnavailable
 from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen
+from holdfast.facts.session import Workspace
 from holdfast.facts.shift import ShiftEnded
 from holdfast.hands.base import Network
 from holdfast.session.state_outside import egress_digest, opens
@@ -27,20 +28,24 @@ PATH_MAX = 200
 _ORDER = {"held": 0, "refused": 1, "allowed": 2}
 
 
-async def network(shift: Shift) -> Network | None:
+async def network(shift: Shift, aside: Workspace | None = None) -> Network | None:
     """The way outside for hands that are about to be made; None where the policy lets nothing through.
 
-    When it cannot be opened that is recorded, and the hands go on without.
+    When it cannot be opened that is recorded, and the hands go on without. Hands on a checkout `aside`, which run
+    checks, get no secrets.
     """
     created, policy = shift.state.created, shift.state.outside.policy
     assert created is not None
-    if not opens(policy) or created.workspace.isolation == "none":
+    if aside is not None:
+        policy = msgspec.structs.replace(policy, secrets=())
+    workspace = aside or created.workspace
+    if not opens(policy) or workspace.isolation == "none":
         return None
     held, wary = held_secrets(shift.state, shift.doors.clock.now_us()), may_become_tainted(shift.state)
     try:
         if shift.doors.egress is None:
             raise EgressUnavailable("this program was made without one")
-        uid = shift.doors.uid(created.workspace)
+        uid = shift.doors.uid(workspace)
         gateway = await shift.doors.egress.open(shift.state.session_id, policy, uid=uid, held=held, wary=wary)
     except (EgressUnavailable, SecretUnavailable) as error:
         if shift.state.hands is None or not shift.state.outside.told:

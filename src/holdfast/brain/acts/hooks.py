@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from holdfast.brain.acts import committing
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.acts.waiting import wait
@@ -27,6 +28,7 @@ from holdfast.hands.base import ExecRequest, ExecResult, Hands
 from holdfast.mission import hooks as project
 from holdfast.mission import hooks_talk as talk
 from holdfast.session.render import action_digest
+from holdfast.session.roles import role_of
 from holdfast.session.state import Call
 
 LOSSES = 2
@@ -124,6 +126,8 @@ async def at_stop(shift: Shift, call: Call) -> Ran:
         lost = "the sandbox was lost each time the project's hooks ran; what was handed in goes on without them"
         return Ran((HookRan(event="Stop", command="", content=lost, call_id=call.call_id),))
     hands = await hands_act.current(shift)
+    role = role_of(shift.state)
+    shift.handed = await committing.look(shift, role) if role is not None and role.ref else ""
     back = sum(seq > shift.state.message_seq for seq in shift.state.sent_back.values())
     told: dict[str, object] = {"stop_hook_active": back > 0}
     facts: list[Fact] = []

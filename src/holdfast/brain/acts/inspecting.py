@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from holdfast.brain.acts.laying import Laying
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
@@ -98,12 +99,15 @@ def _inspected(task: TaskState, found: Inspection, allowed: dict[str, str]) -> T
 async def _files(
     repository: Repository, tree: str, changes: Sequence[FileChange], mission: MissionState
 ) -> dict[str, bytes]:
-    """The files of a tree; of one that is too large, those that changed and those that are protected."""
+    """The files of a tree; of one that is too large, those that changed, are protected, or say what judges."""
     try:
         return await repository.files(tree)
     except RepositoryUnfit:
         changed = [literal(change.path) for change in changes]
-        return await repository.files(tree, (*changed, *mission.contract.protected)) if changed else {}
+        if not changed:
+            return {}
+        found = await repository.files(tree, (*changed, *mission.contract.protected))
+        return (await Laying(repository, mission.contract).base(tree)).files | found
 
 
 async def _question(

@@ -15,11 +15,18 @@ from holdfast.facts.base import Fact
 from holdfast.facts.contract import ContractSealed
 from holdfast.facts.mission import Mission, MissionOpened
 from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMoved
+from holdfast.facts.task import TaskJudged
 from holdfast.mission.actions import Advance, Assemble, Look, Open
 from holdfast.mission.contract import contract_digest
+from holdfast.mission.globs import matches
+from holdfast.mission.tasks import by_rubric
+from holdfast.mission.verdicts import scope_of
 from holdfast.repo.repository import Commit, Conflict, Repository
 from holdfast.session.fold_merges import NOWHERE
-from holdfast.session.state_mission import MissionState
+from holdfast.session.state_mission import MissionState, OpenMerge
+
+TOUCHED_SHOWN = 5
+"""So many of the paths by which a verdict is no longer known are recorded with it."""
 
 
 def main_ref(name: str) -> str:
@@ -207,8 +214,30 @@ async def advance(shift: Shift, action: Advance) -> None:
             tasks=merge.tasks,
             passed=action.passed,
             base=merge.base,
+            touched=await _touched(shift, merge, repository),
         )
     )
+
+
+async def _touched(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
+    """The criteria whose judge looked at what is different in this merge, each with the first of those paths (S26)."""
+    mission, _, _ = _at(shift)
+    merged = {name for task in merge.tasks for name in mission.tasks[task].task.criteria}
+    touched: dict[str, tuple[str, ...]] = {}
+    for name in by_rubric(mission, tuple(mission.rubric)):
+        judged = await shift.body(mission.rubric[name]) if name in merged or name in mission.passed else None
+        if not isinstance(judged, TaskJudged):
+            continue
+        scope = scope_of(mission.contract, judged, name)
+        try:
+            paths = [change.path for change in await repository.changes(judged.tree, merge.tree)]
+        except RepositoryUnfit:
+            touched[name] = ()  # the judged tree cannot be read any more: nobody can tell
+            continue
+        looked_at = [path for path in paths if not scope or matches(path, scope)]
+        if looked_at:
+            touched[name] = tuple(looked_at[:TOUCHED_SHOWN])
+    return touched
 
 
 def _at(shift: Shift) -> tuple[MissionState, Mission, Repository]:

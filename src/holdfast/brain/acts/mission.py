@@ -36,6 +36,8 @@ from holdfast.mission.actions import (
     Verify,
 )
 from holdfast.mission.conductor import decide
+from holdfast.mission.ending import unmet_now
+from holdfast.mission.obstacles import obstacle, telling
 from holdfast.session.actions import Action, End
 from holdfast.session.render import action_digest
 
@@ -44,6 +46,10 @@ TRIES = 3
 
 OUTPUT_SHOWN = 2_000
 """So many characters of a check's output are shown to whoever has to set it right."""
+
+
+WAYS_SHOWN = 12
+"""Of so many failing checks a person is told when a mission cannot go on."""
 
 
 class Effects:
@@ -142,21 +148,43 @@ async def _with_evidence(shift: Shift, action: TellRole) -> TellRole:
     """The text with the output of the checks that it is about: as data."""
     parts = [action.text]
     for seq in dict.fromkeys(action.evidence):
-        event, *_ = await shift.doors.log.read(shift.state.session_id, after=seq - 1, limit=1)
-        fact = event.fact
-        if isinstance(fact, CriterionChecked):
+        fact = await _check_at(shift, seq)
+        if fact is not None:
             parts.append(f"$ {fact.command}\n<output>\n{fact.output[-OUTPUT_SHOWN:]}\n</output>\n({fact.outcome})")
     return msgspec.structs.replace(action, text="\n\n".join(parts))
+
+
+async def _check_at(shift: Shift, seq: int) -> CriterionChecked | None:
+    """The run of a check that stands at a position, None for anything else."""
+    event, *_ = await shift.doors.log.read(shift.state.session_id, after=seq - 1, limit=1)
+    return event.fact if isinstance(event.fact, CriterionChecked) else None
+
+
+async def _in_the_way(shift: Shift) -> list[str]:
+    """The unmet criteria whose checks fail on the main branch as it is: why, and what to allow or add."""
+    mission = shift.state.mission
+    assert mission is not None
+    lines = []
+    for name in unmet_now(mission):
+        verdict = mission.verdict(mission.main_tree, name)
+        fact = await _check_at(shift, verdict.seq) if verdict is not None and verdict.outcome != "pass" else None
+        if fact is None or verdict is None:
+            continue
+        way = obstacle(fact.command, fact.output, timed_out=fact.outcome == "timeout")
+        words = f"{way.words()}; {way.advice()}" if way is not None else " / ".join(telling(fact.output))
+        lines.append(f"{name} fails on the main branch (event {verdict.seq}): {words or fact.outcome}")
+    return lines[:WAYS_SHOWN]
 
 
 async def _escalate(shift: Shift, action: EscalateMission) -> None:
     """Open the item that asks a person how to go on."""
     lines = "\n".join(f"- {each}" for each in action.tried)
+    why = "".join((action.why, *(f"\n- {each}" for each in await _in_the_way(shift))))
     item = new_item(
         shift,
         kind="escalation",
         title="a mission cannot go on by itself",
-        action=f"{action.why}\n\nTried:\n{lines}\n\nApprove: one more plan; a note goes to its planner. Deny: the end.",
+        action=f"{why}\n\nTried:\n{lines}\n\nApprove: one more plan; a note goes to its planner. Deny: the end.",
         action_digest=action_digest("mission", {"why": action.why}),
         why=action.why,
         default=None,

@@ -27,6 +27,7 @@ from holdfast.log.base import Post
 from holdfast.mission import briefing, documents
 from holdfast.mission.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.mission.briefing import Past
+from holdfast.mission.hooks import EMPTY_TREES
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
 from holdfast.session.money import path_of
@@ -58,7 +59,7 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
     assert mission is not None
     child_id = _child_id(shift, action)
     repository = shift.doors.repository(created.mission.repo)
-    workspace = await _fill(shift, repository, child_id, action.commit)
+    workspace = await _fill(shift, repository, child_id, action.commit, mission.contract.hidden)
     up = created.parent
     child = SessionCreated(
         goal=await _goal(shift, repository, action, mission),
@@ -125,8 +126,8 @@ def _what_for(child_id: str, action: OpenRole) -> Fact:
 # --- the folder ----------------------------------------------------------------------------------
 
 
-async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str) -> Workspace:
-    """The child's folder with the files of a commit.
+async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str, hidden: Sequence[str]) -> Workspace:
+    """The child's folder with the files of a commit that are not hidden.
 
     Whatever a shift that died has left there is cleared away: nobody can tell how far it came. What this one made
     stays while the mission decides again.
@@ -139,9 +140,15 @@ async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str
         return workspace
     shift.doors.discard(workspace)
     workspace = shift.doors.workspace(child_id, near)
-    await repository.checkout(commit, Path(workspace.path), user=owner_of(shift, workspace))
+    shown = await without(repository, commit, hidden)
+    await repository.checkout(shown, Path(workspace.path), user=owner_of(shift, workspace))
     shift.filled[child_id] = commit
     return workspace
+
+
+async def without(repository: Repository, commit: str, hidden: Sequence[str]) -> str:
+    """A commit, or its tree without what is hidden."""
+    return await repository.graft(commit, EMPTY_TREES[len(commit)], hidden) if hidden else commit
 
 
 def of_repository(created: SessionCreated) -> Workspace:
@@ -223,6 +230,7 @@ def _role(mission_id: str, opened: Mission, mission: MissionState, action: OpenR
         hooks=worker and mission.policy.hooks,
         checks=mission.policy.checks if worker else (),
         edit_checks=mission.policy.edit_checks if worker else (),
+        hidden=mission.contract.hidden if worker else (),
     )
 
 
@@ -268,13 +276,14 @@ async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission:
     if action.kind == "judge":
         past = Past(
             checked=await _checked(shift, mission, action.tree, action.criteria),
-            unasked=await _unasked(shift, action.tree),
+            unasked=await _unasked(shift, mission, action),
         )
-        diff = await repository.diff(action.base, action.commit, max_bytes=4 * briefing.DIFF_CHARACTERS)
+        sides = [await without(repository, each, mission.contract.hidden) for each in (action.base, action.commit)]
+        diff = await repository.diff(*sides, max_bytes=4 * briefing.DIFF_CHARACTERS)
         return briefing.judge_goal(mission, action.criteria, action.tree, diff, past)
     past = await _past(shift, action.task_id)
     if action.kind == "planner":
-        files = sorted(await repository.files(action.commit))
+        files = sorted(await repository.files(await without(repository, action.commit, mission.contract.hidden)))
         return briefing.planner_goal(mission, past, files, action.task_id, _why_again(mission, action))
     found = await repository.resolve(action.commit)
     history = await repository.history(action.commit, limit=10)
@@ -309,10 +318,14 @@ async def _checked(
     return tuple((seq, fact) for seq, fact in facts if isinstance(fact, CriterionChecked))
 
 
-async def _unasked(shift: Shift, tree: str) -> tuple[str, ...]:
-    """Changes in a tree that nobody asked for, as its inspection found them."""
-    found = [fact for fact in await _facts(shift, (TaskInspected,)) if isinstance(fact, TaskInspected)]
-    return next((fact.unasked for fact in reversed(found) if fact.tree == tree), ())
+async def _unasked(shift: Shift, mission: MissionState, action: OpenRole) -> tuple[str, ...]:
+    """Changes that nobody asked for, as inspections found them: in a task's tree, or in all that was merged."""
+    trees = {action.tree}
+    if not action.task_id:
+        trees = {task.inspected_tree for task in mission.tasks.values() if task.status == "merged"}
+    facts = await _facts(shift, (TaskInspected,))
+    found = {fact.tree: fact.unasked for fact in facts if isinstance(fact, TaskInspected) and fact.tree in trees}
+    return tuple(dict.fromkeys(word for unasked in found.values() for word in unasked))
 
 
 async def _facts(shift: Shift, kinds: tuple[type[Fact], ...]) -> list[Fact]:

@@ -194,8 +194,8 @@ def _binds(
     out = [] if engine.needs_image else _system()
     out += [Bind(workspace, ROOT, True), Bind(str(folder / "output"), OUTPUT, True)]
     names, places = protected(Path(workspace))
-    names = (*names, *guarded(Path(workspace), spec.guarded))
-    out += [Bind(os.path.join(workspace, name), f"{ROOT}/{name}") for name in names]
+    shown = dict.fromkeys(names, False) | guarded(Path(workspace), spec.guarded)
+    out += [Bind(os.path.join(workspace, name), f"{ROOT}/{name}", writable) for name, writable in shown.items()]
     parts = folder / "bundle" / "parts"
     out += [Bind(str(parts), PARTS), Bind(str(folder / "door"), DOOR)]
     out += [Bind(str(parts / name), f"/etc/{name}") for name in ("passwd", "group")]

@@ -5,7 +5,7 @@ Run each check on a fresh rig of yours, as the tests do with `holdfast.repo.repo
 
 from __future__ import annotations
 
-from holdfast.repo.repository import Commit, Conflict, FileChange, Standing
+from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 from holdfast.testing.repo import repository_refs
 from holdfast.testing.repo.repository_rig import (
     AT_US,
@@ -117,6 +117,33 @@ async def the_ignore_rules_are_the_parents(rig: RepositoryRig) -> None:
     assert {change.path for change in await rig.repository.changes(made.commit, after.commit)} == {"x.log"}
 
 
+async def by_products_are_left_out_where_nobody_wants_them(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    wanted = await branch_of(rig, start.commit, "rules", {".gitignore": b"!*.orig\n", "lib/kept.pyc": b"1"})
+    files = {
+        "lib/__pycache__/a.pyc": b"1",
+        ".coverage": b"2",
+        "node_modules/x/y.js": b"3",
+        "a.orig": b"4",
+        "b.py~": b"5",
+    }
+    made = await branch_of(rig, wanted.commit, "work", {**files, "lib/new.py": b"6"})
+    found = {change.path for change in await rig.repository.changes(wanted.commit, made.commit)}
+    assert found == {"a.orig", "lib/new.py"}
+
+
+async def what_is_kept_is_as_in_its_commit(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    old = await branch_of(rig, start.commit, "old", {"tests/hidden/a": b"1", "x": b"1"})
+    folder = rig.folder("less")
+    await rig.repository.checkout(start.commit, folder)
+    rig.write(folder, {"tests/hidden/b": b"2", "x": b"2"})
+    kept = (Kept(old.commit, ("tests/hidden/**",)),)
+    made = await rig.repository.commit(folder, (start.commit,), "work", AT_US, kept=kept)
+    found = await rig.repository.files(made.tree, ("tests/hidden/**", "x"))
+    assert found == {"tests/hidden/a": b"1", "x": b"2"}
+
+
 async def what_is_named_git_is_left_out(rig: RepositoryRig) -> None:
     start = await start_of(rig)
     files = {".git/config": b"[core]\n", "sub/.git/hooks/pre-commit": b"#!/bin/sh\n", "sub/.GIT": b"x", "sub/y": b"1"}
@@ -188,6 +215,15 @@ async def a_graft_clears_the_way(rig: RepositoryRig) -> None:
     assert await rig.repository.files(tree) == wanted
     await rig.repository.checkout(tree, rig.folder("out"))
     assert rig.read(rig.folder("out")) == wanted
+
+
+async def an_overlay_changes_files(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    changed = {"src/a.py": b"other", "README.md/below": b"in the way", "new/file": b"1"}
+    tree = await rig.repository.overlay(start.commit, {**changed, "tests/test_a.py": None, "no": None})
+    kept = {path: data for path, data in START.items() if path not in ("src/a.py", "README.md", "tests/test_a.py")}
+    assert await rig.repository.files(tree) == {**kept, **changed}
+    assert await rig.repository.overlay(start.commit, {}) == start.tree
 
 
 async def two_sides_merge(rig: RepositoryRig) -> None:
@@ -262,12 +298,15 @@ _ALL: tuple[RepositoryCheck, ...] = (
     nothing_changed_is_the_parent,
     what_is_ignored_is_left_out,
     the_ignore_rules_are_the_parents,
+    by_products_are_left_out_where_nobody_wants_them,
+    what_is_kept_is_as_in_its_commit,
     what_is_named_git_is_left_out,
     changes_are_by_path_and_line,
     a_diff_is_text_of_bounded_size,
     files_are_chosen_by_globs,
     a_graft_puts_files_back,
     a_graft_clears_the_way,
+    an_overlay_changes_files,
     two_sides_merge,
     a_merge_is_always_a_commit_unless_it_is_in,
     conflicts_are_named,

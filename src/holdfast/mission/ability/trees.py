@@ -35,9 +35,15 @@ def mutant(path: str, data: bytes, kind: Kind) -> bytes | None:
         return hollow(data) if kind == "hollow" else GARBAGE
     if suffix in _CODE or (not suffix and data.startswith(b"#!")):
         return GARBAGE
-    if suffix in _SETTINGS or name in _NAMED or name.startswith("."):
+    if is_settings(path):
         return data if kind == "hollow" or name in _NAMED else GARBAGE
     return None if kind == "hollow" else data
+
+
+def is_settings(path: str) -> bool:
+    """Whether a file configures programs rather than being one."""
+    name = posixpath.basename(path)
+    return posixpath.splitext(name)[1] in _SETTINGS or name in _NAMED or name.startswith(".")
 
 
 def hollow(data: bytes) -> bytes:

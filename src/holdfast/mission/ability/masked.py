@@ -1,0 +1,54 @@
+"""Source of languages with braces, with what is in strings, comments, and regular expressions blanked out."""
+
+from __future__ import annotations
+
+import re
+
+_QUIET = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|"""
+    r"""(?<=[(,=:\[!&|?{};\n])[ \t]*/(?![/*])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/""",
+    re.DOTALL,
+)
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+def masked(text: str) -> str:
+    """The same text, as long, in which only code is left; quotes stay where they are."""
+    return _QUIET.sub(lambda found: _blank(found[0]), text)
+
+
+def _blank(text: str) -> str:
+    inner = re.sub(r"[^\n]", " ", text[1:-1])
+    return f"{text[0]}{inner}{text[-1]}" if text[0] in "\"'`" else re.sub(r"[^\n]", " ", text)
+
+
+def end_of(mask: str, at: int) -> int:
+    """Where the bracket that opens at `at` closes; the end of the text when it does not."""
+    depth = 0
+    for place in range(at, len(mask)):
+        depth += (mask[place] in _OPEN) - (mask[place] in _CLOSE)
+        if depth == 0:
+            return place
+    return len(mask)
+
+
+def on_top(mask: str, start: int, end: int) -> str:
+    """The part of a mask from `start` to `end`, as long, with everything in braces of its own blanked out."""
+    found, depth = [], 0
+    for char in mask[start:end]:
+        depth -= char == "}"
+        found.append(char if depth == 0 or char == "\n" else " ")
+        depth += char == "{"
+    return "".join(found)
+
+
+def arguments(mask: str, at: int) -> list[tuple[int, int]]:
+    """Where the arguments of a call stand whose bracket opens at `at`."""
+    end, depth, start = end_of(mask, at), 0, at + 1
+    found = []
+    for place in range(at + 1, end):
+        depth += (mask[place] in _OPEN) - (mask[place] in _CLOSE)
+        if mask[place] == "," and depth == 0:
+            found.append((start, place))
+            start = place + 1
+    return [*found, (start, end)] if mask[start:end].strip() else found

@@ -1,0 +1,269 @@
+"""Canaries and flips in files of Python tests."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_CALM = ("skip", "xfail", "expectedFailure", "flaky", "importorskip")
+_OPPOSITES = {
+    "assertTrue": "assertFalse", "assertIn": "assertNotIn", "assertIs": "assertIsNot",
+    "assertIsNone": "assertIsNotNone", "assertIsInstance": "assertNotIsInstance",
+}  # fmt: skip
+_OPPOSITES |= {opposite: name for name, opposite in _OPPOSITES.items()}
+
+
+class Case(NamedTuple):
+    """A test in a file: its name behind those of its classes, and where it stands."""
+
+    name: str
+    node: Function
+    siblings: list[ast.stmt]
+    classes: tuple[ast.ClassDef, ...]
+
+
+def parsed(data: bytes) -> ast.Module | None:
+    """The syntax tree of a file; None when this Python cannot read it."""
+    try:
+        return ast.parse(data)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def cases(tree: ast.Module, prefixes: Sequence[str] = ("test",), only_classes: bool = False) -> list[Case]:
+    """The tests of a file that can be told without running it, in order."""
+    return [each for each in _cases(tree.body, (), tuple(prefixes)) if each.classes or not only_classes]
+
+
+def _cases(body: list[ast.stmt], classes: tuple[ast.ClassDef, ...], prefixes: tuple[str, ...]) -> Iterator[Case]:
+    for node in body:
+        if isinstance(node, Function) and node.name.startswith(prefixes):
+            yield Case("::".join([*(each.name for each in classes), node.name]), node, body, classes)
+        elif isinstance(node, ast.ClassDef) and (
+            node.name.startswith("Test") or any(_last(base).endswith("TestCase") for base in node.bases)
+        ):
+            yield from _cases(node.body, (*classes, node), prefixes)
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def is_under(name: str, chosen: Sequence[str]) -> bool:
+    """Whether a test is one of those that are named; nothing named means all."""
+    plain = [each.partition("[")[0] for each in chosen]
+    return not all(plain) or not plain or any(name == each or name.startswith(f"{each}::") for each in plain)
+
+
+# --- canaries --------------------------------------------------------------------------------------
+
+
+def with_canaries(tree: ast.Module, beside: Sequence[Case], word: str, needed: Sequence[str], *, marks: bool) -> bytes:
+    """A file with a failing test beside each of those tests, `NAME_word`.
+
+    When the file cannot be imported, the canaries and the tests that are `needed` are there all the same: a runner can
+    be tried before there is a product.
+    """
+    names = []
+    for case in beside:
+        canary = ast.parse(f"def {case.node.name}_{word}(*_): raise AssertionError('{word}')").body[0]
+        assert isinstance(canary, ast.FunctionDef)
+        if marks:
+            canary.decorator_list = [each for each in case.node.decorator_list if _is_plain_mark(each)]
+        case.siblings.insert(case.siblings.index(case.node) + 1, canary)
+        names.append((f"{case.name}_{word}", bool(case.classes and case.classes[0].bases)))
+    names += [(name.partition("[")[0], _is_unittest(tree, name)) for name in needed if name]
+    head = 0
+    for node in tree.body:
+        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        if not future and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            break
+        head += 1
+    otherwise = _skeleton(names, word)
+    caught = ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=otherwise)
+    rest = tree.body[head:] or [ast.Pass()]
+    tree.body[head:] = [ast.Try(body=rest, handlers=[caught], orelse=[], finalbody=[])]
+    return unparsed(ast.fix_missing_locations(tree))
+
+
+def unparsed(tree: ast.Module) -> bytes:
+    """A tree as a file."""
+    return ast.unparse(tree).encode()
+
+
+def tolerant(tree: ast.Module) -> bytes | None:
+    """A file whose imports may fail; None when it imports nothing."""
+    head = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node not in head]
+    caught = [ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=[ast.Pass()])]
+    for node in imports:
+        tree.body[tree.body.index(node)] = ast.Try(body=[node], handlers=caught, orelse=[], finalbody=[])
+    return unparsed(ast.fix_missing_locations(tree)) if imports else None
+
+
+def _is_plain_mark(node: ast.expr) -> bool:
+    text = ast.unparse(node)
+    return "mark." in text and not any(each in text for each in ("parametrize", "usefixtures", "filterwarn", *_CALM))
+
+
+def _is_unittest(tree: ast.Module, name: str) -> bool:
+    first = name.partition("::")[0]
+    return any(isinstance(node, ast.ClassDef) and node.name == first and node.bases for node in tree.body)
+
+
+def _skeleton(names: Sequence[tuple[str, bool]], word: str) -> list[ast.stmt]:
+    """Failing tests with these names, in classes with these names."""
+    top: list[ast.stmt] = list(ast.parse("import unittest").body)
+    made: dict[str, list[ast.stmt]] = {"": top}
+    for name, unit in dict(names).items():
+        *classes, last = name.split("::")
+        path, body = "", top
+        for each in classes:
+            path = f"{path}::{each}"
+            if path not in made:
+                node = ast.parse(f"class {each}({'unittest.TestCase' if unit else ''}): held = 1").body[0]
+                assert isinstance(node, ast.ClassDef)
+                body.append(node)
+                made[path] = node.body
+            body = made[path]
+        body += ast.parse(f"def {last}(*_): raise AssertionError('{word}')").body
+    return top
+
+
+# --- flips -----------------------------------------------------------------------------------------
+
+
+def flipped(tree: ast.Module, chosen: Sequence[str], word: str, most: int) -> list[str]:
+    """Turn expectations of tests into wrong ones, in place; the tests that cannot pass any more are returned.
+
+    Only an expectation that a test reaches in any case is turned, and only one of each test.
+    """
+    if any("skip" in text or "xfail" in text for text in map(ast.unparse, _loose(tree.body))):
+        return []
+    found = cases(tree)
+    count = Counter(case.name for case in found)
+    turned: list[str] = []
+    for case in found:
+        if len(turned) < most and count[case.name] == 1 and is_under(case.name, chosen) and _is_steady(case):
+            if _turn(case.node, word):
+                turned.append(case.name)
+    ast.fix_missing_locations(tree)
+    return turned
+
+
+def _loose(body: list[ast.stmt]) -> list[ast.stmt]:
+    return [node for node in body if not isinstance(node, Function | ast.ClassDef | ast.Import | ast.ImportFrom)]
+
+
+def _is_steady(case: Case) -> bool:
+    """Whether a test fails when an assertion in it does: nothing skips it, runs it again, or expects it to fail."""
+    decorators = [*case.node.decorator_list, *(each for node in case.classes for each in node.decorator_list)]
+    texts = [
+        ast.unparse(each) for each in (*decorators, *(each for node in case.classes for each in _loose(node.body)))
+    ]
+    marked = all("mark." in ast.unparse(each) or "patch" in ast.unparse(each) for each in decorators)
+    names = {_last(each) for each in ast.walk(case.node) if isinstance(each, ast.Name | ast.Attribute)}
+    return marked and not any(calm in text for calm in _CALM for text in [*texts, *names])
+
+
+def _turn(function: Function, word: str) -> bool:
+    ends = (ast.Return, ast.Yield, ast.YieldFrom)
+    if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(function)):
+        return False
+    camel = {
+        target.id
+        for each in ast.walk(function)
+        if isinstance(each, ast.Assign) and _is_camel(each.value)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    for at, node in enumerate(function.body):
+        if isinstance(node, ast.Assert):
+            function.body[at] = ast.Assert(_wrong(node.test, word, camel), None)
+            return True
+        other = _turned_call(node, word, camel)
+        if other is not None:
+            function.body[at] = other
+            return True
+        if any(isinstance(each, ends) for each in ast.walk(node)):
+            return False
+    return False
+
+
+def _turned_call(node: ast.stmt, word: str, camel: set[str]) -> ast.stmt | None:
+    """`self.assertEqual` and its like."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.keywords:
+        return None
+    owner, name, given = call.func.value, call.func.attr, call.args
+    if not isinstance(owner, ast.Name) or owner.id != "self" or any(isinstance(each, ast.Starred) for each in given):
+        return None
+    if name in ("assertEqual", "assertEquals") and len(given) >= 2:
+        wrong = _wrong(ast.Compare(given[0], [ast.Eq()], [given[1]]), word, camel)
+        return ast.Expr(ast.Call(ast.Attribute(owner, "assertTrue", ast.Load()), [wrong], []))
+    if name in _OPPOSITES:
+        return ast.Expr(ast.Call(ast.Attribute(owner, _OPPOSITES[name], ast.Load()), given, []))
+    return None
+
+
+def _wrong(test: ast.expr, word: str, camel: set[str]) -> ast.expr:
+    """An expression that is false where `test` is true, unless what is compared equals everything."""
+    compared = (
+        test if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq) else None
+    )
+    special = any(isinstance(each, ast.NamedExpr) or _last_any(each) in ("ANY", "approx") for each in ast.walk(test))
+    if compared is None or special:
+        return ast.UnaryOp(ast.Not(), test)
+    sides = [compared.left, compared.comparators[0]]
+    literals = [(side, value) for side in sides for value in _literal(side)]
+    open_ = [side for side in sides if not list(_literal(side))] or sides[:1]
+    wrong = ["type('Nothing', (), {})()"]
+    loose = any(_is_camel(side) or (isinstance(side, ast.Name) and side.id in camel) for side in open_)
+    if not loose:
+        wrong += [repr(word), *(repr(other) for _, value in literals for other in _others(value, word))]
+    text = f"any(_v == _o for _v in [_sides] for _o in ({', '.join(wrong)},))"
+    made = ast.parse(text, mode="eval").body
+    assert isinstance(made, ast.Call)
+    assert isinstance(made.args[0], ast.GeneratorExp)
+    made.args[0].generators[0].iter = ast.List(open_, ast.Load())
+    return made
+
+
+def _last_any(node: ast.AST) -> str:
+    return _last(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+
+
+def _is_camel(node: ast.expr) -> bool:
+    """Whether it is, or makes, an object of a class that may have an equality of its own."""
+    name = _last(node.func) if isinstance(node, ast.Call) else _last(node)
+    return name[:1].isupper()
+
+
+def _literal(node: ast.expr) -> Iterator[object]:
+    try:
+        yield ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return
+
+
+def _others(value: object, word: str) -> Iterator[object]:
+    """Values of the same type that nothing honest is."""
+    number = 10**9 + int.from_bytes(word.encode()[-3:], "big")
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield value + number
+    elif isinstance(value, str):
+        yield value + word
+    elif isinstance(value, bytes):
+        yield value + word.encode()
+    elif isinstance(value, list):
+        yield [*value, word]
+    elif isinstance(value, tuple):
+        yield (*value, word)
+    elif isinstance(value, dict):
+        yield {**value, word: word}

@@ -1,0 +1,1 @@
+"""Probes of checks, with the real runners."""

@@ -1,0 +1,106 @@
+"""Each mechanism of verification switched off, by name and from outside: the product has no such option."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tests.tampers import stage
+
+Make = Callable[[Any], Any]
+
+
+def _swap(where: str, make: Make) -> None:
+    """Put another function in the place of one of the product, which is named with its module."""
+    owner, _, name = where.rpartition(".")
+    place = pkgutil.resolve_name(owner)
+    setattr(place, name, make(getattr(place, name)))
+
+
+def _inspection() -> None:
+    """Whatever is handed in passes inspection."""
+
+    def make(known: Any) -> Any:
+        return lambda *given, **named: msgspec.structs.replace(known(*given, **named), violations=())
+
+    _swap("holdfast.brain.acts.inspecting.hold", make)
+
+
+def _restoring() -> None:
+    """Files that were changed are checked as they were handed in, protected ones too."""
+
+    def make(known: Any) -> Any:
+        async def wrong(self: Any, ground: Any, asked: Any) -> list[str]:
+            changes = await self.repository.changes(ground.people, ground.tree)
+            added = {each.path for each in changes if each.kind == "added"}
+            return [path for path in await known(self, ground, asked) if path in added]
+
+        return wrong
+
+    _swap("holdfast.brain.acts.laying.Laying._wrong", make)
+
+
+def _setting_aside() -> None:
+    """New files stay that shadow others, or that a runner loads by itself."""
+    _swap("holdfast.mission.pristine.planted", lambda known: lambda *given, **named: ())
+
+
+def _read_only() -> None:
+    """Protected files can be written while a check runs."""
+    _swap("holdfast.brain.acts.checks.read_only", lambda known: lambda *given, **named: ())
+
+
+def _probe(*kinds: str) -> None:
+    """These probes are never run, neither before the work nor on it."""
+
+    def make(known: Any) -> Any:
+        return lambda *given, **named: tuple(each for each in known(*given, **named) if each.kind not in kinds)
+
+    _swap("holdfast.mission.ability.probes", make)
+
+
+def _counting() -> None:
+    """Nobody counts the tests that ran."""
+
+    def make(known: Any) -> Any:
+        async def counted(self: Any, group: Any, tests: Any) -> dict[str, str]:
+            return {}
+
+        return counted
+
+    _swap("holdfast.brain.acts.proving.Prover.counted", make)
+
+
+def _hidden() -> None:
+    """No check is hidden: there is none but those that the worker sees."""
+    stage.CAN_HIDE = False
+
+
+def _everything() -> None:
+    for name, switch in SWITCHES.items():
+        if name != "everything":
+            switch()
+
+
+SWITCHES: Mapping[str, Callable[[], None]] = {
+    "inspection": _inspection,
+    "restoring": _restoring,
+    "setting-aside": _setting_aside,
+    "read-only": _read_only,
+    "canary": partial(_probe, "canary"),
+    "flip": partial(_probe, "flip"),
+    "hollow": partial(_probe, "hollow", "empty"),
+    "counting": _counting,
+    "hidden": _hidden,
+    "everything": _everything,
+}
+
+
+def switched_off(name: str) -> None:
+    """Switch one off in this process; nothing when the name is empty."""
+    if name:
+        SWITCHES[name]()
