@@ -79,9 +79,10 @@ def stands(home: Path) -> Counter[str]:
 @contextmanager
 def working(*words: str, home: Path) -> Iterator[Popen[str]]:
     """A worker that has begun to serve; ended with SIGTERM unless the test has ended it."""
+    before = set((home / "serving").glob("*.lock"))  # killed ones leave theirs
     process = spawn("worker", *words)
     try:
-        until(lambda: any((home / "serving").glob("*.lock")), process)
+        until(lambda: set((home / "serving").glob("*.lock")) - before, process)
         yield process
     finally:
         if process.poll() is None:

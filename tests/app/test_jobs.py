@@ -257,11 +257,13 @@ def test_a_supervisor_that_is_killed_leaves_word_and_the_session_goes_on(
     words = agent(tmp_path, says("", start()), says("I wait."), says("I look."))
     type("run", "x", "--session-id", "k", "--detach", *words).went()
     comes(lambda: standing(holdfast_home) == "parked job")
+    ran = workspace(holdfast_home) / "ran"
+    comes(lambda: ran.exists() and ran.read_text())
     os.kill(_supervisor(holdfast_home), signal.SIGKILL)
     assert news.main(["--home", str(holdfast_home), _id(type)]) == 0  # what a worker does every minute
     comes(lambda: standing(holdfast_home) == "done")
     assert '"outcome":"unknown"' in typed("export", "k").out
-    assert (workspace(holdfast_home) / "ran").read_text() == "x\n"
+    assert ran.read_text() == "x\n"
 
 
 def _id(type: Type) -> str:
