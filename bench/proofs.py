@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from holdfast.brain.acts import merging, verifying
 from holdfast.facts.contract import Contract, Item
 from holdfast.facts.mission import CriterionChecked, MissionPolicy
-from holdfast.facts.proof import CheckProbed, CheckProved
+from holdfast.facts.proof import Ability, CheckProbed, CheckProved
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
 from holdfast.mission import merges
 from holdfast.mission.actions import Advance, Assemble, Verify
@@ -82,8 +82,10 @@ async def cost(base: Path, items: int, seconds: float, *, proofs: bool) -> Cost:
             await verifying.verify(stage.shift, Verify(merges.BASE, mission.main, mission.main_tree, ()))
         else:
             names = mission.contract.criteria()
-            none = [CheckProbed(name, mission.main_tree, "", "impossible", "impossible", "no") for name in names]
-            await stage.shift.fact(*none)
+            none: Ability = "impossible"
+            await stage.shift.fact(
+                *(CheckProbed(name, mission.main_tree, "", none, none, none, "no") for name in names)
+            )
         before = time.perf_counter() - began
         checks = 0.0
         for number in range(items):

@@ -105,7 +105,7 @@ async def _planned(shift: Shift, names: list[list[str]]) -> None:
         return
     await merging.open_mission(shift, Open())
     tree = state_of(shift).main_tree
-    probed = [CheckProbed(name, tree, "", "impossible", "impossible", "no") for name, *_ in names]
+    probed = [CheckProbed(name, tree, "", "impossible", "impossible", "impossible", "no") for name, *_ in names]
     await shift.fact(MissionPlanned(tasks=tuple(task(name, name) for name, *_ in names)), *probed)
     for name, commit, tree in names:
         child = f"ses_{name}"

@@ -153,7 +153,7 @@ class MergeStage:
 
     def _unable(self) -> list[CheckProbed]:
         """Checks that were not seen to fail anywhere: none of them is probed."""
-        none = {"canary": "impossible", "flip": "impossible", "hollow": "no"}
+        none = {"canary": "impossible", "flip": "impossible", "data": "impossible", "hollow": "no"}
         return [CheckProbed(name, self.base.tree, "", **none) for name in self.contract.criteria()]  # type: ignore[arg-type]
 
     async def hold(self) -> Shift:

@@ -170,7 +170,9 @@ async def test_the_conductor_waits_for_the_answer_and_closes_what_is_not_wanted_
     shift = await stage.open(TASKS[0])
     mission = shift.state.mission
     assert mission is not None
-    await shift.fact(*(CheckProbed(name, "t", "d", "yes", "no", "base") for name in proofs.unmeasured(mission)))
+    await shift.fact(
+        *(CheckProbed(name, "t", "d", "yes", "no", "impossible", "base") for name in proofs.unmeasured(mission))
+    )
     action = await handed_in(stage, shift, {TEST: EDITED}, f"{TEST} is wrong")
     assert decided(shift) == action
     await inspecting.inspect(shift, action)

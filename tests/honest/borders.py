@@ -85,6 +85,18 @@ AROUND = (
         contract("make test"),
     ),
     Case(
+        "target of a Makefile that has phony ones",
+        {"Makefile": f".PHONY: test\n{BASE['Makefile']}\n.PHONY: docs\ndocs:\n\tmkdocs build\n"},
+        contract("make test"),
+        {"Makefile": f".PHONY: test\n{BASE['Makefile']}"},
+    ),
+    Case(
+        "example at the end of a text",
+        {"docs/use.md": "    >>> 1\n    1\n\nMore:\n\n    >>> 2\n    2\n"},
+        contract("python -m doctest docs/use.md"),
+        {"docs/use.md": "    >>> 1\n    1\n"},
+    ),
+    Case(
         "Makefile of a check whose target is to be made",
         {"Makefile": BASE["Makefile"] + "\nall:\n\tcc src/knots.c\n"},
         contract("make all"),

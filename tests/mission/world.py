@@ -309,14 +309,14 @@ class World:
         self.tell(*facts)
 
     def _verify(self, action: Verify) -> None:
-        number = f"ver_{self.state.seq}"
-        criteria = action.criteria
+        number, criteria = f"ver_{self.state.seq}", action.criteria
         self.tell(
             VerificationStarted(verification_id=number, effect=action.effect, tree=action.tree, criteria=criteria)
         )
         broken = self.draw.random() < self.faults / 5
         if action.effect == merges.BASE and not broken:
-            self.tell(*(CheckProbed(name, "t0", "d", "yes", "no", "base") for name in proofs.unmeasured(self.mission)))
+            new = proofs.unmeasured(self.mission)
+            self.tell(*(CheckProbed(name, "t0", "d", "yes", "no", "no", "base") for name in new))
         for name in criteria if not broken else criteria[:1]:
             assert self.mission.verdict(action.tree, name) is None, "a recorded verdict is never made again"
             outcome = "pass" if name in self.truth[action.tree] else self.draw.choice(["fail", "error", "timeout"])

@@ -14,7 +14,7 @@ from holdfast.sim.mission_scene import RUBRIC_SHARE, Scene
 from tests.sim.planted.in_missions import BED
 from tests.sim.planted.kit import Plant
 
-SEEDS = 60
+SEEDS = 30
 SEEDS_LONG = 500
 
 WITHIN = 120

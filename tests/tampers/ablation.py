@@ -63,6 +63,11 @@ def _probe(*kinds: str) -> None:
     _swap("holdfast.mission.ability.probes", make)
 
 
+def _apart() -> None:
+    """What a worker adds to the tests is there whenever a check is proven."""
+    _swap("holdfast.mission.ability.added", lambda known: lambda *given, **named: [])
+
+
 def _counting() -> None:
     """Nobody counts the tests that ran."""
 
@@ -93,7 +98,9 @@ SWITCHES: Mapping[str, Callable[[], None]] = {
     "read-only": _read_only,
     "canary": partial(_probe, "canary"),
     "flip": partial(_probe, "flip"),
+    "data": partial(_probe, "data"),
     "hollow": partial(_probe, "hollow", "empty"),
+    "apart": _apart,
     "counting": _counting,
     "hidden": _hidden,
     "everything": _everything,

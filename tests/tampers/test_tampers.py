@@ -27,6 +27,8 @@ SMALL = (
     "verify_emptied",  # what judges is as people have it
     "rewrite_check_script",  # and cannot be written while it runs
     "golden_edited",  # inspection
+    "sh_trap",  # flip, in a program of people's own
+    "metric_at_exit",  # the same, in one that measures
     "special_node",  # a hidden check
     "test_script_emptied",
     "gnumakefile",

@@ -20,9 +20,10 @@ class CheckProbed(Fact, frozen=True, omit_defaults=True, tag="check.probed"):
 
     `digest` is that of its command and runner configuration; under another one it is measured again. `canary` says
     whether its runner reports a failing test that is put beside its tests, `flip` whether it reports a test whose
-    expected value was replaced, `hollow` whether the check fails when the product does not work. `tests` are the
-    outcomes that its runner reported by test id, empty when it reports none or more than can be kept; `collected`
-    counts them, `passed` those that passed.
+    expected value was replaced, or fails when the programs that judge expect something else, `data` whether it
+    reports a test when the files that hold what tests expect do not, `hollow` whether the check fails when the product
+    does not work. `tests` are the outcomes that its runner reported by test id, empty when it
+    reports none or more than can be kept; `collected` counts them, `passed` those that passed.
     """
 
     criterion: str
@@ -30,6 +31,7 @@ class CheckProbed(Fact, frozen=True, omit_defaults=True, tag="check.probed"):
     digest: str
     canary: Ability
     flip: Ability
+    data: Ability
     hollow: Ability
     reports: bool = False
     collected: int = 0
@@ -42,8 +44,9 @@ class CheckProved(Fact, frozen=True, omit_defaults=True, tag="check.proved"):
     """A check was about to count as passed on `tree`, and was run again where it has to fail.
 
     `shown` are the kinds of probes that it failed on; none means that it is not proven able to fail. `lost` are those
-    that it no longer fails on although it did when it was probed; `output` is then the end of the check's own output
-    and `probe_output` that of the first probe that was not seen. `key` is that of the verdict.
+    that it no longer fails on although it did when it was probed, and `apart` when it passes only beside test files
+    that were added; `output` is then the end of the check's own output and `probe_output` that of the first probe that
+    was not seen. `key` is that of the verdict.
     """
 
     criterion: str

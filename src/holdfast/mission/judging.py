@@ -10,8 +10,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from holdfast.facts.contract import Contract
+from holdfast.facts.contract import Check, Contract
 from holdfast.mission.commands import Run, deciding, placed
+from holdfast.mission.contract import command_line
 from holdfast.mission.globs import matches
 
 DEPTH = 4
@@ -92,10 +93,17 @@ def judges(contract: Contract, files: Mapping[str, bytes]) -> Judges:
     return found
 
 
+def programs(check: Check, files: Mapping[str, bytes]) -> frozenset[str]:
+    """The files that decide about one check, its settings left out."""
+    found = Judges()
+    _line(command_line(check), "", files, found, 0, metric=check.metric is not None)
+    return frozenset(path for path in found.files if path in files)
+
+
 def _all(contract: Contract, files: Mapping[str, bytes], found: Judges) -> None:
     for criterion in contract.criteria().values():
         if criterion.check is not None:
-            _line(criterion.check.command, "", files, found, 0, metric=criterion.check.metric is not None)
+            _line(command_line(criterion.check), "", files, found, 0, metric=criterion.check.metric is not None)
     _script(SET_UP, "", files, found, 0, shell=True)
     found.taken.add(SET_UP)
     found.scripts |= {"preinstall", "install", "postinstall", "prepare"}
@@ -326,7 +334,7 @@ def exposed(contract: Contract, files: Collection[str]) -> list[tuple[str, str, 
             if criterion.check is None:
                 continue
             found = Judges()
-            _line(criterion.check.command, "", known, found, 0, metric=criterion.check.metric is not None)
+            _line(command_line(criterion.check), "", known, found, 0, metric=criterion.check.metric is not None)
             paths = {*found.files, *(path for path in files if matches(path, (*contract.protected, *found.settings)))}
             own = named(contract)
             typed = " ".join((criterion.check.command, *criterion.check.tests))

@@ -1,9 +1,10 @@
 """Whether a check that passed could have failed: what has to be shown again, and what was lost. Pure.
 
 Before the work a check is run where it has to fail: beside a failing test that its runner has to report (*canary*),
-with an expected value replaced (*flip*), and with a product that does not work (*hollow*). Before it counts as passed
-it is run there again, on the tree that it is to count for. What it showed before and no longer shows was taken from it
-by the changes since. A check that never showed anything counts by its exit status, and is said to be unproven.
+with an expected value replaced (*flip*), with files of expected values that hold nothing (*data*), and with a product
+that does not work (*hollow*). Before it counts as passed it is run there again, on the tree that it is to count for.
+What it showed before and no longer shows was taken from it by the changes since. A check that never showed anything
+counts by its exit status, and is said to be unproven.
 
 Where it is not proven again: on a tree whose files are all of trees that were proven. A merge of proven trees is one,
 unless both sides changed one file.
@@ -20,14 +21,16 @@ UNPROVEN = "not proven able to fail"
 
 LOST = {
     "canary": "its runner does not report a failing test that was put beside its tests",
-    "flip": "it passes with an expected value replaced by one that nothing honest equals",
+    "flip": "it passes with an expected value replaced by another",
+    "data": "it passes although the files that hold what is expected hold nothing",
     "hollow": "it passes although the product does not work",
+    "apart": "it passes only beside test files that were added",
 }
 """What it means that a check does not fail on a kind of probe any more."""
 
 SOMETIMES = "it passes only sometimes"
 
-_KINDS = ("canary", "flip", "hollow")
+_KINDS = ("canary", "flip", "data", "hollow")
 
 
 def kind_of(probe: str) -> str:
@@ -56,7 +59,7 @@ def lost(ability: CheckAbility, shown: Collection[str]) -> frozenset[str]:
 
 
 def _ability(ability: CheckAbility, kind: str) -> Ability:
-    return {"canary": ability.canary, "flip": ability.flip, "hollow": ability.hollow}[kind]
+    return {"canary": ability.canary, "flip": ability.flip, "data": ability.data, "hollow": ability.hollow}[kind]
 
 
 def in_words(kinds: Iterable[str]) -> str:

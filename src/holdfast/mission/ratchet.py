@@ -16,7 +16,7 @@ from holdfast.mission.additions import fixtures_asked_for, only_more
 from holdfast.mission.globs import matches
 from holdfast.mission.judging import Judges
 from holdfast.mission.pristine import ALWAYS, is_test_file, planted, shadowing
-from holdfast.mission.ratchet_config import CI, SHARED, added_targets, shared
+from holdfast.mission.ratchet_config import CI, SHARED, only_longer, shared
 
 LINKS = ("120000", "160000")
 """Modes of a link and of a repository inside this one."""
@@ -112,7 +112,7 @@ def violations(trees: Trees, path: str) -> list[Violation]:
 def _changed(trees: Trees, path: str, old: bytes, new: bytes | None) -> list[Violation]:
     """A file that was there is another, or gone."""
     if path in trees.judges.files and not is_test_file(path):
-        if new is not None and added_targets(path, old, new):
+        if new is not None and only_longer(path, old, new):
             return []
         words = "it is gone" if new is None else "checks run it, and it is another now"
         return [Violation("check_script", path, words)]

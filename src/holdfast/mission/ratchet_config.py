@@ -137,7 +137,14 @@ def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def added_targets(path: str, old: bytes, new: bytes) -> bool:
+def only_longer(path: str, old: bytes, new: bytes) -> bool:
+    """Whether a file that judges only got more: a Makefile targets, a text with examples something at its end."""
+    if path.endswith((".md", ".rst", ".txt")):
+        return new.startswith(old.rstrip() + b"\n")
+    return _added_targets(path, old, new)
+
+
+def _added_targets(path: str, old: bytes, new: bytes) -> bool:
     """Whether a Makefile has new targets of its own and is the same otherwise."""
     if not path.rsplit("/", 1)[-1].lower().endswith(("makefile", ".mk", "justfile")):
         return False
@@ -161,7 +168,7 @@ def added_targets(path: str, old: bytes, new: bytes) -> bool:
     return (
         started
         and not loose
-        and not known & set(heads)
+        and not known & {*heads} - {".PHONY"}
         and all(not each.startswith(".") for each in heads if each != ".PHONY")
     )
 

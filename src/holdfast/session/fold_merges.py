@@ -39,6 +39,10 @@ VERDICTS_KEPT = 2_000
 """So many verdicts are kept of trees that nothing leads to any more."""
 
 
+LOOKS = ("base", "before:")
+"""Effects that only look what holds without a worker's work: a pass there may be by chance, and confirms nothing."""
+
+
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
     mission = of_mission(state)
     known = mission.verifications.get(fact.effect)
@@ -52,9 +56,11 @@ def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
 def _checked(state: State, fact: CriterionChecked, event: Event) -> None:
     mission = of_mission(state)
     verdicts = mission.verdicts.setdefault(fact.tree, {})
+    effects = [each.effect for each in mission.verifications.values() if each.verification_id == fact.verification_id]
+    looks = any(effect.startswith(LOOKS) for effect in effects)
     for name in fact.criteria:
         verdicts[name] = Verdict(event.seq, fact.outcome, fact.key, fact.note)
-        if fact.outcome == "pass":
+        if fact.outcome == "pass" and not looks:
             mission.greened.setdefault(name, event.seq)
         if fact.outcome == "pass" and fact.tree == mission.main_tree:
             mission.passed.setdefault(name, event.seq)
@@ -89,7 +95,7 @@ def _flake(state: State, fact: FlakeNoted, event: Event) -> None:
 
 def _probed(state: State, fact: CheckProbed, event: Event) -> None:
     of_mission(state).abilities[fact.criterion] = CheckAbility(
-        event.seq, fact.tree, fact.digest, fact.canary, fact.flip, fact.hollow, fact.reports
+        event.seq, fact.tree, fact.digest, fact.canary, fact.flip, fact.data, fact.hollow, fact.reports
     )
 
 

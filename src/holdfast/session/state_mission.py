@@ -42,6 +42,7 @@ class CheckAbility(msgspec.Struct, array_like=True):
     digest: str
     canary: Ability
     flip: Ability
+    data: Ability
     hollow: Ability
     reports: bool = False
 

@@ -68,6 +68,7 @@ def run(checks: Sequence[Check], files: Mapping[str, bytes], modules: Path | Non
             **{key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "NODE_OPTIONS"))},
             "PATH": ":".join([*programs, os.environ["PATH"]]),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # those of this project take most of the time
             "GOFLAGS": "-count=1",
         }
         done = subprocess.run(

@@ -278,7 +278,7 @@ def a_snapshot_loses_what_is_pending(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "remember", remember)
 
 
-@BED.plant("S19", "starts_match_the_log")
+@BED.plant("S19", "starts_match_the_log", first=1_120)
 def a_snapshot_loses_what_was_read(patch: pytest.MonkeyPatch) -> None:
     whole = recall.remember
 
@@ -297,7 +297,7 @@ def a_goodbye_ends_the_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "_let_go", let_go)
 
 
-@BED.plant("S14", "stops_are_prompt")
+@BED.plant("S14", "stops_are_prompt", first=230)
 def a_running_call_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
     async def wait(shift: Shift, hands: Hands, call_id: str) -> Any:
         return await hands.wait(shift.epoch, call_id)

@@ -87,7 +87,7 @@ def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(merges, "needed", needed)
 
 
-@BED.plant("S26", "judged_is_what_is_there")
+@BED.plant("S26", "judged_is_what_is_there", first=38)
 def the_word_of_a_judge_outlives_what_it_was_said_of(patch: pytest.MonkeyPatch) -> None:
     async def nothing(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
         return {}
@@ -187,7 +187,7 @@ def commits_of_people_count_as_taken_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "_merged", merged)
 
 
-@BED.plant("S23", "people_lose_nothing", first=326)
+@BED.plant("S23", "people_lose_nothing", first=510)
 def people_are_not_looked_for_at_the_end(patch: pytest.MonkeyPatch) -> None:
     async def away(shift: Shift, action: Look) -> None:
         return

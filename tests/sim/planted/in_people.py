@@ -77,7 +77,7 @@ def an_approval_is_for_anything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_act, "_still_approved", still)
 
 
-@BED.plant("S21", "items_are_decided_once")
+@BED.plant("S21", "items_are_decided_once", first=790)
 def an_item_can_be_answered_again(patch: pytest.MonkeyPatch) -> None:
     whole = Transaction._posted
 
@@ -87,7 +87,7 @@ def an_item_can_be_answered_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "_posted", posted)
 
 
-@BED.plant("S21", "items_are_decided_once")
+@BED.plant("S21", "items_are_decided_once", first=550)
 def whoever_comes_second_is_told_that_they_decided(patch: pytest.MonkeyPatch) -> None:
     whole = answers.answer
 
@@ -137,7 +137,7 @@ def a_pause_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "_before_the_work", lambda state, now_us: None)
 
 
-@BED.plant("S14", "pauses_are_kept")
+@BED.plant("S14", "pauses_are_kept", first=140)
 def a_message_ends_a_pause(patch: pytest.MonkeyPatch) -> None:
     def go_on(state: State, fact: UserMessage) -> None:
         state.paused = 0

@@ -13,7 +13,7 @@ from holdfast.mission import judging, pristine
 from holdfast.mission.additions import fixtures_asked_for, only_more
 from holdfast.mission.globs import literal, matches
 from holdfast.mission.ratchet import CODE
-from holdfast.mission.ratchet_config import added_targets
+from holdfast.mission.ratchet_config import only_longer
 from holdfast.repo.repository import Repository
 
 MOUNTS_MAX = 300
@@ -130,5 +130,5 @@ def _is_more(path: str, old: bytes | None, new: bytes | None, fixtures: frozense
     if old is None or new is None:
         return False
     if not path.endswith(CODE):
-        return added_targets(path, old, new)
+        return only_longer(path, old, new)
     return not only_more(path, old, new, fixtures if path.endswith("conftest.py") else ())

@@ -26,7 +26,7 @@ from holdfast.session.state_mission import CheckAbility, MissionState
 TRIES = 2
 """A probe that was not seen is tried so often before it counts as lost."""
 
-KINDS = frozenset({"canary", "flip", "hollow"})
+KINDS = frozenset({"canary", "flip", "data", "hollow"})
 
 Tests = Mapping[str, TestOutcome]
 
@@ -40,9 +40,10 @@ class Proved(NamedTuple):
 
 
 class _Seen:
-    """What the probes of some checks showed so far, by criterion."""
+    """What the probes of some checks showed so far, by criterion. `absent` are files that they are run without."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], absent: Collection[str] = ()) -> None:
+        self.absent = absent
         self.shown: dict[str, set[str]] = {name: set() for name in names}
         self.unseen: dict[str, str] = {}
         self.runs = 0
@@ -51,8 +52,12 @@ class _Seen:
 
     def confirms(self, name: str, own: Mapping[str, Tests]) -> bool:
         """Whether all tests of a check passed once more beside a failing one."""
-        found = own.get(name)
-        return bool(found) and name in self.beside and not ability.missing(found or {}, self.beside[name])
+        found = self.present(own.get(name, {}))
+        return bool(found) and name in self.beside and not ability.missing(found, self.beside[name])
+
+    def present(self, tests: Tests) -> Tests:
+        """Those tests that are in files which the probes have."""
+        return {each: outcome for each, outcome in tests.items() if each.partition("::")[0] not in self.absent}
 
 
 class Prover:
@@ -90,6 +95,7 @@ class Prover:
         seen, probes = _Seen(group.names), self._probes(group, files)
         about = {name: KINDS if name in holds else frozenset({"canary"}) for name in group.names}
         await self._probed(probes, group, ground, files, about, seen)
+        runs = holds != set(group.names) and await self._runs(probes, group, ground, files)
         for name, each in seen.beside.items():  # a file that cannot be collected keeps no others from being run there
             passed = {test: outcome for test, outcome in each.items() if outcome == "passed"}
             tests[name] = {**passed, **tests.get(name, {})}
@@ -99,7 +105,8 @@ class Prover:
                 tree=ground.tree,
                 digest=digests[name],
                 canary=_ability("canary", name, group, probes, seen),
-                flip=_ability("flip", name, group, probes, seen, base=name not in holds),
+                flip="yes" if runs else _ability("flip", name, group, probes, seen, base=name not in holds),
+                data=_ability("data", name, group, probes, seen, base=name not in holds),
                 hollow=_ability("hollow", name, group, probes, seen, base=name not in holds),
                 reports=name in tests,
                 collected=len(tests.get(name, {})),
@@ -118,6 +125,19 @@ class Prover:
         if not group.divisible:
             return frozenset()
         return frozenset(name for name, each in tests.items() if each and "failed" not in each.values())
+
+    async def _runs(self, probes: Sequence[Probe], group: Group, ground: Ground, files: Mapping[str, bytes]) -> bool:
+        """Whether a check that fails at the base runs the programs that judge: they alone decide how it ends there.
+
+        What it compares can then be altered, and has to matter, once it passes.
+        """
+        for pair in filter(None, (ability.ends(probe, files) for probe in probes)):
+            exits = []
+            for changed in pair:
+                ran = await self._run(group, ground, self.typed(group, files, f"ends {self._nonce()}", ""), changed)
+                exits.append(self._exit(group, ran))
+            return bool(exits[0]) and exits[1] == 0
+        return False
 
     # --- before it counts --------------------------------------------------------------------------
 
@@ -142,7 +162,9 @@ class Prover:
         known = self._mission().abilities
         laid = await self.runner.places.laid(ground)
         files = await self.runner.files(laid)
-        seen = _Seen(names)
+        absent = await self._added(run.group, files, ground)
+        files = {path: data for path, data in files.items() if path not in absent}
+        seen = _Seen(names, absent)
         for name in names:
             if known[name].tree == laid:  # nothing was changed since it was measured
                 seen.shown[name] = {kind for kind in proofs.wanted(known[name]) if getattr(known[name], kind) == "yes"}
@@ -156,8 +178,9 @@ class Prover:
             if group.names:
                 await self._probed(self._probes(group, files), group, ground, files, about, seen, run.tests)
         facts, lost = [], {}
+        alone = not absent or bool(run.tests) or await self._alone(run.group, ground, files, seen)
         for name in names:
-            gone = tuple(sorted(proofs.lost(known[name], seen.shown[name])))
+            gone = tuple(sorted(proofs.lost(known[name], seen.shown[name]) | (frozenset() if alone else {"apart"})))
             if gone:
                 lost[name] = proofs.in_words(gone)
             facts.append(
@@ -174,6 +197,29 @@ class Prover:
                 )
             )
         return Proved(tuple(facts), lost, frozenset(name for name in names if seen.confirms(name, run.tests)))
+
+    async def _added(self, group: Group, files: Mapping[str, bytes], ground: Ground) -> frozenset[str]:
+        """Files of tests that nobody asked for, where people have such files: what these say does not hang on them."""
+        mission, people = self._mission(), await self.runner.places.repository.resolve(ground.people)
+        assert people is not None
+        base = await self.runner.files(people.tree)
+        asked = [path for item in mission.contract.items for path in item.paths]
+        asked += [path for task in mission.tasks.values() for path in task.task.scope]
+        protected = mission.contract.protected
+        new = [path for path in ability.added(group.checks, files, base, protected) if not matches(path, asked)]
+        return frozenset(new) if any(matches(path, protected) for path in base) else frozenset()
+
+    async def _alone(self, group: Group, ground: Ground, files: Mapping[str, bytes], seen: _Seen) -> bool:
+        """Whether a check that reports no tests passes without the files of tests that were added."""
+        typed = self.typed(group, files, f"alone {self._nonce()}", self._nonce())
+        ran = await self._run(group, ground, typed, dict.fromkeys(seen.absent))
+        seen.runs += 1
+        seen.duration_ms += ran.result.duration_ms
+        if self._exit(group, ran) == 0:
+            return True
+        for name in group.names:
+            seen.unseen.setdefault(name, checking.tail(ran.result.output))
+        return False
 
     async def _probed(
         self,
@@ -266,14 +312,15 @@ class Prover:
         """
         there = {path: data for path, data in {**files, **probe.files}.items() if data is not None}
         laid, nonce = Group(group.names, probe.checks), self._nonce()
-        ran = await self._run(group, ground, self.typed(laid, there, f"probe {nonce}", nonce), probe.files)
+        changed = {**dict.fromkeys(seen.absent), **probe.files}
+        ran = await self._run(group, ground, self.typed(laid, there, f"probe {nonce}", nonce), changed)
         seen.runs += 1
         seen.duration_ms += ran.result.duration_ms
         outcomes = ability.outcomes(laid.checks, there, ran.report) if ran.report is not None else None
         for index, name in enumerate(group.names):
             if name not in names:
                 continue
-            fallen = self._fallen(probe, index, name, outcomes, passed.get(name, {}))
+            fallen = self._fallen(probe, index, name, outcomes, seen.present(passed.get(name, {})))
             if ability.shown(probe, index, self._exit(laid, ran), outcomes) and not fallen:
                 seen.shown[name].add(proofs.kind_of(probe.kind))
             else:
@@ -289,7 +336,12 @@ class Prover:
         if probe.kind not in ("canary", "flip") or outcomes is None or flakes.known(self._mission(), name):
             return ()
         own = probe.ids.get(index, ())
-        return tuple(each for each in ability.missing(passed, outcomes) if not any(one in each for one in own))
+        turned = {_last(each) for each in own}  # a class of another file may have inherited it
+        return tuple(
+            each
+            for each in ability.missing(passed, outcomes)
+            if _last(each) not in turned and not any(one in each for one in own)
+        )
 
     async def _run(self, group: Group, ground: Ground, typed: Typed, changed: Mapping[str, bytes | None] | None) -> Ran:
         async def wanted(place: Place, laid: str) -> Typed:
@@ -308,6 +360,11 @@ class Prover:
 
     def _nonce(self) -> str:
         return self._entropy(6).hex()
+
+
+def _last(test: str) -> str:
+    """The name of a test without its file, its classes, and its case."""
+    return test.partition("[")[0].rpartition("::")[2]
 
 
 def _is_about(probe: Probe, index: int) -> bool:

@@ -315,7 +315,7 @@ class _Verification:
             key=self.key,
             command=run.group.command,
             exit_code=run.result.exit_code,
-            value=None if unseen else run.read.value,
+            value=None if unseen or note else run.read.value,
             output=output,
             duration_ms=run.result.duration_ms,
             flaky=failures if failures < runs else 0,

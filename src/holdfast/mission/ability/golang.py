@@ -22,9 +22,17 @@ def tests(data: bytes) -> list[str]:
 
 
 def with_canary(path: str, files: Mapping[str, bytes], name: str) -> bytes:
-    """A file with a failing test of this name at its end. One that would not compile yet has nothing else."""
-    canary = f'\nfunc {name}(t *testing.T) {{ t.Fatal("{name}") }}\n'
-    return (files[path] if resolves(path, files) else bare(files[path]) + b'\nimport "testing"\n') + canary.encode()
+    """A file with a failing test of this name before its own: a panic there would end the run.
+
+    One that would not compile yet has nothing else.
+    """
+    canary = f'func {name}(t *testing.T) {{ t.Fatal("{name}") }}\n\n'.encode()
+    if not resolves(path, files):
+        return bare(files[path]) + b'\nimport "testing"\n\n' + canary
+    data = files[path]
+    first = re.search(rb"^func Test", data, re.MULTILINE)
+    at = first.start() if first else len(data)
+    return data[:at] + (b"" if first else b"\n") + canary + data[at:]
 
 
 def bare(data: bytes) -> bytes:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.mission.ability.masked import arguments, end_of, masked, on_top
+from holdfast.mission.ability.masked import arguments, end_of, masked, near, on_top
 
 TEST_FILE = re.compile(
     r"(.*[.\-_](test|spec)\.[cm]?[jt]sx?|(.*/)?(__tests__|tests?|spec)/.*\.[cm]?[jt]sx?|(.*/)?test(-.*)?\.[cm]?js)"
@@ -25,7 +25,10 @@ _LOCAL = re.compile(
     r"""(?:import|export)\s*(?:([\w$*{}\s,]+?)\s*from\s*)?['"](\.[^'"]*)['"]|require\(\s*['"](\.[^'"]*)['"]\s*\)"""
 )
 _BODY = re.compile(r"\s*(?:async\s+)?(?:\(([^()]*)\)\s*=>|[\w$]+\s*=>|function\s*[\w$]*\s*\([^()]*\))\s*\{")
-_ASSERTION = re.compile(r"(?<![\w.$])(?:expect|assert(?:\.(?:ok|equal|strictEqual|deepEqual|deepStrictEqual))?)\s*\(")
+_ASSERTION = re.compile(
+    r"(?<![\w.$])(?:expect|assert(?:\.(?:ok|equal|strictEqual|deepEqual|deepStrictEqual))?|\w*(?:[sS]ame|[eE]quals?))\s*\("
+)
+_PLAIN = re.compile(r"-?\d+(\.\d+)?|'[^'\\\n]*'|\"[^\"\\\n]*\"")
 _SAME = re.compile(r"\s*\.\s*(?:toBe|toEqual|toStrictEqual|to\.(?:be\.|deep\.)?(?:equal|eql|equals))\s*\(")
 _ENDS = (".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".mts", ".cts", ".json", "/index.js", "/index.ts", "")
 
@@ -96,16 +99,19 @@ def _title(text: str, at: int) -> str | None:
 
 
 def flipped(data: bytes, word: str, most: int) -> tuple[bytes, list[str]]:
-    """A file in which tests expect what nothing honest is, and those tests."""
+    """A file in which tests expect something else, and those tests: by turns what is near, or another's."""
     text = data.decode("utf-8", "replace")
     mask = masked(text)
     known = cases(text, mask)
+    asked = [edit for case in known if (edit := _edit(text, mask, case, Wrong(word, 0, ())))]
+    expected = tuple(dict.fromkeys(each for start, end, _ in asked if _is_plain(each := text[start:end].strip())))
     count = Counter(case.name for case in known)
     edits: list[tuple[int, int, str]] = []
     turned: list[str] = []
     for case in known:
+        wrong = Wrong(word, len(turned) + sum(word.encode()), expected)
         quiet = ".only" in text or re.search(r"\bskip|\btodo", mask[case.start : case.end])
-        edit = None if quiet or count[case.name] > 1 or len(turned) >= most else _edit(text, mask, case, word)
+        edit = None if quiet or count[case.name] > 1 or len(turned) >= most else _edit(text, mask, case, wrong)
         if edit is not None:
             edits.append(edit)
             turned.append(case.name)
@@ -114,7 +120,7 @@ def flipped(data: bytes, word: str, most: int) -> tuple[bytes, list[str]]:
     return text.encode(), turned
 
 
-def _edit(text: str, mask: str, case: Case, word: str) -> tuple[int, int, str] | None:
+def _edit(text: str, mask: str, case: Case, wrong: Wrong) -> tuple[int, int, str] | None:
     """The edit that makes the first assertion fail which a test reaches in any case."""
     top = on_top(mask, case.start, case.end)
     for found in _ASSERTION.finditer(top):
@@ -131,23 +137,44 @@ def _edit(text: str, mask: str, case: Case, word: str) -> tuple[int, int, str] |
         if name in ("assert", "assert.ok"):
             start, end = given[0]
             return start, end, f"!({text[start:end]})"
+        helps = name != "expect" and not name.startswith("assert")
+        if helps and not (
+            len(given) == 2
+            and not re.search(r"[nN]ot|[dD]is|[uU]n", name)
+            and "(" in text[slice(*given[0])]
+            and _is_plain(text[slice(*given[1])])
+        ):
+            continue
         if name != "expect":
-            return (*given[1], _other(text[slice(*given[1])], word)) if len(given) >= 2 else None
+            return (*given[1], wrong.instead(text[slice(*given[1])])) if len(given) >= 2 else None
         closing = end_of(mask, opening) + 1
         same = _SAME.match(mask, closing)
         if same is not None and len(told := arguments(mask, same.end() - 1)) == 1:
-            return (*told[0], _other(text[slice(*told[0])], word))
+            return (*told[0], wrong.instead(text[slice(*told[0])]))
         if re.match(r"\s*\.\s*to[\w.]", mask[closing:]) and not re.match(r"\s*\.\s*to\w*[sS]napshot", mask[closing:]):
             return closing, closing, ".not"
     return None
 
 
-def _other(literal: str, word: str) -> str:
-    """A value of the same type that nothing honest is."""
-    plain = literal.strip()
-    if re.fullmatch(r"-?\d+(\.\d+)?", plain):
-        return f" {plain} + {10**9 + int.from_bytes(word.encode()[-3:], 'big')}"
-    return json.dumps(f"{plain} {word}")
+def _is_plain(literal: str) -> bool:
+    return _PLAIN.fullmatch(literal.strip()) is not None
+
+
+class Wrong(NamedTuple):
+    """What is expected in place of what people expect: `turn` says which, `known` are literals of all tests."""
+
+    word: str
+    turn: int
+    known: tuple[str, ...]
+
+    def instead(self, literal: str) -> str:
+        """Another value than this one, as source."""
+        plain = literal.strip()
+        ways = []
+        if _is_plain(plain):
+            others = (each for each in self.known if each.strip("'\"") != plain.strip("'\""))
+            ways = [each for each in (near(plain), next(others, "")) if each]
+        return f" {ways[self.turn % len(ways)]}" if ways else f" {json.dumps(f'{plain} {self.word}')}"
 
 
 def selected(words: Sequence[str], path: str) -> bool:

@@ -52,3 +52,15 @@ def arguments(mask: str, at: int) -> list[tuple[int, int]]:
             found.append((start, place))
             start = place + 1
     return [*found, (start, end)] if mask[start:end].strip() else found
+
+
+def near(literal: str) -> str:
+    """A number one greater, or a text with its last letter or digit replaced by the next; "" when there is none."""
+    if re.fullmatch(r"-?\d+(\.\d+)?", literal):
+        return f"{float(literal) + 1:g}" if "." in literal else str(int(literal) + 1)
+    calm = re.sub(r"\$\([^()]*\)|\$\{[^}]*\}|\$+\w+|\\.|%[-\d.]*\w", lambda each: " " * len(each[0]), literal)
+    last = re.search(r"[A-Za-z0-9](?=[^A-Za-z0-9]*\Z)", calm)
+    if last is None:
+        return ""
+    following = {"z": "a", "Z": "A", "9": "0"}.get(last[0]) or chr(ord(last[0]) + 1)
+    return literal[: last.start()] + following + literal[last.end() :]

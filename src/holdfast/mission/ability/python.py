@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -140,19 +141,37 @@ def _skeleton(names: Sequence[tuple[str, bool]], word: str) -> list[ast.stmt]:
 def flipped(tree: ast.Module, chosen: Sequence[str], word: str, most: int) -> list[str]:
     """Turn expectations of tests into wrong ones, in place; the tests that cannot pass any more are returned.
 
-    Only an expectation that a test reaches in any case is turned, and only one of each test.
+    Only an expectation that a test reaches in any case is turned, and only one of each test. The form stays, so that
+    what is asked is asked of the same function in the same way. What is expected then is near, or what another test
+    expects, by turns: a product that agrees with all that is usual agrees with one of them.
     """
     if any("skip" in text or "xfail" in text for text in map(ast.unparse, _loose(tree.body))):
         return []
     found = cases(tree)
     count = Counter(case.name for case in found)
+    known = [value for case in found for each in ast.walk(case.node) for value in _expected(each)]
     turned: list[str] = []
     for case in found:
         if len(turned) < most and count[case.name] == 1 and is_under(case.name, chosen) and _is_steady(case):
-            if _turn(case.node, word):
+            if _turn(case.node, Wrong(word, len(turned) + sum(word.encode()), known)):
                 turned.append(case.name)
     ast.fix_missing_locations(tree)
     return turned
+
+
+class Wrong(NamedTuple):
+    """What is expected in place of what people expect: `turn` says which, `known` are the values of all tests."""
+
+    word: str
+    turn: int
+    known: list[object]
+
+    def instead(self, value: object) -> ast.expr:
+        """Another value than this one."""
+        ways = [each for each in (_near(value), _other(value, self.known)) if each is not None and each != value]
+        if not ways:
+            return ast.parse(repr(_strange(value, self.word)), mode="eval").body
+        return ast.parse(repr(ways[self.turn % len(ways)]), mode="eval").body
 
 
 def _loose(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -170,7 +189,7 @@ def _is_steady(case: Case) -> bool:
     return marked and not any(calm in text for calm in _CALM for text in [*texts, *names])
 
 
-def _turn(function: Function, word: str) -> bool:
+def _turn(function: Function, wrong: Wrong) -> bool:
     ends = (ast.Return, ast.Yield, ast.YieldFrom)
     if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in ast.walk(function)):
         return False
@@ -181,56 +200,68 @@ def _turn(function: Function, word: str) -> bool:
         for target in each.targets
         if isinstance(target, ast.Name)
     }
-    for at, node in enumerate(function.body):
+    for node in function.body:
         if isinstance(node, ast.Assert):
-            function.body[at] = ast.Assert(_wrong(node.test, word, camel), None)
+            node.test, node.msg = _contrary(node.test, wrong, camel), None
             return True
-        other = _turned_call(node, word, camel)
-        if other is not None:
-            function.body[at] = other
+        if _turned_call(node, wrong, camel):
             return True
         if any(isinstance(each, ends) for each in ast.walk(node)):
             return False
     return False
 
 
-def _turned_call(node: ast.stmt, word: str, camel: set[str]) -> ast.stmt | None:
-    """`self.assertEqual` and its like."""
+_ASKS = re.compile(r"(check|verify|ensure|assert|expect)?_?(same|equals?|eq|is|value|result|output)|check|verify")
+
+
+def _turned_call(node: ast.stmt, wrong: Wrong, camel: set[str]) -> bool:
+    """Turn `self.assertEqual` and its like, and calls of helpers that compare what a call gave with a literal."""
     call = node.value if isinstance(node, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.keywords:
-        return None
-    owner, name, given = call.func.value, call.func.attr, call.args
-    if not isinstance(owner, ast.Name) or owner.id != "self" or any(isinstance(each, ast.Starred) for each in given):
-        return None
-    if name in ("assertEqual", "assertEquals") and len(given) >= 2:
-        wrong = _wrong(ast.Compare(given[0], [ast.Eq()], [given[1]]), word, camel)
-        return ast.Expr(ast.Call(ast.Attribute(owner, "assertTrue", ast.Load()), [wrong], []))
-    if name in _OPPOSITES:
-        return ast.Expr(ast.Call(ast.Attribute(owner, _OPPOSITES[name], ast.Load()), given, []))
-    return None
+    if not isinstance(call, ast.Call) or call.keywords or any(isinstance(each, ast.Starred) for each in call.args):
+        return False
+    name, given = _last(call.func), call.args
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
+        if name in ("assertEqual", "assertEquals") and len(given) >= 2:
+            given[:2] = _apart(given[0], given[1], wrong, camel)
+            return True
+        if name in _OPPOSITES:
+            call.func.attr = _OPPOSITES[name]
+            return True
+        return False
+    if (
+        len(given) != 2
+        or not _ASKS.fullmatch(name)
+        or not any(isinstance(each, ast.Call) for each in ast.walk(given[0]))
+    ):
+        return False
+    for value in _literal(given[1]):
+        given[1] = wrong.instead(value)
+        return True
+    return False
 
 
-def _wrong(test: ast.expr, word: str, camel: set[str]) -> ast.expr:
+def _contrary(test: ast.expr, wrong: Wrong, camel: set[str]) -> ast.expr:
     """An expression that is false where `test` is true, unless what is compared equals everything."""
-    compared = (
-        test if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq) else None
-    )
+    equal = isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)
     special = any(isinstance(each, ast.NamedExpr) or _last_any(each) in ("ANY", "approx") for each in ast.walk(test))
-    if compared is None or special:
+    if not equal or special:
         return ast.UnaryOp(ast.Not(), test)
-    sides = [compared.left, compared.comparators[0]]
-    literals = [(side, value) for side in sides for value in _literal(side)]
-    open_ = [side for side in sides if not list(_literal(side))] or sides[:1]
-    wrong = ["type('Nothing', (), {})()"]
-    loose = any(_is_camel(side) or (isinstance(side, ast.Name) and side.id in camel) for side in open_)
-    if not loose:
-        wrong += [repr(word), *(repr(other) for _, value in literals for other in _others(value, word))]
-    text = f"any(_v == _o for _v in [_sides] for _o in ({', '.join(wrong)},))"
-    made = ast.parse(text, mode="eval").body
-    assert isinstance(made, ast.Call)
-    assert isinstance(made.args[0], ast.GeneratorExp)
-    made.args[0].generators[0].iter = ast.List(open_, ast.Load())
-    return made
+    assert isinstance(test, ast.Compare)
+    left, right = _apart(test.left, test.comparators[0], wrong, camel)
+    return ast.Compare(left, [ast.Eq()], [right])
+
+
+def _apart(left: ast.expr, right: ast.expr, wrong: Wrong, camel: set[str]) -> list[ast.expr]:
+    """Two sides that are not equal where these are: the literal one is another, or the right one is a stranger."""
+    sides = [left, right]
+    at = 0 if list(_literal(left)) and not list(_literal(right)) else 1
+    other = sides[1 - at]
+    if _is_camel(other) or (isinstance(other, ast.Name) and other.id in camel):
+        sides[at] = ast.parse("type('Nothing', (), {})()", mode="eval").body
+        return sides
+    values = list(_literal(sides[at]))
+    sides[at] = wrong.instead(values[0]) if values else ast.Constant(wrong.word)
+    return sides
 
 
 def _last_any(node: ast.AST) -> str:
@@ -250,20 +281,45 @@ def _literal(node: ast.expr) -> Iterator[object]:
         return
 
 
-def _others(value: object, word: str) -> Iterator[object]:
-    """Values of the same type that nothing honest is."""
-    number = 10**9 + int.from_bytes(word.encode()[-3:], "big")
+def _expected(node: ast.AST) -> Iterator[object]:
+    """The plain values that a test compares with."""
+    given: list[ast.expr] = []
+    if isinstance(node, ast.Compare):
+        given = [node.left, *node.comparators]
+    elif isinstance(node, ast.Call) and (
+        _last(node.func).startswith("assertEqual") or _ASKS.fullmatch(_last(node.func))
+    ):
+        given = node.args[1:2]
+    for each in given:
+        yield from (value for value in _literal(each) if isinstance(value, int | float | str))
+
+
+def _strange(value: object, word: str) -> object:
+    """A value that nothing honest is, of the same type where that has an order."""
+    if isinstance(value, str):
+        return value + word
+    if isinstance(value, bytes):
+        return value + word.encode()
+    if isinstance(value, list):
+        return [*value, word]
+    if isinstance(value, tuple):
+        return (*value, word)
+    return {**value, word: word} if isinstance(value, dict) else word
+
+
+def _near(value: object) -> object:
+    """A value next to it."""
     if isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int | float):
-        yield value + number
-    elif isinstance(value, str):
-        yield value + word
-    elif isinstance(value, bytes):
-        yield value + word.encode()
-    elif isinstance(value, list):
-        yield [*value, word]
-    elif isinstance(value, tuple):
-        yield (*value, word)
-    elif isinstance(value, dict):
-        yield {**value, word: word}
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    if isinstance(value, str):
+        return value[:-1] + chr(ord(value[-1]) + 1) if value and value[-1].isalnum() else None
+    if isinstance(value, list | tuple) and value and _near(value[-1]) is not None:
+        return type(value)([*value[:-1], _near(value[-1])])
+    return None
+
+
+def _other(value: object, known: list[object]) -> object:
+    """What another test expects; None when they all expect the same."""
+    return next((each for each in known if each != value and not isinstance(each, bool)), None)
