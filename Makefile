@@ -3,7 +3,7 @@
 .PHONY: help setup demo test cover check bench faults steady live docs lock clean
 
 BIN := .venv/bin
-SIDE_BY_SIDE := -n 3 --dist loadfile
+SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile

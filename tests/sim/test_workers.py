@@ -84,7 +84,7 @@ def nobody_looks_until_the_log_moves(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory.MemoryStore, "next_due", never)
 
 
-@plant("due_is_taken_up")
+@plant("due_is_taken_up", first=95)
 def what_finds_no_room_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     whole = Crew.start
 
@@ -95,13 +95,13 @@ def what_finds_no_room_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "start", start)
 
 
-@plant("no_wait_is_longer")
+@plant("no_wait_is_longer", first=78)
 def a_brain_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake_module, "was_set", lambda *_: False)
     patch.setattr(fold_clock, "passed", lambda *_: None)
 
 
-@plant("no_wait_is_longer")
+@plant("no_wait_is_longer", first=14)
 def the_fold_does_not_see_the_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_clock, "stood", lambda *_: None)
     patch.setattr(fold_clock, "passed", lambda *_: None)
@@ -126,7 +126,7 @@ def rows_and_folds_disagree_about_the_uptime(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake_module, "is_idle", lambda state, now_us, up=None: whole(state, now_us))
 
 
-@plant("comes_to_rest")
+@plant("comes_to_rest", first=38)
 def who_fails_once_is_left_for_good(patch: pytest.MonkeyPatch) -> None:
     def after(crew: Crew, session_id: str, error: HoldfastError) -> None:
         crew._left.add(session_id)

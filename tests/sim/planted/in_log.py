@@ -139,7 +139,7 @@ def a_second_message_is_taken_for_a_duplicate(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Transaction, "_posted", posted)
 
 
-@BED.plant("S1", "acknowledged_is_kept")
+@BED.plant("S1", "acknowledged_is_kept", first=9)
 def an_acknowledged_post_is_not_written(patch: pytest.MonkeyPatch) -> None:
     whole = MemoryStore._commit
 
