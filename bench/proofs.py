@@ -31,6 +31,7 @@ from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskSta
 from holdfast.mission import merges
 from holdfast.mission.actions import Advance, Assemble, Verify
 from holdfast.session.actions import Record
+from holdfast.session.state_mission import BASE
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import PYTEST, ProvingStage, criterion, proving
 
@@ -79,7 +80,7 @@ async def cost(base: Path, items: int, seconds: float, *, proofs: bool) -> Cost:
         began = time.perf_counter()
         mission = state_of(stage.shift)
         if proofs:
-            await verifying.verify(stage.shift, Verify(merges.BASE, mission.main, mission.main_tree, ()))
+            await verifying.verify(stage.shift, Verify(BASE, mission.main, mission.main_tree, ()))
         else:
             names = mission.contract.criteria()
             none: Ability = "impossible"

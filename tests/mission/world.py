@@ -24,13 +24,13 @@ from holdfast.facts.mission import (
     VerificationStarted,
 )
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
-from holdfast.facts.proof import CheckProbed
+from holdfast.facts.proof import CheckProbed, CheckProved
 from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.task import JudgeOpened, RatchetViolated, TaskInspected, TaskStarted, Violation
 from holdfast.facts.union import type_of
-from holdfast.mission import merges, proofs
+from holdfast.mission import proofs
 from holdfast.mission.actions import (
     Advance,
     Assemble,
@@ -48,6 +48,7 @@ from holdfast.mission.actions import (
 from holdfast.mission.conductor import decide
 from holdfast.session.actions import CancelChildren, End, Record
 from holdfast.session.fold import empty, fold
+from holdfast.session.state_mission import BASE, LAST
 
 Tree = frozenset[str]
 
@@ -65,6 +66,7 @@ class World:
         self.children: dict[str, OpenRole] = {}
         self.at_work: list[str] = []
         self.main_line: list[str] = ["t0"]
+        self.withdrawn: set[str] = set()
         self.asked = 0
         contract = Contract("everything works", tuple(self._item(number) for number in range(items)), ("tests/**",))
         mission = Mission("m", "/repo", "c0", contract, "refs/heads/main", policy or self._policy())
@@ -314,12 +316,18 @@ class World:
             VerificationStarted(verification_id=number, effect=action.effect, tree=action.tree, criteria=criteria)
         )
         broken = self.draw.random() < self.faults / 5
-        if action.effect == merges.BASE and not broken:
+        if action.effect == BASE and not broken:
             new = proofs.unmeasured(self.mission)
             self.tell(*(CheckProbed(name, "t0", "d", "yes", "no", "no", "base") for name in new))
         for name in criteria if not broken else criteria[:1]:
-            assert self.mission.verdict(action.tree, name) is None, "a recorded verdict is never made again"
+            last = action.effect.startswith(LAST)
+            assert last or self.mission.verdict(action.tree, name) is None, "a recorded verdict is never made again"
             outcome = "pass" if name in self.truth[action.tree] else self.draw.choice(["fail", "error", "timeout"])
+            if last:
+                fooled = self.wrong() and self.wrong()
+                outcome = "fail" if fooled else outcome
+                self.withdrawn |= {name} if fooled else set()
+                self.tell(CheckProved(name, action.tree, shown=("canary",), lost=("canary",) if fooled else ()))
             self.tell(
                 CriterionChecked(
                     verification_id=number,

@@ -15,7 +15,7 @@ from holdfast.session import children, people
 from holdfast.session.actions import Action, CancelChildren, End, Record
 from holdfast.session.decide import end
 from holdfast.session.state import State
-from holdfast.session.state_mission import OVER, MissionState
+from holdfast.session.state_mission import BASE, OVER, MissionState
 
 LOOK_AGAIN = "look:astray"
 """The effect that sees whether a main line that somebody moved is back."""
@@ -55,7 +55,7 @@ def decide(
         or plans.step(state, mission)
         or tasks.step(state, mission, running)
         or merges.step(state, mission, running)
-        or (tasks.begin(state, mission, running) if merges.BASE not in running else None)
+        or (tasks.begin(state, mission, running) if BASE not in running else None)
         or _documents(state, mission, running, ran)
     )
     if found is not None:

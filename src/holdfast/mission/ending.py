@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.facts.mission import MissionFinished, ReplanAsked
 from holdfast.mission import merges, metrics, plans
 from holdfast.mission.actions import EscalateMission, Look, MissionAction, OpenRole
-from holdfast.mission.tasks import by_rubric
+from holdfast.mission.tasks import BROKEN_MAX, by_rubric
 from holdfast.mission.verdicts import read_verdict
 from holdfast.session import people
 from holdfast.session.actions import Action, Record
@@ -34,6 +34,11 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
         if unknown is not None:
             return unknown
         return _again(mission, f"{_counted(len(unmet), 'criterion', 'criteria')} not met: {', '.join(unmet[:8])}")
+    last = merges.last_proof(mission)
+    if last is not None:
+        if mission.broken.get(last.effect, 0) >= BROKEN_MAX:
+            return EscalateMission("the checks could not be proven on the last tree", tried(mission))
+        return last
     final = _final(mission)
     if final is not None:
         return final

@@ -11,10 +11,7 @@ from holdfast.mission.queue import after_red, next_batch
 from holdfast.mission.tasks import BROKEN_MAX, verdict_note
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
-from holdfast.session.state_mission import MissionState, OpenMerge
-
-BASE = "base"
-"""The effect that finds out what holds at the base."""
+from holdfast.session.state_mission import BASE, LAST, MissionState, OpenMerge
 
 Found = Action | MissionAction | None
 
@@ -34,6 +31,14 @@ def at_the_end(mission: MissionState) -> Verify | None:
     if not names or mission.broken.get(effect, 0) >= BROKEN_MAX:
         return None
     return Verify(effect, mission.main, mission.main_tree, names)
+
+
+def last_proof(mission: MissionState) -> Verify | None:
+    """What passed on earlier trees is proven once more on the last one: a later change may have fooled its check."""
+    known = mission.contract.criteria()
+    checked = [name for name, criterion in known.items() if criterion.check is not None and name in mission.passed]
+    names = tuple(name for name in checked if not proofs.is_of(mission, name, mission.main_tree))
+    return Verify(f"{LAST}{mission.main_tree}", mission.main, mission.main_tree, names) if names else None
 
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:

@@ -63,12 +63,17 @@ def improves(mission: MissionState, tree: str, name: str) -> bool:
     return gain(metric, value) > gain(metric, best(mission, name)) + metric.tolerance
 
 
-def keeps(mission: MissionState, tree: str, name: str) -> bool:
-    """Whether an open metric is not worse on a tree than the best value so far, by more than its tolerance."""
-    metric, value = metric_of(mission, name), mission.measured.get(tree, {}).get(name)
-    if metric is None or not still_open(mission, name):
+def counts(mission: MissionState, name: str, value: float | None) -> bool:
+    """Whether a tree with this value may become the main line although the target is not reached."""
+    metric = metric_of(mission, name)
+    if metric is None or value is None or not still_open(mission, name):
         return False
     return gain(metric, value) >= gain(metric, best(mission, name)) - metric.tolerance
+
+
+def keeps(mission: MissionState, tree: str, name: str) -> bool:
+    """Whether an open metric is not worse on a tree than the best value so far, by more than its tolerance."""
+    return counts(mission, name, mission.measured.get(tree, {}).get(name))
 
 
 def words(mission: MissionState, tree: str, name: str) -> str:

@@ -82,6 +82,12 @@ def is_proven(mission: MissionState, name: str) -> bool:
     return proof is not None and bool(proof.shown)
 
 
+def is_of(mission: MissionState, name: str, tree: str) -> bool:
+    """Whether the check of a criterion was last proven on this very tree."""
+    proof = mission.proofs.get(name)
+    return proof is not None and proof.tree == tree
+
+
 def evidence(mission: MissionState, name: str) -> str:
     """What is to be added to the evidence of a criterion that passes: nothing when its check is proven."""
     criterion = mission.contract.criteria().get(name)

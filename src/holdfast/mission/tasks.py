@@ -21,7 +21,7 @@ from holdfast.mission.plan import ready, stuck
 from holdfast.mission.verdicts import read_verdict
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
-from holdfast.session.state_mission import MissionState, TaskState
+from holdfast.session.state_mission import BEFORE, MissionState, TaskState
 
 BROKEN_MAX = 3
 """A verification that could not be done so often ends its task."""
@@ -30,9 +30,6 @@ CONFLICTS_MAX = 5
 """So often a task is begun anew because the main line had moved."""
 
 SHORT_TREE = 12
-
-BEFORE = "before:"
-"""Effects that run a task's checks before its work begin with this."""
 
 EMPTY = "nothing was changed, and nothing has shown that it holds; if it does, hand in as blocked and say where"
 

@@ -14,6 +14,7 @@ from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, Repo
 from holdfast.session.fold_mission_shared import for_missions, note_failure, of_mission, turn
 from holdfast.session.state import State
 from holdfast.session.state_mission import (
+    LAST,
     OVER,
     CheckAbility,
     MissionState,
@@ -21,6 +22,7 @@ from holdfast.session.state_mission import (
     OpenVerification,
     Proof,
     Verdict,
+    only_looks,
 )
 
 NOWHERE = "nowhere"
@@ -39,10 +41,6 @@ VERDICTS_KEPT = 2_000
 """So many verdicts are kept of trees that nothing leads to any more."""
 
 
-LOOKS = ("base", "before:")
-"""Effects that only look what holds without a worker's work: a pass there may be by chance, and confirms nothing."""
-
-
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
     mission = of_mission(state)
     known = mission.verifications.get(fact.effect)
@@ -57,13 +55,15 @@ def _checked(state: State, fact: CriterionChecked, event: Event) -> None:
     mission = of_mission(state)
     verdicts = mission.verdicts.setdefault(fact.tree, {})
     effects = [each.effect for each in mission.verifications.values() if each.verification_id == fact.verification_id]
-    looks = any(effect.startswith(LOOKS) for effect in effects)
+    looks = any(map(only_looks, effects))
     for name in fact.criteria:
         verdicts[name] = Verdict(event.seq, fact.outcome, fact.key, fact.note)
         if fact.outcome == "pass" and not looks:
             mission.greened.setdefault(name, event.seq)
         if fact.outcome == "pass" and fact.tree == mission.main_tree:
             mission.passed.setdefault(name, event.seq)
+        if fact.outcome != "pass" and any(effect.startswith(LAST) for effect in effects):
+            mission.passed.pop(name, None)
         if fact.value is not None:
             mission.measured.setdefault(fact.tree, {})[name] = fact.value
     if fact.tree == mission.main_tree:

@@ -122,6 +122,21 @@ class OpenVerification(msgspec.Struct):
     key: str = ""
 
 
+BASE = "base"
+"""The effect that finds out what holds at the base."""
+
+BEFORE = "before:"
+"""The beginning of effects that find out what fails before a task's first worker."""
+
+LAST = "last:"
+"""The beginning of effects that prove all checks once more on the tree that a mission ends with."""
+
+
+def only_looks(effect: str) -> bool:
+    """Whether a verification only finds out what holds without a worker's work: a pass may be by chance there."""
+    return effect == BASE or effect.startswith(BEFORE)
+
+
 class ChildRole(msgspec.Struct):
     """What a child of a mission was opened for."""
 

@@ -8,9 +8,17 @@ from typing import TypeVar
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.contract import Criterion
-from holdfast.facts.mission import CriterionChecked, MissionFinished, MissionPlanned, MissionReplanned, WorkSubmitted
+from holdfast.facts.mission import (
+    CriterionChecked,
+    MissionFinished,
+    MissionPlanned,
+    MissionReplanned,
+    VerificationStarted,
+    WorkSubmitted,
+)
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskJudged
+from holdfast.session.state_mission import LAST
 from holdfast.sim.mission_world import MAIN, MissionWorld
 
 F = TypeVar("F", bound=Fact)
@@ -45,6 +53,12 @@ class MissionHistory:
         """The criteria that the log had a passing check of on a tree, before a position."""
         checked = self.of(CriterionChecked, before)
         return {name for _, fact in checked if fact.tree == tree and fact.outcome == "pass" for name in fact.criteria}
+
+    def withdrawn(self, before: int) -> set[str]:
+        """The criteria that passed, and that the last proofs took that from, before a position."""
+        last = {fact.verification_id for _, fact in self.of(VerificationStarted) if fact.effect.startswith(LAST)}
+        checked = [fact for _, fact in self.of(CriterionChecked, before) if fact.verification_id in last]
+        return {name for fact in checked if fact.outcome != "pass" for name in fact.criteria}
 
     @property
     def finished(self) -> tuple[Event, MissionFinished] | None:

@@ -59,6 +59,18 @@ def green_is_proven(history: MissionHistory) -> Iterator[str]:
             seen.add(name)
 
 
+def the_last_tree_is_proven(history: MissionHistory) -> Iterator[str]:
+    """S25: a mission is done only when each check was proven on the tree that it ended with."""
+    if history.finished is None or history.finished[1].status != "done":
+        return
+    event, end = history.finished
+    tree = [*(fact.tree for _, fact in history.of(MissionOpened)), *(fact.tree for _, fact in history.merged())][-1]
+    proven = {fact.criterion for _, fact in history.of(CheckProved, event.seq) if fact.tree == tree and not fact.lost}
+    left = sorted(set(end.met) & history.executable - proven)
+    if left:
+        yield f"it is done, and {', '.join(left)} was not proven on its last tree"
+
+
 def verdicts_are_made_once(history: MissionHistory) -> Iterator[str]:
     """S25: no verdict is made again for the same tree under the same circumstances."""
     known: dict[tuple[str, str, str], int] = {}
@@ -83,6 +95,7 @@ def main_line_stays_green(history: MissionHistory) -> Iterator[str]:
     kept = history.passing(opened[1].tree, merged[0][0].seq if merged else 2**62)
     for event, fact in merged:
         kept |= set(fact.passed)
+        kept -= history.withdrawn(event.seq)
         lost = sorted(kept & history.executable - history.true(fact.commit))
         if lost:
             yield f"{', '.join(lost)} passed, and the step at {event.seq} does not keep it"
@@ -112,7 +125,7 @@ def passed_only_grows(history: MissionHistory) -> Iterator[str]:
     """S26: what passed on the main line once is among what each later step was checked for."""
     before: set[str] = set()
     for event, fact in history.merged():
-        gone = sorted(before - set(fact.passed))
+        gone = sorted(before - set(fact.passed) - history.withdrawn(event.seq))
         if gone:
             yield f"the step at {event.seq} was not checked for {', '.join(gone)}, which had passed"
         before |= set(fact.passed)
@@ -264,6 +277,7 @@ RULES: tuple[Rule, ...] = (
     done_means_met,
     verdicts_are_true,
     green_is_proven,
+    the_last_tree_is_proven,
     verdicts_are_made_once,
     main_line_stays_green,
     passed_only_grows,

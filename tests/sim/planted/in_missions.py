@@ -78,6 +78,11 @@ def a_check_that_was_measured_is_not_proven_again(patch: pytest.MonkeyPatch) -> 
     patch.setattr(Prover, "unsure", unsure)
 
 
+@BED.plant("S25", "the_last_tree_is_proven")
+def a_mission_ends_with_the_proofs_of_earlier_trees(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(merges, "last_proof", lambda mission: None)
+
+
 @BED.plant("S26", "main_line_stays_green")
 def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> None:
     def needed(mission: MissionState, names: Any) -> tuple[str, ...]:

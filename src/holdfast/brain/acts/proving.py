@@ -7,17 +7,18 @@ Only the files of the probe differ.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from holdfast.brain.acts.checks import Place
 from holdfast.brain.acts.laying import Ground
+from holdfast.brain.acts.probing import ROUGHLY, Seen, Tests, ability_of, floor_of, left, name_of, read_run
 from holdfast.brain.acts.running import Ran, Run, Runner, Typed
 from holdfast.brain.alongside import together
 from holdfast.facts.contract import Check
-from holdfast.facts.proof import TESTS_MAX, Ability, CheckProbed, CheckProved, TestOutcome
-from holdfast.mission import ability, checking, flakes, hidden, proofs
+from holdfast.facts.proof import TESTS_MAX, CheckProbed, CheckProved
+from holdfast.mission import ability, checking, flakes, hidden, metrics, proofs
 from holdfast.mission.ability import Probe
 from holdfast.mission.checking import Group
 from holdfast.mission.globs import matches
@@ -28,8 +29,6 @@ TRIES = 2
 
 KINDS = frozenset({"canary", "flip", "data", "hollow"})
 
-Tests = Mapping[str, TestOutcome]
-
 
 class Proved(NamedTuple):
     """What became of the proofs of some criteria. `confirmed` were run once more by it and passed all their tests."""
@@ -37,27 +36,6 @@ class Proved(NamedTuple):
     facts: tuple[CheckProved, ...]
     lost: Mapping[str, str]
     confirmed: frozenset[str]
-
-
-class _Seen:
-    """What the probes of some checks showed so far, by criterion. `absent` are files that they are run without."""
-
-    def __init__(self, names: Iterable[str], absent: Collection[str] = ()) -> None:
-        self.absent = absent
-        self.shown: dict[str, set[str]] = {name: set() for name in names}
-        self.unseen: dict[str, str] = {}
-        self.runs = 0
-        self.duration_ms = 0.0
-        self.beside: dict[str, Tests] = {}
-
-    def confirms(self, name: str, own: Mapping[str, Tests]) -> bool:
-        """Whether all tests of a check passed once more beside a failing one."""
-        found = self.present(own.get(name, {}))
-        return bool(found) and name in self.beside and not ability.missing(found, self.beside[name])
-
-    def present(self, tests: Tests) -> Tests:
-        """Those tests that are in files which the probes have."""
-        return {each: outcome for each, outcome in tests.items() if each.partition("::")[0] not in self.absent}
 
 
 class Prover:
@@ -92,8 +70,10 @@ class Prover:
         ran = await self._run(group, ground, typed, None)
         tests = self.tests(group, files, ran)
         holds = self._holding(group, ran, tests)
-        seen, probes = _Seen(group.names), self._probes(group, files)
-        about = {name: KINDS if name in holds else frozenset({"canary"}) for name in group.names}
+        floor = floor_of(group, ran, ROUGHLY)
+        seen, probes = Seen(group.names, floor=floor), self._probes(group, files)
+        able = holds if floor is None else frozenset(group.names)
+        about = {name: KINDS if name in able else frozenset({"canary"}) for name in group.names}
         await self._probed(probes, group, ground, files, about, seen)
         runs = holds != set(group.names) and await self._runs(probes, group, ground, files)
         for name, each in seen.beside.items():  # a file that cannot be collected keeps no others from being run there
@@ -104,10 +84,10 @@ class Prover:
                 criterion=name,
                 tree=ground.tree,
                 digest=digests[name],
-                canary=_ability("canary", name, group, probes, seen),
-                flip="yes" if runs else _ability("flip", name, group, probes, seen, base=name not in holds),
-                data=_ability("data", name, group, probes, seen, base=name not in holds),
-                hollow=_ability("hollow", name, group, probes, seen, base=name not in holds),
+                canary=ability_of("canary", name, group, probes, seen),
+                flip="yes" if runs else ability_of("flip", name, group, probes, seen, base=name not in holds),
+                data=ability_of("data", name, group, probes, seen, base=name not in holds),
+                hollow=ability_of("hollow", name, group, probes, seen, base=name not in holds),
                 reports=name in tests,
                 collected=len(tests.get(name, {})),
                 passed=sum(each == "passed" for each in tests.get(name, {}).values()),
@@ -164,7 +144,7 @@ class Prover:
         files = await self.runner.files(laid)
         absent = await self._added(run.group, files, ground)
         files = {path: data for path, data in files.items() if path not in absent}
-        seen = _Seen(names, absent)
+        seen = Seen(names, absent, floor_of(run.group, run))
         for name in names:
             if known[name].tree == laid:  # nothing was changed since it was measured
                 seen.shown[name] = {kind for kind in proofs.wanted(known[name]) if getattr(known[name], kind) == "yes"}
@@ -209,7 +189,7 @@ class Prover:
         new = [path for path in ability.added(group.checks, files, base, protected) if not matches(path, asked)]
         return frozenset(new) if any(matches(path, protected) for path in base) else frozenset()
 
-    async def _alone(self, group: Group, ground: Ground, files: Mapping[str, bytes], seen: _Seen) -> bool:
+    async def _alone(self, group: Group, ground: Ground, files: Mapping[str, bytes], seen: Seen) -> bool:
         """Whether a check that reports no tests passes without the files of tests that were added."""
         typed = self.typed(group, files, f"alone {self._nonce()}", self._nonce())
         ran = await self._run(group, ground, typed, dict.fromkeys(seen.absent))
@@ -228,7 +208,7 @@ class Prover:
         ground: Ground,
         files: Mapping[str, bytes],
         about: Mapping[str, frozenset[str]],
-        seen: _Seen,
+        seen: Seen,
         passed: Mapping[str, Tests] | None = None,
     ) -> None:
         """Run the probes of the kinds that each criterion wants, beside each other; a tree without the product last."""
@@ -236,7 +216,7 @@ class Prover:
             jobs = [
                 partial(self._probe, probe, group, ground, files, names, seen, passed or {})
                 for probe in probes
-                if (probe.kind == "empty") is last and (names := _left(probe, group, about, seen))
+                if (probe.kind == "empty") is last and (names := left(probe, group, about, seen))
             ]
             await together(jobs)
 
@@ -302,7 +282,7 @@ class Prover:
         ground: Ground,
         files: Mapping[str, bytes],
         names: Collection[str],
-        seen: _Seen,
+        seen: Seen,
         passed: Mapping[str, Tests],
     ) -> None:
         """Run a probe, and note what it shows of these criteria.
@@ -321,7 +301,7 @@ class Prover:
             if name not in names:
                 continue
             fallen = self._fallen(probe, index, name, outcomes, seen.present(passed.get(name, {})))
-            if ability.shown(probe, index, self._exit(laid, ran), outcomes) and not fallen:
+            if ability.shown(probe, index, self._exit(laid, ran, seen.floor), outcomes) and not fallen:
                 seen.shown[name].add(proofs.kind_of(probe.kind))
             else:
                 said = f"passed alone, failed beside a probe: {', '.join(fallen[:3])}\n" if fallen else ""
@@ -336,11 +316,11 @@ class Prover:
         if probe.kind not in ("canary", "flip") or outcomes is None or flakes.known(self._mission(), name):
             return ()
         own = probe.ids.get(index, ())
-        turned = {_last(each) for each in own}  # a class of another file may have inherited it
+        turned = {name_of(each) for each in own}  # a class of another file may have inherited it
         return tuple(
             each
             for each in ability.missing(passed, outcomes)
-            if _last(each) not in turned and not any(one in each for one in own)
+            if name_of(each) not in turned and not any(one in each for one in own)
         )
 
     async def _run(self, group: Group, ground: Ground, typed: Typed, changed: Mapping[str, bytes | None] | None) -> Ran:
@@ -352,46 +332,14 @@ class Prover:
         assert ran is not None
         return ran
 
-    def _exit(self, group: Group, ran: Ran) -> int | None:
-        """The exit status of a run; that of a metric which is not good enough is not 0."""
+    def _exit(self, group: Group, ran: Ran, floor: float | None = None) -> int | None:
+        """The exit status of a run; that of a metric below its target, or below the gain `floor`, is not 0."""
         result = ran.result
-        said = checking.read(group.checks[0], result.exit_code, result.output, timed_out=result.timed_out)
+        said = read_run(group, ran)
+        metric = group.checks[0].metric
+        if floor is not None and metric is not None and result.exit_code == 0:
+            return int(metrics.gain(metric, said.value) < floor)
         return result.exit_code if said.outcome == "pass" or result.exit_code else 1 if said.outcome == "fail" else None
 
     def _nonce(self) -> str:
         return self._entropy(6).hex()
-
-
-def _last(test: str) -> str:
-    """The name of a test without its file, its classes, and its case."""
-    return test.partition("[")[0].rpartition("::")[2]
-
-
-def _is_about(probe: Probe, index: int) -> bool:
-    """Whether a probe can show something of a check of its group."""
-    return probe.kind in ("hollow", "empty") or index in probe.ids
-
-
-def _left(probe: Probe, group: Group, about: Mapping[str, frozenset[str]], seen: _Seen) -> list[str]:
-    """The criteria of which a probe can show what is wanted and not shown yet.
-
-    A runner's tests fail where the product is gone, whatever the product does: that says nothing of them.
-    """
-    kind = proofs.kind_of(probe.kind)
-    return [
-        name
-        for index, name in enumerate(group.names)
-        if _is_about(probe, index)
-        and kind in about.get(name, frozenset()) - seen.shown[name]
-        and not (probe.kind == "empty" and "canary" in seen.shown[name])
-    ]
-
-
-def _ability(
-    kind: str, name: str, group: Group, probes: Sequence[Probe], seen: _Seen, *, base: bool = False
-) -> Ability:
-    """How a check can fail on probes of a kind; `base` says that it fails without them."""
-    index = group.names.index(name)
-    if not any(proofs.kind_of(probe.kind) == kind and _is_about(probe, index) for probe in probes):
-        return "impossible"
-    return "base" if base else "yes" if kind in seen.shown[name] else "no"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,12 +31,11 @@ from holdfast.facts.contract import Metric
 from holdfast.facts.mission import CriterionChecked, FlakeNoted, VerificationEnded, VerificationStarted
 from holdfast.facts.task import RatchetViolated, Violation
 from holdfast.hands.base import Hands
-from holdfast.mission import checking, flakes, hidden, merges, metrics, proofs
+from holdfast.mission import checking, flakes, hidden, metrics, proofs
 from holdfast.mission.actions import Verify
 from holdfast.mission.checking import Group
 from holdfast.mission.green import stands
-from holdfast.mission.tasks import BEFORE
-from holdfast.session.state_mission import MissionState, OpenVerification
+from holdfast.session.state_mission import BASE, BEFORE, LAST, MissionState, OpenVerification, only_looks
 from holdfast.session.state_outside import outside_digest
 
 RED_ENOUGH = 3
@@ -117,7 +116,7 @@ class _Verification:
         seen = {name: each for name, each in checks.items() if name not in unseen}
         waiting = [*checking.groups(seen, flaky), *checking.groups(unseen, flaky)]
         resumed = await self._resumed(waiting)
-        await self.prover.measure(all_checks if self.action.effect == merges.BASE else checks, self.ground.people)
+        await self.prover.measure(all_checks if self.action.effect == BASE else checks, self.ground.people)
         if resumed is not None:
             waiting.remove(resumed.group)
             await self._settled(resumed)
@@ -134,6 +133,7 @@ class _Verification:
             nonlocal part
             if mine:
                 surroundings = place.spec.environment + outside_digest(self.shift.state.outside.policy)
+                surroundings += LAST if self.action.effect.startswith(LAST) else ""
                 self.key = self.key or checking.key(ground.tree, self.mission.digest, surroundings, laid)
                 part = group.part([name for name in group.names if not self._recorded(name)])
             return await self._typed(part, ground, laid) if part.names else None
@@ -234,11 +234,13 @@ class _Verification:
             await self._suspected(run)
 
     async def _measured(self, first: Run, metric: Metric) -> None:
-        """The verdict of a metric is that of the run with the median value."""
+        """The verdict of a metric is that of the run with the median value. A value that may move the main line has
+        to be proven like a pass.
+        """
         tally = Tally([first])
         await self._again(first.group, tally, self.mission.policy.confirm_runs)
         run = tally.runs[metrics.median(metric, [each.read.value for each in tally.runs])]
-        if run.passed:
+        if run.passed or metrics.counts(self.mission, run.group.names[0], run.read.value):
             await self._green(run, len(tally.runs), 0)
         else:
             await self._verdict(run, len(tally.runs), 0)
@@ -255,12 +257,15 @@ class _Verification:
     async def _green(self, run: Run, runs: int, failures: int) -> None:
         """A check passed: it counts when it could have failed, and passes as often as it has to."""
         names, most = run.group.names, self.mission.policy.confirm_runs
-        only_looks = self.action.effect == merges.BASE or self.action.effect.startswith(BEFORE)
-        measured = run.group.checks[0].metric is not None  # by so many runs already
-        new = proofs.never_green(self.mission, names) if most > 1 and not only_looks and not measured else ()
+        settled = only_looks(self.action.effect) or run.group.checks[0].metric is not None  # that had so many runs
+        new = proofs.never_green(self.mission, names) if most > 1 and not settled else ()
         red = dict.fromkeys(new, sometimes(runs, failures)) if failures else {}
         sure = [name for name in names if name not in red]
-        unsure = () if self.action.effect.startswith(BEFORE) else await self.prover.unsure(sure, self.ground)
+        unsure: Sequence[str] = ()
+        if self.action.effect.startswith(LAST):
+            unsure = sure
+        elif not self.action.effect.startswith(BEFORE):
+            unsure = await self.prover.unsure(sure, self.ground)
         passes = {name: runs + (name in unsure) for name in new if name in sure}  # one with a proof passes in it
         again = partial(self._run, ground=self.ground)
         proved, unsteady = await both(
