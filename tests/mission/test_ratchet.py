@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from holdfast.mission.judging import judges
 from holdfast.mission.pristine import ALWAYS, planted
-from holdfast.sim.tampers import TAMPERS, Tamper, applied
+from holdfast.sim.tampers import TAMPERS, Tamper, TamperClass
 from tests.mission.ratchet_mini import CONTRACT, FILES, held
+from tests.mission.tampering import ALL, applied, in_product, in_surroundings, in_tests
 
 PRODUCT = ("operator_overloading", "state_recording", "runner_patched", "special_casing")
 RUN = (
@@ -59,24 +62,35 @@ def is_product(tamper: Tamper) -> bool:
 
 
 def rules(name: str) -> list[str]:
-    return [each.rule for each in held(FILES, *applied(FILES, TAMPERS[name].make(FILES))).violations]
+    return [each.rule for each in held(FILES, *applied(FILES, ALL[name].make(FILES))).violations]
 
 
-@pytest.mark.parametrize("name", [name for name, each in TAMPERS.items() if not is_product(each) and name not in ADDED])
+@pytest.mark.parametrize("name", [name for name, each in ALL.items() if not is_product(each) and name not in ADDED])
 def test_what_judges_is_kept(name: str) -> None:
     found = rules(name)
     assert found, f"{name} is let through"
     assert EXPECTED.get(name, found[0]) in found
 
 
-@pytest.mark.parametrize("name", [*(name for name, tamper in TAMPERS.items() if is_product(tamper)), *ADDED])
+@pytest.mark.parametrize("name", [*(name for name, tamper in ALL.items() if is_product(tamper)), *ADDED])
 def test_product_and_new_tests_are_not_judged_by_their_spelling(name: str) -> None:
     assert rules(name) == []
 
 
 def test_special_casing_is_listed_where_it_shows() -> None:
-    found = held(FILES, *applied(FILES, TAMPERS["special_table"].make(FILES)))
+    found = held(FILES, *applied(FILES, ALL["special_table"].make(FILES)))
     assert any("values that tests expect" in line for line in found.unasked)
+
+
+def test_the_product_has_a_tamper_of_each_class() -> None:
+    assert {each.kind for each in TAMPERS.values()} == set(get_args(TamperClass))
+
+
+def test_each_name_belongs_to_one_tamper() -> None:
+    named = [
+        name for module in (in_tests, in_surroundings, in_product) for each in module.MAKES.values() for name in each
+    ]
+    assert len(ALL) == len(TAMPERS) + len(named)
 
 
 def test_an_unchanged_tree_says_nothing() -> None:
@@ -88,7 +102,7 @@ def test_what_is_planted_is_gone_before_checks_run() -> None:
     """Whatever is made of them otherwise, these files do not count in a verification."""
     known = judges(CONTRACT, FILES)
     for name in ("sitecustomize", "pth", "pytest_ini", "shadow_pytest", "shadow_beside", "compiled"):
-        after, _ = applied(FILES, TAMPERS[name].make(FILES))
+        after, _ = applied(FILES, ALL[name].make(FILES))
         new = {path: after[path] for path in set(after) - set(FILES)}
         assert set(planted(new, FILES, known)) == set(new) != set(), name
 

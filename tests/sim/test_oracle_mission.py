@@ -230,10 +230,10 @@ async def test_a_worker_whose_tests_fail_says_so(mini: Library, whole: Whole, tm
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", ["early_done", "wrong_body", "regress", "wander", "conflict", "tamper"])
 async def test_a_fault_then_better(kind: str, mini: Library, whole: Whole, tmp_path: Path) -> None:
-    # A rate that has the fault at first and, with this seed, no more when it was sent back.
+    # A seed that has the fault at first, in a file of others, and no more when it was sent back.
     found = answers(mini, whole, [Fault(kind, 1.0)])
     item = last(found)
-    seeds = (msgspec.structs.replace(found, seed=seed) for seed in range(50))
+    seeds = (msgspec.structs.replace(found, seed=seed) for seed in range(2, 50))
     found = next(each for each in seeds if not each.fault("worker", item.name, 1))
     at = desk(found, tmp_path, item)
     for name in item.depends:
