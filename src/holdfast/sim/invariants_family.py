@@ -108,8 +108,22 @@ def children_end_with_their_parent(history: History) -> Iterator[str]:
                     yield f"the session is cancelled at {event.seq}, and its child {child_id} works on"
     if world.beside.rows[history.session.session_id].status == "cancelled":
         for _, child_id in history.session.children:
-            if world.beside.rows[child_id].status not in FOR_GOOD:
+            if world.beside.rows[child_id].status not in FOR_GOOD and not _taken_up(history, child_id):
                 yield f"the session is cancelled, and its child {child_id} is not over"
+
+
+def _taken_up(history: History, child_id: str) -> bool:
+    """Whether a person spoke to a child that was over: what it does then is not its parent's."""
+    ends = [
+        commit.tick
+        for commit in history.commits
+        for event in commit.events
+        if isinstance(event.fact, ChildFinished) and event.fact.child_id == child_id
+    ]
+    mine = {commit.transaction for commit in history.commits}
+    commits = [each for each in history.world.record.commits if each.session_id == child_id]
+    others = [each for each in commits if each.transaction not in mine and _speaks(each)]
+    return bool(ends) and any(each.tick > ends[-1] for each in others)
 
 
 def _told(history: History, seq: int, child_id: str) -> list[Commit]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -261,11 +261,8 @@ class _Verification:
         new = proofs.never_green(self.mission, names) if most > 1 and not settled else ()
         red = dict.fromkeys(new, sometimes(runs, failures)) if failures else {}
         sure = [name for name in names if name not in red]
-        unsure: Sequence[str] = ()
-        if self.action.effect.startswith(LAST):
-            unsure = sure
-        elif not self.action.effect.startswith(BEFORE):
-            unsure = await self.prover.unsure(sure, self.ground)
+        last = self.action.effect.startswith(LAST)
+        unsure = sure if last else await self.prover.unsure(sure, self.ground)
         passes = {name: runs + (name in unsure) for name in new if name in sure}  # one with a proof passes in it
         again = partial(self._run, ground=self.ground)
         proved, unsteady = await both(
