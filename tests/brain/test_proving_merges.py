@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.brain.acts import verifying
 from holdfast.brain.shift import Shift
 from holdfast.facts.contract import Contract
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import CriterionChecked, MissionPolicy, VerificationStarted
 from holdfast.facts.proof import CheckProbed, CheckProved
+from holdfast.mission import ending, merges, proofs
 from holdfast.repo.repository import Commit
+from holdfast.session.state_mission import LAST
 from tests.brain.merge_stage import MergeStage, checked, contract_of, criterion, state_of, task
 
 pytestmark = pytest.mark.anyio
@@ -48,6 +51,36 @@ async def test_a_merge_of_proven_trees_is_not_proven_again() -> None:
     await stage.drain(shift)
     assert set(state_of(shift).passed) == {"a", "b"}
     assert await proven(stage) == list(trees.items())
+
+
+async def test_before_the_end_all_is_proven_on_the_last_tree() -> None:
+    stage, shift = await begun("each")
+    for name in "ab":
+        commit = await work(stage, name)
+        await checked(stage, shift, commit, name, effect=f"task:{name}")
+        await stage.queue(shift, name, commit)
+        await stage.drain(shift)
+    last = merges.last_proof(state_of(shift))
+    assert last is not None
+    assert last.criteria == ("a", "b")
+    await verifying.verify(shift, last)
+    main = state_of(shift).main_tree
+    assert (await proven(stage))[-2:] == [("a", main), ("b", main)]
+    assert set(state_of(shift).passed) == {"a", "b"}
+    assert merges.last_proof(state_of(shift)) is None
+
+
+async def test_what_the_last_proof_does_not_show_is_not_met() -> None:
+    stage, shift = await begun()
+    commit = await work(stage, "a")
+    await checked(stage, shift, commit, "a", effect="task:a")
+    await stage.queue(shift, "a", commit)
+    await stage.drain(shift)
+    main = state_of(shift).main_tree
+    assert set(state_of(shift).passed) == {"a"}
+    await shift.fact(VerificationStarted("v", f"{LAST}{main}", main, ("a",)))
+    await shift.fact(CriterionChecked("v", main, ("a",), "fail", 1, note=proofs.LOST["hollow"]))
+    assert ending.unmet_now(state_of(shift)) == ("a", "b")
 
 
 async def test_a_file_that_both_sides_changed_is_proven_again() -> None:

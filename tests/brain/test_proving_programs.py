@@ -74,6 +74,22 @@ async def test_a_number_that_is_printed_whatever_is_measured_counts_for_nothing(
         assert await stage.verified({"app.py": RIGHT}, effect="task:t:2") == {"it": "pass"}
 
 
+async def test_a_step_towards_a_target_is_proven_like_a_pass(tmp_path: Path) -> None:
+    contract = judged("python3 bench.py", "app.py", metric=Metric(90.0))
+    base = {"bench.py": BENCH, "app.py": b"def add(a, b):\n    return 1\n"}
+    async with proving(tmp_path, contract, base) as stage:
+        printed, half = (
+            b"import atexit\natexit.register(print, 50)\n",
+            b"def add(a, b):\n    return a + b if a < 2 else 7\n",
+        )
+        values = []
+        for number, text in enumerate((printed + base["app.py"], half)):
+            commit, tree = stage.commit({"app.py": text})
+            assert await stage.verify(commit, tree, effect=f"task:t:{number}") == {"it": "fail"}
+            values.append(state_of(stage.shift).measured.get(tree, {}).get("it"))
+        assert values == [None, 50]
+
+
 BESIDE = {
     "tests/test_aaa.py": (
         b"import app\napp.add = lambda a, b: a + b\n\n\ndef test_first():\n    assert app.add(1, 1) == 2\n"
