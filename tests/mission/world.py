@@ -328,15 +328,7 @@ class World:
                 outcome = "fail" if fooled else outcome
                 self.withdrawn |= {name} if fooled else set()
                 self.tell(CheckProved(name, action.tree, shown=("canary",), lost=("canary",) if fooled else ()))
-            self.tell(
-                CriterionChecked(
-                    verification_id=number,
-                    tree=action.tree,
-                    criteria=(name,),
-                    outcome=outcome,  # type: ignore[arg-type]
-                    runs=1,
-                )
-            )
+            self.tell(CriterionChecked(number, action.tree, (name,), outcome, 1))  # type: ignore[arg-type]
         error = "no hands" if broken else ""
         self.tell(VerificationEnded(verification_id=number, effect=action.effect, tree=action.tree, error=error))
 

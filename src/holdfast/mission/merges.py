@@ -38,7 +38,11 @@ def last_proof(mission: MissionState) -> Verify | None:
     known = mission.contract.criteria()
     checked = [name for name, criterion in known.items() if criterion.check is not None and name in mission.passed]
     names = tuple(name for name in checked if not proofs.is_of(mission, name, mission.main_tree))
-    return Verify(f"{LAST}{mission.main_tree}", mission.main, mission.main_tree, names) if names else None
+    return (
+        Verify(f"{LAST}{mission.batches}:{mission.main_tree}", mission.main, mission.main_tree, names)
+        if names
+        else None
+    )
 
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:

@@ -101,11 +101,14 @@ def _probed(state: State, fact: CheckProbed, event: Event) -> None:
 
 def _proved(state: State, fact: CheckProved, event: Event) -> None:
     mission = of_mission(state)
-    if fact.lost:
+    known = mission.proofs.get(fact.criterion)
+    if known is not None and known.tree == mission.main_tree != fact.tree:
+        pass  # what was shown on the main line stays, whatever becomes of a task
+    elif fact.lost:
         mission.proofs.pop(fact.criterion, None)
-        return
-    mission.proofs[fact.criterion] = Proof(event.seq, fact.tree, fact.shown)
-    if fact.shown and fact.tree not in mission.proven_trees:
+    else:
+        mission.proofs[fact.criterion] = Proof(event.seq, fact.tree, fact.shown)
+    if fact.shown and not fact.lost and fact.tree not in mission.proven_trees:
         mission.proven_trees = [*mission.proven_trees, fact.tree][-PROVEN_KEPT:]
 
 

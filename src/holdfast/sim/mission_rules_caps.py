@@ -35,7 +35,12 @@ def children_are_opened_once(history: MissionHistory) -> Iterator[str]:
 
 
 def _handed_in(history: MissionHistory, task_id: str, before: int) -> int:
-    """How often work for a task was handed in before a position: what is handed in again is judged again."""
+    """How often work for a task was handed in before a position: what is handed in again is judged again.
+
+    Without a task, how often the main line moved: a later step may lead back to an earlier tree.
+    """
+    if not task_id:
+        return sum(event.seq < before for event, _ in history.merged())
     return sum(fact.task_id == task_id for _, fact in history.of(TaskHandedIn, before))
 
 

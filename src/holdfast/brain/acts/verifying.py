@@ -93,6 +93,7 @@ class _Verification:
         self.open: OpenVerification | None = known if known is not None and known.tree == action.tree else None
         self.shift = shift
         self.action = action
+        self._last = action.effect.startswith(LAST)
         self.verification_id = self.open.verification_id if self.open is not None else _new_id(shift, action)
         self.places = Places(shift, shift.doors.repository(_repo(shift)), self.verification_id)
         self.ground = Ground(action.commit, action.tree, people_of(mission, action.tree))
@@ -133,7 +134,7 @@ class _Verification:
             nonlocal part
             if mine:
                 surroundings = place.spec.environment + outside_digest(self.shift.state.outside.policy)
-                surroundings += LAST if self.action.effect.startswith(LAST) else ""
+                surroundings += self.action.effect if self._last else ""
                 self.key = self.key or checking.key(ground.tree, self.mission.digest, surroundings, laid)
                 part = group.part([name for name in group.names if not self._recorded(name)])
             return await self._typed(part, ground, laid) if part.names else None
@@ -156,6 +157,8 @@ class _Verification:
         return Run(group, said, result, tests, notes)
 
     def _recorded(self, name: str) -> bool:
+        if self._last and proofs.is_of(self.mission, name, self.action.tree):
+            return True
         verdict = self.mission.verdict(self.action.tree, name)
         return verdict is not None and verdict.key == self.key
 
@@ -261,8 +264,7 @@ class _Verification:
         new = proofs.never_green(self.mission, names) if most > 1 and not settled else ()
         red = dict.fromkeys(new, sometimes(runs, failures)) if failures else {}
         sure = [name for name in names if name not in red]
-        last = self.action.effect.startswith(LAST)
-        unsure = sure if last else await self.prover.unsure(sure, self.ground)
+        unsure = sure if self._last else await self.prover.unsure(sure, self.ground)
         passes = {name: runs + (name in unsure) for name in new if name in sure}  # one with a proof passes in it
         again = partial(self._run, ground=self.ground)
         proved, unsteady = await both(
