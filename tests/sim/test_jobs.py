@@ -59,7 +59,7 @@ def test_the_command_runs_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 seeds" in capsys.readouterr().out
 
 
-@plant("jobs_run_once")
+@plant("jobs_run_once", first=23)
 def an_unknown_job_is_started_again(patch: pytest.MonkeyPatch) -> None:
     async def unknown(shift: Shift, call: Call, status: CallStatus) -> None:
         await tool_act._again(shift, call)
@@ -67,7 +67,7 @@ def an_unknown_job_is_started_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_act, "_unknown", unknown)
 
 
-@plant("jobs_run_once")
+@plant("jobs_run_once", first=51)
 def hands_know_a_job_by_its_shift(patch: pytest.MonkeyPatch) -> None:
     async def run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
         if use.name in jobs_act.STOPS:
@@ -115,7 +115,7 @@ def a_job_is_recorded_and_never_started(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(jobs_act, "run", run)
 
 
-@plant("no_brain_waits_for_a_job")
+@plant("no_brain_waits_for_a_job", first=40)
 def a_wait_is_spent_in_the_shift(patch: pytest.MonkeyPatch) -> None:
     whole = jobs.wait_for
 

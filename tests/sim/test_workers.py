@@ -182,12 +182,12 @@ def a_held_session_is_an_error(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Share, "split", lambda share, due: (due, []))
 
 
-@plant("failures_rest")
+@plant("failures_rest", first=8)
 def who_failed_is_tried_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "_rests_now", lambda crew, session_id: False)
 
 
-@plant("repeated_failures_rest_longer")
+@plant("repeated_failures_rest_longer", first=22)
 def pauses_do_not_grow(patch: pytest.MonkeyPatch) -> None:
     whole = Crew._after
 
@@ -198,7 +198,7 @@ def pauses_do_not_grow(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Crew, "_after", after)
 
 
-@plant("the_too_new_is_left")
+@plant("the_too_new_is_left", first=14)
 def what_is_too_new_is_tried_again(patch: pytest.MonkeyPatch) -> None:
     def after(crew: Crew, session_id: str, error: HoldfastError) -> float | None:
         if isinstance(error, NeedsProgram | EmergencyStop):

@@ -49,7 +49,7 @@ def a_dispatch_is_appended_as_a_fact(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shift, "_append", append)
 
 
-@BED.plant("S2", "requests_are_logged_first")
+@BED.plant("S2", "requests_are_logged_first", first=69)
 def the_head_is_that_of_now(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.decision
 
@@ -104,17 +104,17 @@ def _statuses(patch: pytest.MonkeyPatch, seen: str, taken_for: str) -> None:
     patch.setattr(tool_act, "reconcile", careless)
 
 
-@BED.plant("S8", "effects_were_intended")
+@BED.plant("S8", "effects_were_intended", first=109)
 def a_running_call_is_told_as_unknown(patch: pytest.MonkeyPatch) -> None:
     _statuses(patch, "running", "unknown")
 
 
-@BED.plant("S8", "unknown_is_honest")
+@BED.plant("S8", "unknown_is_honest", first=19)
 def a_call_that_never_started_is_told_as_unknown(patch: pytest.MonkeyPatch) -> None:
     _statuses(patch, "never_started", "unknown")
 
 
-@BED.plant("S8", "effects_happen_once")
+@BED.plant("S8", "effects_happen_once", first=45)
 def an_unknown_call_is_taken_for_never_started(patch: pytest.MonkeyPatch) -> None:
     _statuses(patch, "unknown", "never_started")
 
@@ -124,7 +124,7 @@ def a_journaled_result_is_dropped(patch: pytest.MonkeyPatch) -> None:
     _statuses(patch, "finished", "unknown")
 
 
-@BED.plant("S8", "unknown_is_honest")
+@BED.plant("S8", "unknown_is_honest", first=607)
 def the_newest_hands_are_asked_about_every_call(patch: pytest.MonkeyPatch) -> None:
     whole = tool_act.reconcile
 
@@ -137,7 +137,7 @@ def the_newest_hands_are_asked_about_every_call(patch: pytest.MonkeyPatch) -> No
     patch.setattr(tool_act, "reconcile", careless)
 
 
-@BED.plant("S12", "unknown_is_honest")
+@BED.plant("S12", "unknown_is_honest", first=45)
 def an_unknown_command_is_run_again(patch: pytest.MonkeyPatch) -> None:
     whole = tool_act._unknown
 
@@ -150,7 +150,7 @@ def an_unknown_command_is_run_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_act, "_unknown", unknown)
 
 
-@BED.plant("S12", "results_are_true")
+@BED.plant("S12", "results_are_true", first=33)
 def a_probe_always_says_that_it_happened(patch: pytest.MonkeyPatch) -> None:
     async def unknown(shift: Shift, call: Call, status: Any) -> None:
         if status.expectation is not None:
@@ -162,7 +162,7 @@ def a_probe_always_says_that_it_happened(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_act, "_unknown", unknown)
 
 
-@BED.plant("S12", "unknown_is_honest")
+@BED.plant("S12", "unknown_is_honest", first=31)
 def a_probe_always_says_that_it_did_not_happen(patch: pytest.MonkeyPatch) -> None:
     async def unknown(shift: Shift, call: Call, status: Any) -> None:
         if status.expectation is not None and not shift.state.stopping:
@@ -243,7 +243,7 @@ def a_parked_session_keeps_its_hands(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "_end", end)
 
 
-@BED.plant("S10", "hands_are_given_back")
+@BED.plant("S10", "hands_are_given_back", first=175)
 def lost_hands_live_on(patch: pytest.MonkeyPatch) -> None:
     async def clear_lost(shift: Shift) -> None:
         return None
@@ -268,7 +268,7 @@ def the_tail_before_the_lease_is_not_folded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shift, "__init__", init)
 
 
-@BED.plant("S19", "no_input_is_forgotten")
+@BED.plant("S19", "no_input_is_forgotten", first=47)
 def a_snapshot_loses_what_is_pending(patch: pytest.MonkeyPatch) -> None:
     whole = recall.remember
 
@@ -288,7 +288,7 @@ def a_snapshot_loses_what_was_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "remember", remember)
 
 
-@BED.plant("S14", "hands_are_given_back")
+@BED.plant("S14", "hands_are_given_back", first=19)
 def a_goodbye_ends_the_session(patch: pytest.MonkeyPatch) -> None:
     async def let_go(shift: Shift, detail: str, *before: Any) -> None:
         if shift.state.in_shift:

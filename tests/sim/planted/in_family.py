@@ -66,7 +66,7 @@ def a_child_reports_twice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(child_act, "notice_to_parent", notice)
 
 
-@BED.plant("S4", "children_end_with_their_parent", first=4_700)
+@BED.plant("S4", "children_end_with_their_parent", first=4751)
 def children_of_a_cancelled_session_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(children, "cancel_first", lambda state: None)
 
@@ -81,7 +81,7 @@ def a_cancelled_child_is_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(child_act, "_cancelling", cancelling)
 
 
-@BED.plant("S27", "wake_rows_agree")
+@BED.plant("S27", "wake_rows_agree", first=21)
 def an_answer_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows, "_WAKE", rows._WAKE - {ApprovalDecided})
 

@@ -15,12 +15,12 @@ from tests.sim.planted.kit import Bed
 BED = Bed()
 
 
-@BED.plant("S9", "hands_refuse_the_past")
+@BED.plant("S9", "hands_refuse_the_past", first=95)
 def hands_forget_the_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FakeHands, "_check", lambda self, made, epoch: None)
 
 
-@BED.plant("S9", "hands_refuse_the_past")
+@BED.plant("S9", "hands_refuse_the_past", first=95)
 def hands_do_not_hear_the_fence(patch: pytest.MonkeyPatch) -> None:
     async def fence(self: FakeHands, epoch: int) -> None:
         made = self._provider.find(self.identity)
@@ -52,7 +52,7 @@ def _saying(patch: pytest.MonkeyPatch, seen: str, said: str) -> None:
     patch.setattr(FakeHands, "status", status)
 
 
-@BED.plant("S8", "unknown_is_honest")
+@BED.plant("S8", "unknown_is_honest", first=31)
 def hands_call_an_unknown_call_never_started(patch: pytest.MonkeyPatch) -> None:
     _saying(patch, "unknown", "never_started")
 
@@ -62,7 +62,7 @@ def hands_forget_what_ended(patch: pytest.MonkeyPatch) -> None:
     _saying(patch, "finished", "unknown")
 
 
-@BED.plant("S10", "results_are_true")
+@BED.plant("S10", "results_are_true", first=33)
 def hands_make_results_up(patch: pytest.MonkeyPatch) -> None:
     whole = FakeHands.status
 
@@ -73,7 +73,7 @@ def hands_make_results_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FakeHands, "status", status)
 
 
-@BED.plant("S8", "effects_were_intended")
+@BED.plant("S8", "effects_were_intended", first=184)
 def a_dead_command_goes_on(patch: pytest.MonkeyPatch) -> None:
     whole = FakeProvider._end
 

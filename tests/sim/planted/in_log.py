@@ -252,7 +252,7 @@ def failed_turns_are_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rows, "_changes", changes)
 
 
-@BED.plant("S19", "nothing_unexplained")
+@BED.plant("S19", "nothing_unexplained", first=67)
 def a_snapshot_of_another_log_is_taken(patch: pytest.MonkeyPatch) -> None:
     async def load(self: MemoryStore, session_id: str, fold_digest: str) -> Snapshot | None:
         kept = self._snapshots.get(session_id)
@@ -261,7 +261,7 @@ def a_snapshot_of_another_log_is_taken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryStore, "load", load)
 
 
-@BED.plant("S19", "nothing_unexplained")
+@BED.plant("S19", "nothing_unexplained", first=66)
 def a_snapshot_of_another_program_is_taken(patch: pytest.MonkeyPatch) -> None:
     whole = MemoryStore.load
 

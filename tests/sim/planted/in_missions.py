@@ -139,7 +139,7 @@ def _applied(patch: pytest.MonkeyPatch, kind: type[Any], fold: Any) -> None:
     patch.setitem(_APPLY, kind, for_missions({kind: fold})[kind])
 
 
-@BED.plant("S25", "verdicts_are_made_once", first=6)
+@BED.plant("S25", "verdicts_are_made_once", first=28)
 def verdicts_of_refused_trees_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_merges, "VERDICTS_KEPT", 0)
 
@@ -149,7 +149,7 @@ def what_a_worker_did_to_tests_is_not_looked_at(patch: pytest.MonkeyPatch) -> No
     patch.setattr(inspecting, "hold", lambda *args, **more: Inspection((), (), (), 0))
 
 
-@BED.plant("S25", "verdicts_are_true")
+@BED.plant("S25", "verdicts_are_true", first=3)
 def checks_run_with_the_tests_of_the_worker(patch: pytest.MonkeyPatch) -> None:
     async def nothing(self: Laying, ground: Ground, asked: Collection[str]) -> list[str]:
         return []
@@ -192,7 +192,7 @@ def commits_of_people_count_as_taken_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "_merged", merged)
 
 
-@BED.plant("S23", "people_lose_nothing", first=510)
+@BED.plant("S23", "people_lose_nothing", first=515)
 def people_are_not_looked_for_at_the_end(patch: pytest.MonkeyPatch) -> None:
     async def away(shift: Shift, action: Look) -> None:
         return

@@ -55,7 +55,7 @@ def nobody_waits_for_an_approval(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "_approval", lambda state, call, now_us: "")
 
 
-@BED.plant("S21", "approvals_are_used_once")
+@BED.plant("S21", "approvals_are_used_once", first=21)
 def a_refusal_is_an_approval(patch: pytest.MonkeyPatch) -> None:
     whole = calls._approval
 
@@ -68,7 +68,7 @@ def a_refusal_is_an_approval(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_calls, "_use_up", lambda state, call, fact, event: state.asks.pop(fact.approval_id, None))
 
 
-@BED.plant("S21", "approvals_are_used_once")
+@BED.plant("S21", "approvals_are_used_once", first=30)
 def an_approval_is_for_anything(patch: pytest.MonkeyPatch) -> None:
     async def still(*_: Any) -> bool:
         return True
@@ -108,7 +108,7 @@ def what_nobody_saw_expires(patch: pytest.MonkeyPatch) -> None:
     _after(patch, ApprovalRequested, seen)
 
 
-@BED.plant("S21", "nothing_unseen_expires")
+@BED.plant("S21", "nothing_unseen_expires", first=22)
 def an_item_expires_the_other_way(patch: pytest.MonkeyPatch) -> None:
     async def expire(shift: Shift, action: Expire) -> None:
         verdict: Verdict = "deny" if action.verdict == "approve" else "approve"
@@ -117,12 +117,12 @@ def an_item_expires_the_other_way(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(people_act, "expire", expire)
 
 
-@BED.plant("S21", "items_close_with_their_session")
+@BED.plant("S21", "items_close_with_their_session", first=23)
 def questions_outlive_their_session(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(people, "close_all", lambda state, reason: ())
 
 
-@BED.plant("S21", "items_close_with_their_session")
+@BED.plant("S21", "items_close_with_their_session", first=47)
 def the_inbox_keeps_what_counts_no_more(patch: pytest.MonkeyPatch) -> None:
     whole = items.next_item
 
@@ -145,12 +145,12 @@ def a_message_ends_a_pause(patch: pytest.MonkeyPatch) -> None:
     _after(patch, UserMessage, go_on)
 
 
-@BED.plant("S14", "stops_hold")
+@BED.plant("S14", "stops_hold", first=22)
 def shifts_begin_in_spite_of_a_stop(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "_check_stop", lambda self: None)
 
 
-@BED.plant("S14", "stops_hold")
+@BED.plant("S14", "stops_hold", first=22)
 def a_stop_counts_for_nobody_but_its_first_reader(patch: pytest.MonkeyPatch) -> None:
     whole = home.stop_in
     read: set[int] = set()

@@ -40,12 +40,12 @@ def a_broken_response_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shift, "fact", fact)
 
 
-@BED.plant("S14", "only_whole_responses_count")
+@BED.plant("S14", "only_whole_responses_count", first=29)
 def an_interrupted_response_keeps_its_calls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Response, "finished_part", Response.facts)
 
 
-@BED.plant("S14", "only_whole_responses_count")
+@BED.plant("S14", "only_whole_responses_count", first=29)
 def an_interrupted_response_keeps_unsigned_thinking(patch: pytest.MonkeyPatch) -> None:
     def kept(self: Response, request_seq: int) -> list[Fact]:
         return [fact for fact in self.facts(request_seq) if type(fact).__name__ != "AgentToolUse"]
@@ -80,7 +80,7 @@ def cut_words_are_appended_alone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shift, "fact", fact)
 
 
-@BED.plant("S13", "requests_settle_once")
+@BED.plant("S13", "requests_settle_once", first=5)
 def a_failed_request_ends_twice(patch: pytest.MonkeyPatch) -> None:
     whole = Shift.fact
 
@@ -128,6 +128,6 @@ def the_wire_is_touched_before_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(attempt, "begin", begin)
 
 
-@BED.plant("S14", "stops_are_prompt")
+@BED.plant("S14", "stops_are_prompt", first=29)
 def a_stream_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(attempt, "_stream", attempt._consume)

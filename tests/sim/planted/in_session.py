@@ -56,7 +56,7 @@ def calls_go_on_after_a_denied_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "BLOCKING_ENDS", frozenset({"unknown", "skipped", "cancelled"}))
 
 
-@BED.plant("S7", "nothing_after_a_stop")
+@BED.plant("S7", "nothing_after_a_stop", first=33)
 def calls_go_on_after_an_unknown_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "BLOCKING_ENDS", frozenset({"denied", "skipped", "cancelled"}))
 
@@ -74,7 +74,7 @@ def readers_go_one_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(calls, "_runnable_together", lambda state, opened, now_us: (opened[0].call_id,))
 
 
-@BED.plant("S7", "one_after_another")
+@BED.plant("S7", "one_after_another", first=29)
 def writers_count_as_readers(patch: pytest.MonkeyPatch) -> None:
     whole = fold_calls._call
 
@@ -103,7 +103,7 @@ def a_wrong_call_is_dispatched(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(fold_calls, "_call", call)
 
 
-@BED.plant("S3", "no_input_is_forgotten")
+@BED.plant("S3", "no_input_is_forgotten", first=27)
 def done_in_spite_of_a_message(patch: pytest.MonkeyPatch) -> None:
     whole = decide.decide
 
@@ -142,7 +142,7 @@ def an_interrupt_ends_with_its_shift(patch: pytest.MonkeyPatch) -> None:
     _after(patch, change)
 
 
-@BED.plant("S14", "stops_are_honoured")
+@BED.plant("S14", "stops_are_honoured", first=47)
 def a_message_takes_an_interrupt_back(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, fact: Fact, event: Event) -> None:
         if isinstance(fact, UserMessage):
@@ -215,7 +215,7 @@ def a_lost_request_is_left_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wake, "decide", careless)
 
 
-@BED.plant("S18", "starts_match_the_log")
+@BED.plant("S18", "starts_match_the_log", first=24)
 def the_fold_forgets_what_was_read(patch: pytest.MonkeyPatch) -> None:
     def change(state: State, fact: Fact, event: Event) -> None:
         if isinstance(fact, ToolResult):
@@ -298,7 +298,7 @@ def results_are_shown_backwards(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(window, "_response", response)
 
 
-@BED.plant("S12", "context_is_what_happened")
+@BED.plant("S12", "context_is_what_happened", first=33)
 def unknown_is_not_told(patch: pytest.MonkeyPatch) -> None:
     whole = window._result
 

@@ -16,7 +16,7 @@ Planting = Callable[[pytest.MonkeyPatch], None]
 class Plant:
     """One bug: its name, the rule that it breaks if it has one, the invariant that has to notice, how it gets in.
 
-    A rare one is hunted from the seed `first` on: about one world in a thousand shows it.
+    It is hunted from the seed `first` on, shortly before a world that shows it.
     """
 
     name: str
