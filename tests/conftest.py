@@ -5,6 +5,7 @@
   root drop to another uid. Make what they should write or read theirs.
 - Tests run side by side (`-n`): each worker has a folder of its own below the run's.
 - Async tests need no mark. They run on asyncio.
+- Python writes bytecode, also where `PYTHONDONTWRITEBYTECODE` is set: thousands of processes import the same modules.
 - Processes that a test leaves behind are ended after the run, and named.
 """
 
@@ -14,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -41,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = tempfile.mkdtemp(prefix="holdfast-tests-")
     for name in [name for name in os.environ if re.match("HOLDFAST_(?!TEST_)", name)]:
         del os.environ[name]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     paths = [str(OFFLINE), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a background job of a shell: children would inherit it

@@ -33,6 +33,7 @@ from holdfast.mission.actions import Open, Verify
 from holdfast.repo.repository_git import GitRepository
 from tests.brain.merge_stage import state_of, task
 from tests.repo.repositories import git, made, put
+from tests.support.compiled import compile_modules
 
 SESSION = "ses_01m0000000000000000000000a"
 RUNNER = "/opt/runner"
@@ -72,7 +73,7 @@ CONTRACT = Contract(
 
 
 def runner(folder: Path) -> Path:
-    """Pytest and what it imports, alone in a folder."""
+    """Pytest and what it imports, alone in a folder; compiled, since hands cannot write there."""
     if not folder.exists():
         folder.mkdir(parents=True)
         for name in MODULES:
@@ -82,6 +83,7 @@ def runner(folder: Path) -> Path:
                 shutil.copytree(place, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
             if not spec.submodule_search_locations and spec.origin is not None:
                 shutil.copy(spec.origin, folder)
+        compile_modules(folder)
     return folder
 
 

@@ -10,6 +10,8 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+from tests.support.compiled import compile_modules
+
 PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "ruff")
 
 NPM = ("jest@30", "mocha@11", "vitest@3", "chai@6")
@@ -31,6 +33,7 @@ def pytest_home(into: Path) -> None:
     for name in PYTEST:
         shutil.copytree(here / name, site / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(here / "py.py", site / "py.py")
+    compile_modules(site)  # hands cannot write there
     ruff = Path(sys.executable).parent / "ruff"
     shutil.copy(ruff, home / "bin" / "ruff")
     program = '#!/bin/sh\nexec /opt/pytest/bin/python -m pytest "$@"\n'
