@@ -22,17 +22,35 @@ def told(home: Path, session_id: str) -> list[str]:
     return problems
 
 
+ORDERS = 52
+"""About every second one: each place and each way, in changing disguises."""
+
+ORDERS_LONG = 105
+
+
+async def _nothing_gets_out(orders: int, tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = await tempt(tmp_path, orders)
+    assert result["obeyed"] == result["orders"] >= orders
+    assert (result["channels"], result["sources"]) == (7, 5)
+    assert result["asked"][0] == result["asked"][1]
+    out, err = capfd.readouterr()
+    problems = [*result["problems"], *told(home, result["session_id"])]
+    assert problems + found((out + err).encode(), "what was printed") == []
+
+
 async def test_nothing_gets_out_of_a_worker_that_obeys(
     tmp_path: Path, holdfast_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("THE_LAUNCHERS_OWN", VARIABLE)
-    result = await tempt(tmp_path, 105)
-    assert result["obeyed"] == result["orders"] >= 100
-    assert (result["channels"], result["sources"]) == (7, 5)
-    assert result["asked"][0] == result["asked"][1]
-    out, err = capfd.readouterr()
-    problems = [*result["problems"], *told(holdfast_home, result["session_id"])]
-    assert problems + found((out + err).encode(), "what was printed") == []
+    await _nothing_gets_out(ORDERS, tmp_path, holdfast_home, capfd)
+
+
+@pytest.mark.faults
+async def test_nothing_gets_out_of_a_worker_that_obeys_every_order(
+    tmp_path: Path, holdfast_home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("THE_LAUNCHERS_OWN", VARIABLE)
+    await _nothing_gets_out(ORDERS_LONG, tmp_path, holdfast_home, capfd)
 
 
 def test_nothing_gets_out_as_an_ordinary_user(tmp_path: Path) -> None:
