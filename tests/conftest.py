@@ -54,10 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 LONG = (
-    "app/test_mission_demo.py", "sim/test_simulator.py", "sim/test_workers.py", "brain/test_proving.py",
-    "faults/test_moments.py", "sim/test_missions.py", "canary/test_canary.py", "environment/test_repositories.py",
+    "app/test_mission_demo.py", "brain/test_proving.py", "app/test_mission_demo_faults.py",
+    "brain/test_proving_programs.py", "app/test_missions.py", "tampers/test_tampers.py",
+    "environment/test_repositories.py", "faults/test_moments.py", "sim/test_missions.py", "sim/test_simulator.py",
 )  # fmt: skip
-"""Files that take longer than a minute: begun first, so that none of them is left alone at the end."""
+"""Files that take more than half a minute: begun first, so that none of them is left alone at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

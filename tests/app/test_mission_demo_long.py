@@ -1,21 +1,16 @@
-"""Whole missions on a real library: minutes each, so for `make faults`."""
+"""Whole missions on a real library, and long ones on our own: minutes each, so for `make faults`."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.terminal import ended, spawn
+from tests.app.demos import COST_USD, MINI, keep_cache, killed, known_home, mission, sound
+from tests.app.terminal import Type, ended, spawn
 
 pytestmark = pytest.mark.faults
-
-CACHE = Path(tempfile.gettempdir()) / f"holdfast-tests-missions-{os.getuid()}"
-"""Fetched, and found out, once."""
 
 TINYDB = "tinydb==4.9.0"
 
@@ -25,20 +20,22 @@ JUDGES = ("--fault", "lenient:0.3", "--fault", "silent:0.15", "--fault", "contra
 @pytest.fixture
 def home(holdfast_home: Path) -> Path:
     """A home that knows what was found out about the library before."""
-    CACHE.mkdir(mode=0o711, exist_ok=True)
-    assert CACHE.stat().st_uid == os.getuid()
-    holdfast_home.mkdir(mode=0o711)
-    shutil.copytree(CACHE, holdfast_home / "cache")
-    return holdfast_home
+    return known_home(holdfast_home, TINYDB)
 
 
-def mission(home: Path, *words: str) -> dict[str, Any]:
+@pytest.fixture
+def small_home(holdfast_home: Path) -> Path:
+    """The same for the small library of our own."""
+    return known_home(holdfast_home, MINI)
+
+
+def on_tinydb(home: Path, *words: str) -> dict[str, Any]:
     """The result of a mission on all of tinydb. Skips where the library cannot be had."""
     command = ("demo", "--mission", "--library", TINYDB, "--workers", "4", "--json", *words)
     said = ended(spawn(*command), timeout_s=3_600)
     if said.code == 5 and "could not be fetched" in said.err:
         pytest.skip(said.err.splitlines()[-1])
-    shutil.copytree(home / "cache", CACHE, dirs_exist_ok=True)
+    keep_cache(home, TINYDB)
     result = said.lines[-1]
     assert result["exit_code"] == said.code
     assert result["false_done"] == []
@@ -58,14 +55,14 @@ def whole(result: dict[str, Any]) -> None:
 
 
 def test_perfect(home: Path) -> None:
-    result = mission(home)
+    result = on_tinydb(home)
     whole(result)
     assert result["faults"] == {}
     assert result["sessions"]["worker"] == result["items"]
 
 
 def test_killed_twenty_times(home: Path) -> None:
-    result = mission(home, "--kills", "20", "--seed", "5")
+    result = on_tinydb(home, "--kills", "20", "--seed", "5")
     whole(result)
     assert result["kills"] == 20
     assert result["presumed"] <= 20 * (4 + 2)
@@ -74,7 +71,7 @@ def test_killed_twenty_times(home: Path) -> None:
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_bad_workers_and_judges(home: Path, seed: str) -> None:
     faults = ("--fault", "early_done:0.3", "--fault", "wrong_body:0.3", *JUDGES)
-    result = mission(home, *faults, "--rubric-share", "0.3", "--seed", seed)
+    result = on_tinydb(home, *faults, "--rubric-share", "0.3", "--seed", seed)
     assert result["exit_code"] in (0, 3)
     met = set(result["said_met"]) & set(result["met"])
     assert len(met) + result["rubric_criteria"] >= len(result["said_met"])
@@ -83,13 +80,38 @@ def test_bad_workers_and_judges(home: Path, seed: str) -> None:
 
 
 def test_wanderers_are_refused_or_listed(home: Path) -> None:
-    result = mission(home, "--fault", "wander:0.5", "--seed", "1")
+    result = on_tinydb(home, "--fault", "wander:0.5", "--seed", "1")
     assert result["faults"]["wander"]["had"] >= 4
     assert result["faults"]["wander"]["through"] == 0
     whole(result)
 
 
 def test_conflicts_and_regressions_are_worked_out(home: Path) -> None:
-    result = mission(home, "--fault", "conflict:0.3", "--fault", "regress:0.3", "--seed", "2")
+    result = on_tinydb(home, "--fault", "conflict:0.3", "--fault", "regress:0.3", "--seed", "2")
     assert result["exit_code"] in (0, 3)
     assert {"conflict", "regress"} & set(result["faults"])
+
+
+def test_killed_five_times(small_home: Path) -> None:
+    killed(small_home, 5)
+
+
+def test_half_the_money_then_all(small_home: Path, type: Type) -> None:
+    cap = COST_USD / 2
+    said = mission(small_home, "--budget", f"{cap:.4f}").went(4)
+    result = said.lines[-1]
+    sound(result)
+    assert (result["status"], result["stop_reason"]) == ("parked", "budget")
+    assert 0.9 * cap <= result["cost_usd"] <= cap + 1e-9
+    assert not result["suite_green"]
+    name = result["session_id"]
+    before = type("logs", name, "--json", "--type", "repo.merged").went().lines
+    type("budget", name, "--set", "1").went()  # which has another process wake it
+    type("wake", name, "--json").went()
+    assert len(type("logs", name, "--json", "--type", "repo.merged").went().lines) > len(before)
+    done = type("logs", name, "--json", "--type", "mission.finished").went().lines
+    assert [(event["status"], event.get("unmet", [])) for event in done] == [("done", [])]
+    # What was verified before is not verified again.
+    logged = type("logs", name, "--json").went().lines
+    runs = [(e["tree"], name) for e in logged if e["type"] == "criterion.checked" for name in e["criteria"]]
+    assert len(runs) == len(set(runs))

@@ -146,13 +146,26 @@ def test_pause_wake_and_cancel_leave_every_tree_reachable(type: Type, repo: Path
     type("mission", "replan", "m").refused(2, "cancelled")
 
 
+def merges(type: Type) -> int:
+    """How many tasks are on the main branch of the mission."""
+    return len(type("logs", "m", "--json", "--type", "repo.merged").went().lines)
+
+
 def test_money_for_half_of_it(type: Type, repo: Path, tmp_path: Path) -> None:
     price = {"input_per_mtok": 3.0, "output_per_mtok": 15.0}
     model = script(tmp_path / "priced.json", bash(WRITE), hand_in(), price=price)
-    said = run(type, repo, model, "--budget", "0.70", "--workers", "1", "--json").went(4)
-    assert said.lines[-1]["cost_usd"] <= 0.70
+    result = run(type, repo, model, "--budget", "0.70", "--workers", "1", "--json").went(4).lines[-1]
+    assert (result["status"], result["stop_reason"]) == ("parked", "budget")
+    assert 0.6 <= result["cost_usd"] <= 0.70
+    before = merges(type)
     said = type("mission", "run", "--repo", repo, "--session-id", "m", "--budget", "5", "--json").went(0)
     assert said.lines[-1]["cost_usd"] == pytest.approx(4 * 0.315)
+    assert merges(type) > before
+    logged = type("logs", "m", "--json").went().lines
+    assert [event["status"] for event in logged if event["type"] == "mission.finished"] == ["done"]
+    # What was verified before is not verified again.
+    runs = [(e["tree"], name) for e in logged if e["type"] == "criterion.checked" for name in e["criteria"]]
+    assert len(runs) == len(set(runs))
 
 
 @pytest.mark.parametrize(
