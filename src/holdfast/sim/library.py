@@ -306,6 +306,7 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
         made.mkdir()
         find_pip(python).install(library.requirements, made)
         _announce(library, made)
+        compile_modules(made, python)
         _readable_by_all(made)
         try:
             os.rename(made, target)
@@ -314,6 +315,12 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
             if not target.is_dir():
                 raise
     return target
+
+
+def compile_modules(folder: Path, python: str) -> None:
+    """Write bytecode beside the modules: hands see the folder read-only, and would compile all of it at each run."""
+    command = [python, "-I", "-m", "compileall", "-qq", str(folder)]
+    subprocess.run(command, check=False, umask=0o022)  # a file in an older Python stays as it is
 
 
 def interpreter_of(python: str) -> str:

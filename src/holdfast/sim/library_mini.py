@@ -14,7 +14,7 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-from holdfast.sim.library import Library, install_test_dependencies
+from holdfast.sim.library import PYTHON, Library, compile_modules, install_test_dependencies
 from holdfast.sim.library_mini_suite import TESTS
 from holdfast.sim.library_tree import SourceFile, layout, permissive_licence
 
@@ -322,6 +322,7 @@ def mini_dependencies(cache: Path) -> Path:
         made.mkdir(mode=0o755)
         for each in found:
             _copy(each, made)
+        compile_modules(made, PYTHON)
         try:
             os.rename(made, target)
         except OSError:
