@@ -67,12 +67,12 @@ def _ignored(runner: Runner) -> list[str]:
 
 def placed(place: Place) -> Iterator[Probe]:
     """The probes of checks whose runner is pytest or unittest."""
-    yield from _python_canary(place)
-    yield from _python_flip(place)
-    yield from _python_data(place)
+    yield from _canary(place)
+    yield from _flip(place)
+    yield from _data(place)
 
 
-def _python_canary(place: Place) -> Iterator[Probe]:
+def _canary(place: Place) -> Iterator[Probe]:
     files, word = place.files, place.word
     line = place.checks[0].command
     unittest = (runner := recognized(place.checks, files)) is not None and runner.kind == "unittest"
@@ -154,7 +154,7 @@ def _tolerant(files: Mapping[str, bytes]) -> dict[str, bytes]:
     return found
 
 
-def _python_flip(place: Place) -> Iterator[Probe]:
+def _flip(place: Place) -> Iterator[Probe]:
     if re.search(r"\s-O|PYTHONOPTIMIZE", place.checks[0].command):
         return
     chosen = [_selected(check, place.files) for check in place.checks]
@@ -184,7 +184,7 @@ def _python_flip(place: Place) -> Iterator[Probe]:
         yield Probe("flip", tuple(patient(check, place.files) for check in place.checks), changed, ids)
 
 
-def _python_data(place: Place) -> Iterator[Probe]:
+def _data(place: Place) -> Iterator[Probe]:
     """What tests compare with is nothing any more, where it is in files of a folder for that, and they name both."""
     known = [path for path in place.files if _EXPECTED.fullmatch(posixpath.basename(posixpath.dirname(path)))]
     known = [path for path in known if matches(path, place.protected) and not path.endswith(".py")]
@@ -194,7 +194,7 @@ def _python_data(place: Place) -> Iterator[Probe]:
         naming: list[str] = []
         for test in _selected(check, place.files):
             text = place.files[test].decode("utf-8", "replace")
-            named = [path for path in known if all(f"{part}" in text for part in path.split("/")[-2:])]
+            named = [path for path in known if all(part in text for part in path.split("/")[-2:])]
             changed |= dict.fromkeys(named, b"nothing that was expected\n")
             naming += [test] if named else []
         if naming:
