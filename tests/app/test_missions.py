@@ -164,7 +164,7 @@ def test_money_for_half_of_it(type: Type, repo: Path, tmp_path: Path) -> None:
     logged = type("logs", "m", "--json").went().lines
     assert [event["status"] for event in logged if event["type"] == "mission.finished"] == ["done"]
     # What was verified before is not verified again.
-    runs = [(e["tree"], name) for e in logged if e["type"] == "criterion.checked" for name in e["criteria"]]
+    runs = [(e["tree"], e["key"], name) for e in logged if e["type"] == "criterion.checked" for name in e["criteria"]]
     assert len(runs) == len(set(runs))
 
 
