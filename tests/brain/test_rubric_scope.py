@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.brain.acts import verifying
 from holdfast.brain.shift import Shift
 from holdfast.facts.contract import Contract, Criterion, Item
 from holdfast.facts.mission import MissionFinished, MissionPolicy, ReplanAsked
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import Judged, JudgeOpened, TaskJudged
-from holdfast.mission import ending
+from holdfast.mission import ending, merges
 from holdfast.mission.actions import EscalateMission, Look, OpenRole
 from holdfast.session.actions import Record
 from tests.brain.merge_stage import MergeStage, criterion, state_of, task
@@ -59,9 +60,12 @@ async def accepted(stage: MergeStage, *evidence: str) -> Shift:
 
 
 async def merged(stage: MergeStage, shift: Shift, files: dict[str, bytes | None]) -> None:
-    """The second task is merged, with these changes."""
+    """The second task is merged, with these changes; the checks are proven there."""
     await stage.queue(shift, "b", await stage.branch({"b.txt": b"done\n", **files}, words="b"))
     await stage.drain(shift)
+    last = merges.last_proof(state_of(shift))
+    if last is not None:
+        await verifying.verify(shift, last)
 
 
 @pytest.mark.parametrize(

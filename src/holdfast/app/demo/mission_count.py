@@ -92,7 +92,7 @@ def count_mission(family: Family) -> MissionCounts:
         counts.events += len(family[name])
         for event in family[name]:
             _count_any(counts, role, event.fact)
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for event in family[names[0]]:
         _count_own(counts, event.fact, seen)
     counts.faults = _faults(family, names[0])
@@ -119,7 +119,7 @@ def _count_any(counts: MissionCounts, role: str, fact: Fact) -> None:
             pass
 
 
-def _count_own(counts: MissionCounts, fact: Fact, seen: set[tuple[str, str]]) -> None:
+def _count_own(counts: MissionCounts, fact: Fact, seen: set[tuple[str, str, str]]) -> None:
     match fact:
         case TaskRefused(kind=kind):
             counts.refused[kind] += 1
@@ -129,9 +129,9 @@ def _count_own(counts: MissionCounts, fact: Fact, seen: set[tuple[str, str]]) ->
             counts.unasked += len(unasked)
         case TaskJudged(decision=decision, refused=refused):
             counts.judged["not counted" if refused else decision] += 1
-        case CriterionChecked(tree=tree, criteria=criteria):
+        case CriterionChecked(tree=tree, key=key, criteria=criteria):
             counts.checked += len(criteria)
-            again = {(tree, name) for name in criteria}
+            again = {(tree, key, name) for name in criteria}
             counts.checked_twice += len(again & seen)
             seen |= again
         case MissionFinished():

@@ -71,7 +71,7 @@ class MissionStory:
             ("killed", f"the whole runtime {counted(len(self.lived.kills), 'time')} with SIGKILL"),
             ("faults", self._faults()),
             ("judges", self._judges()),
-            ("checks", f"{self.counts.checked} verdicts, {self.counts.checked_twice} of a tree that had one"),
+            ("checks", f"{self.counts.checked} verdicts, {self.counts.checked_twice} made twice"),
             ("brief", "agrees with the log" if not self.brief_wrong else f"WRONG: {'; '.join(self.brief_wrong[:3])}"),
             ("cost", self._cost()),
             ("log", f"{self.counts.events} events, {counted(self.counts.shifts, 'shift')}, chain "
