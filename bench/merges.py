@@ -32,14 +32,14 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdfast.brain.acts import merging
-from holdfast.brain.replay import replay
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
 from holdfast.facts.repo import RepoMerged
 from holdfast.hands.fake_files import ROOT, Files
-from holdfast.mission import merges
-from holdfast.mission.actions import Advance, Assemble, Verify
+from holdfast.kinds.mission.acts import merging
+from holdfast.kinds.mission.acts.replay import replay
+from holdfast.kinds.mission.conductor import merges
+from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Verify
 from holdfast.repo.repository import Commit
 from tests.brain.merge_stage import MergeStage, contract_of, criterion, state_of, task
 from tests.repo.repositories import git, made

@@ -24,15 +24,15 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdfast.brain.acts import merging, verifying
 from holdfast.facts.contract import Contract, Item
 from holdfast.facts.mission import CriterionChecked, MissionPolicy
 from holdfast.facts.proof import Ability, CheckProbed, CheckProved
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
-from holdfast.mission import merges
-from holdfast.mission.actions import Advance, Assemble, Verify
+from holdfast.kinds.mission.acts import merging, verifying
+from holdfast.kinds.mission.conductor import merges
+from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Verify
+from holdfast.kinds.mission.fold.state import BASE
 from holdfast.session.actions import Record
-from holdfast.session.state_mission import BASE
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import PYTEST, ProvingStage, criterion, proving
 

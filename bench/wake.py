@@ -29,6 +29,7 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact
+from holdfast.kinds import KINDS
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker
@@ -92,7 +93,7 @@ async def timed(folder: Path) -> tuple[float, float, int]:
     store = await open_store(folder)
     opened = time.perf_counter()
     try:
-        state, _ = await recall(SESSION, store, store)
+        state, _ = await recall(SESSION, store, store, KINDS)
         return (opened - began) * 1000, (time.perf_counter() - opened) * 1000, state.seq
     finally:
         await store.close()
@@ -102,7 +103,7 @@ async def snapshot(folder: Path) -> None:
     """Keep a snapshot of the whole session."""
     store = await open_store(folder)
     try:
-        state, _ = await recall(SESSION, store, store)
+        state, _ = await recall(SESSION, store, store, KINDS)
         await remember(state, store)
     finally:
         await store.close()

@@ -15,8 +15,8 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.config import Settings, actor
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, People, SessionCreated, Workspace
-from holdfast.mission.contract import contract_digest
-from holdfast.mission.formats import read_contract
+from holdfast.kinds.mission.contract.contents import contract_digest
+from holdfast.kinds.mission.contract.formats.files import read_contract
 from tests.app.terminal import Type, rows
 
 ENTRIES: list[dict[str, Any]] = [

@@ -10,7 +10,7 @@ from holdfast.app.config import Settings
 from holdfast.app.mission_file import POLICY_KEYS, MissionFile, parse_mission_file, project_mission, read_mission_file
 from holdfast.errors import UsageError
 from holdfast.facts.mission import MissionPolicy
-from holdfast.mission.formats import read_contract
+from holdfast.kinds.mission.contract.formats.files import read_contract
 
 PATH = Path("mission.toml")
 

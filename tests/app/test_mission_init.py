@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.app.mission_issue import api_address
 from holdfast.errors import UsageError
-from holdfast.mission.contract_submitted import submitted_contract
-from holdfast.mission.globs import matches
+from holdfast.globs import matches
+from holdfast.kinds.mission.role.submitted import submitted_contract
 from tests.app.terminal import Said, Type, bash, script, turn
 from tests.app.test_mission_lint import make
 

@@ -18,8 +18,8 @@ from holdfast.app.config import Settings
 from holdfast.app.mission_lint_runs import Ground, run_checks
 from holdfast.errors import UsageError
 from holdfast.facts.session import Environment, Workspace
-from holdfast.mission.formats import marked, read_contract
-from holdfast.mission.lint import Finding, merged, static_findings
+from holdfast.kinds.mission.contract.formats.files import marked, read_contract
+from holdfast.kinds.mission.lint import Finding, merged, static_findings
 from tests.app.terminal import Type
 from tests.app.testers import toolchain
 from tests.mission.lint_corpus import Case, defect_cases, good_cases

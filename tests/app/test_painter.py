@@ -20,6 +20,7 @@ from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact, type_of
 from holdfast.facts.user import UserInterrupt
+from holdfast.kinds import KINDS
 from holdfast.model.base import TextDelta
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
@@ -214,7 +215,7 @@ def state(context_tokens: int = 150_000) -> State:
         workspace=Workspace(path="/w"),
         limits=Limits(context_tokens=context_tokens),
     )
-    return fold(empty("s"), [event(1, created)])
+    return fold(empty("s", KINDS), [event(1, created)])
 
 
 def said(panel: Panel, width: int = 80) -> str:

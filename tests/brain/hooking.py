@@ -32,6 +32,7 @@ from holdfast.hands.base import Provider
 from holdfast.hands.fake import FakeProvider
 from holdfast.hands.fake_files import Files
 from holdfast.ids import new_event_id, system_entropy
+from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
 from holdfast.model.scripted import ScriptedModel, parse_script
@@ -186,7 +187,7 @@ class HookStage(Stage):
     @asynccontextmanager
     async def shift(self) -> AsyncIterator[Shift]:
         """A shift of this session that is driven by hand."""
-        state, bodies = await recall(self.session_id, self.store, self.store)
+        state, bodies = await recall(self.session_id, self.store, self.store, KINDS)
         who = ShiftStarted(worker_id="wrk_1", host_id="h", boot_id="b", pid=1, program="test")
         draft = Draft(new_event_id(self.clock.now_us(), system_entropy), "brain", who)
         lease = await self.store.acquire(self.session_id, draft, steal=False, head=state.seq)
@@ -236,6 +237,7 @@ async def wake_killable(home: Path, session_id: str, turns: list[dict[str, Any]]
         async with await SqliteStore.open(home / "log.db", workers=home / "workers", clock=SystemClock()) as store:
             model = ScriptedModel(parse_script(json.dumps({"turns": turns})), SystemClock())
             doors = Doors(
+                kinds=KINDS,
                 log=store,
                 leases=store,
                 snapshots=store,

@@ -14,7 +14,6 @@ import anyio
 
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import Settings
-from holdfast.brain.acts import merging, verifying
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.errors import UnknownSession
@@ -26,8 +25,9 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
 from holdfast.ids import new_event_id, system_entropy
-from holdfast.mission import merges
-from holdfast.mission.actions import Advance, Assemble, Open, Verify
+from holdfast.kinds.mission.acts import merging, verifying
+from holdfast.kinds.mission.conductor import merges
+from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Open, Verify
 from holdfast.repo.repository_git import GitRepository
 from holdfast.session.actions import Record
 from tests.brain.merge_stage import state_of, task
@@ -78,7 +78,7 @@ async def main(*words: str) -> None:
             Mission("demo", str(repo), base, contract, policy=MissionPolicy(judge="off", confirm_runs=1)),
             workspace,
         )
-        state, bodies = await recall(SESSION, runtime.store, runtime.store)
+        state, bodies = await recall(SESSION, runtime.store, runtime.store, runtime.kinds)
         who = runtime.worker
         draft = Draft(
             new_event_id(doors.clock.now_us(), system_entropy),

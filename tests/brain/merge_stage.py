@@ -14,7 +14,6 @@ from typing import Any
 
 import anyio
 
-from holdfast.brain.acts import merging, verifying
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
@@ -27,13 +26,15 @@ from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskSta
 from holdfast.hands.fake import FakeProvider, Pace, at_once
 from holdfast.hands.fake_files import ROOT, Effect, Files
 from holdfast.ids import new_event_id, system_entropy
-from holdfast.mission import merges
-from holdfast.mission.actions import Advance, Assemble, Open, Verify
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.acts import merging, verifying
+from holdfast.kinds.mission.conductor import merges
+from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Open, Verify
+from holdfast.kinds.mission.fold.state import MissionState, of_mission
 from holdfast.repo.repository import Commit, Repository
 from holdfast.repo.repository_fake import FakeRepository
 from holdfast.repo.repository_git import GitRepository
 from holdfast.session.actions import Record
-from holdfast.session.state_mission import MissionState
 from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage
 from tests.support.waiting import PATIENCE_S
@@ -158,7 +159,7 @@ class MergeStage:
 
     async def hold(self) -> Shift:
         """Take the mission's lease, as the next brain does."""
-        state, bodies = await recall(self.mission_id, self.store, self.store)
+        state, bodies = await recall(self.mission_id, self.store, self.store, KINDS)
         who = self.doors.worker
         fact = ShiftStarted(who.worker_id, who.host_id, who.boot_id, who.pid, who.program)
         draft = Draft(new_event_id(self.stage.clock.now_us(), system_entropy), "brain", fact)
@@ -238,8 +239,7 @@ class MergeStage:
 
 def state_of(shift: Shift) -> MissionState:
     """The mission's state now."""
-    assert shift.state.mission is not None
-    return shift.state.mission
+    return of_mission(shift.state)
 
 
 def task(name: str, *criteria: str) -> Task:

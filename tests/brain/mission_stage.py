@@ -19,7 +19,8 @@ from holdfast.facts.mission import Mission, MissionOpened, MissionPlanned, Missi
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import new_event_id, system_entropy
-from holdfast.mission.contract import contract_digest
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.model.base import Model
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.repository_fake import FakeRepository
@@ -120,7 +121,7 @@ class MissionStage:
 
     async def hold(self) -> Shift:
         """Take the mission's lease, as the next brain does."""
-        state, bodies = await recall(self.mission_id, self.store, self.store)
+        state, bodies = await recall(self.mission_id, self.store, self.store, KINDS)
         who = self.doors.worker
         fact = ShiftStarted(who.worker_id, who.host_id, who.boot_id, who.pid, who.program)
         draft = Draft(new_event_id(self.stage.clock.now_us(), system_entropy), "brain", fact)

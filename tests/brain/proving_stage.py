@@ -18,7 +18,6 @@ import anyio
 
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import Settings
-from holdfast.brain.acts import merging, verifying
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.errors import UnknownSession
@@ -29,7 +28,8 @@ from holdfast.facts.proof import CheckProbed, CheckProved
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import new_event_id, system_entropy
-from holdfast.mission.actions import Open, Verify
+from holdfast.kinds.mission.acts import merging, verifying
+from holdfast.kinds.mission.conductor.actions import Open, Verify
 from holdfast.repo.repository_git import GitRepository
 from tests.brain.merge_stage import state_of, task
 from tests.repo.repositories import git, made, put
@@ -156,7 +156,7 @@ async def proving(
         except UnknownSession:
             created = SessionCreated(goal="g", agent=Agent("scripted"), workspace=workspace, mission=mission)
             await runtime.intake.open(SESSION, created)
-        state, bodies = await recall(SESSION, runtime.store, runtime.store)
+        state, bodies = await recall(SESSION, runtime.store, runtime.store, runtime.kinds)
         who = runtime.worker
         fact = ShiftStarted(who.worker_id, who.host_id, who.boot_id, who.pid, who.program)
         draft = Draft(new_event_id(doors.clock.now_us(), system_entropy), "brain", fact)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.brain.acts.roles import open_role
 from holdfast.brain.doors import Doors
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
@@ -28,9 +27,11 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.fleet.intake import Intake
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.conductor.actions import OpenRole
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker
-from holdfast.mission.actions import OpenRole
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Commit, Kept
@@ -116,7 +117,7 @@ async def main(base: Path, moment: str) -> None:
         session_id = rows[0].session_id if rows else intake.new_session_id()
         if not rows:
             await intake.open(session_id, created)
-        state, bodies = await recall(session_id, store, store)
+        state, bodies = await recall(session_id, store, store, KINDS)
         fact = ShiftStarted(lock.worker_id, "host", "boot", 1, "test")
         draft = Draft(new_event_id(clock.now_us(), system_entropy), "brain", fact)
         shift = Shift(doors, state, await store.acquire(session_id, draft), bodies)

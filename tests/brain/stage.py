@@ -19,6 +19,7 @@ from holdfast.fleet.intake import Intake
 from holdfast.hands.fake import FakeProvider, Pace, at_once
 from holdfast.hands.fake_files import Effect, nothing_happens
 from holdfast.ids import system_entropy
+from holdfast.kinds import KINDS
 from holdfast.log.memory import MemoryStore
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.model.scripted import ScriptedModel, parse_script
@@ -85,6 +86,7 @@ class Stage:
         self.intake = Intake(self.store, self.store, self.clock, system_entropy, "user:test")
         self.session_id = self.intake.new_session_id()
         self.doors = Doors(
+            kinds=KINDS,
             log=self.store,
             leases=self.store,
             snapshots=self.store,

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.brain.acts import documents as documents_act
-from holdfast.brain.acts.roles import open_role
 from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced
 from holdfast.facts.mission import LessonApplied, LessonProposed, MissionPolicy, RoleKind
@@ -15,7 +13,10 @@ from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
 from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import TaskRefused
-from holdfast.mission.actions import OpenRole
+from holdfast.kinds.mission.acts import documents as documents_act
+from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.conductor.actions import OpenRole
+from holdfast.kinds.mission.fold.state import of_mission
 from tests.brain.merge_stage import MergeStage, contract_of, criterion, task
 from tests.brain.mission_stage import MissionStage
 from tests.repo.repositories import made
@@ -151,8 +152,7 @@ async def test_a_line_waits_for_a_person(real: Path | None, verdict: Verdict) ->
     if applied:
         agents = (await stage.line.files(applied[0].commit, ["AGENTS.md"]))["AGENTS.md"].decode()
         assert line.line in agents, "it names the commit that has it"
-        assert shift.state.mission is not None
-        assert shift.state.mission.lessons == [line.line]
+        assert of_mission(shift.state).lessons == [line.line]
 
 
 async def test_a_policy_takes_lines_at_once(real: Path | None) -> None:

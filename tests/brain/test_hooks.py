@@ -16,15 +16,15 @@ import anyio
 import pytest
 
 from holdfast.brain.acts import hands as hands_act
-from holdfast.brain.acts import hooks as hooks_act
 from holdfast.errors import HandsLost, HeadMoved
-from holdfast.facts.mission import HookRan, WorkSubmitted
+from holdfast.facts.hook import NOT_HANDED_IN, HookRan
+from holdfast.facts.mission import WorkSubmitted
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Rule, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.hands.user import choose_user
-from holdfast.session.fold_roles import HAND_IN_EVENT
+from holdfast.kinds.mission.acts import hooks as hooks_act
 from holdfast.session.state import Call
 from tests.brain.hooking import SCRIPTS, HookStage, open_killable, wake_killable
 from tests.brain.stage import turn
@@ -50,7 +50,7 @@ async def stage(kind: str, base: Path, turns: list[dict[str, Any]], **more: Any)
 
 async def ran_in(made: HookStage) -> list[HookRan]:
     """What ran, without the harness's own words to one that stops and hands nothing in."""
-    return [fact for fact in await made.facts(HookRan) if fact.event != HAND_IN_EVENT]
+    return [fact for fact in await made.facts(HookRan) if fact.event != NOT_HANDED_IN]
 
 
 def shown(made: HookStage, request: int) -> str:
@@ -356,7 +356,7 @@ async def test_a_hook_outlives_its_brain_and_its_word_counts(event: str, tmp_pat
     with anyio.fail_after(PATIENCE_S):
         _, facts = await wake_killable(tmp_path, session_id, turns)
     assert (work / "marks").read_text() == "ran\n", "it ran once"
-    (ran,) = [fact for fact in facts if isinstance(fact, HookRan) and fact.event != HAND_IN_EVENT]
+    (ran,) = [fact for fact in facts if isinstance(fact, HookRan) and fact.event != NOT_HANDED_IN]
     assert ran.blocked
     assert f"{event} has a word" in ran.content
     (result,) = [fact for fact in facts if isinstance(fact, ToolResult)]

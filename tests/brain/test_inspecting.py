@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from holdfast.brain.acts import inspecting
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.contract import Check, Criterion
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, ApprovalSuperseded, Verdict
 from holdfast.facts.proof import CheckProbed
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskStarted
-from holdfast.mission import proofs
-from holdfast.mission.actions import Inspect, MissionAction, Project
-from holdfast.mission.conductor import decide
-from holdfast.mission.tasks import inspection
+from holdfast.kinds.mission.acts import inspecting
+from holdfast.kinds.mission.check import proofs
+from holdfast.kinds.mission.conductor.actions import Inspect, MissionAction, Project
+from holdfast.kinds.mission.conductor.decide import decide
+from holdfast.kinds.mission.conductor.tasks import inspection
+from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.actions import Action, End, Record
 from tests.brain.mission_stage import CONTRACT, FILES, TASKS, MissionStage
 
@@ -42,8 +43,7 @@ async def handed_in(
         deviations=deviations,
     )
     await shift.fact(started, handed)
-    assert shift.state.mission is not None
-    return Inspect(inspection(shift.state.mission.tasks[task]), task)
+    return Inspect(inspection(of_mission(shift.state).tasks[task]), task)
 
 
 def decided(shift: Shift) -> Action | MissionAction:
@@ -73,8 +73,7 @@ async def test_a_tree_without_fault_goes_on_to_its_checks() -> None:
     assert (found.files, found.violations, found.unasked) == (("src/app/core.py", TEST), (), ())
     assert found.lines > 0
     assert await facts(stage, RatchetViolated) == []
-    assert shift.state.mission is not None
-    assert shift.state.mission.tasks["core"].status == "inspected"
+    assert of_mission(shift.state).tasks["core"].status == "inspected"
 
 
 async def test_a_tampered_tree_is_a_violation_that_is_told_once() -> None:
@@ -90,9 +89,8 @@ async def test_a_tampered_tree_is_a_violation_that_is_told_once() -> None:
         ("test_edited", TEST),
     ]
     assert len(await facts(stage, TaskInspected)) == 1
-    assert shift.state.mission is not None
-    assert shift.state.mission.tasks["core"].status == "handed_in"
-    assert shift.state.mission.tasks["core"].violations
+    assert of_mission(shift.state).tasks["core"].status == "handed_in"
+    assert of_mission(shift.state).tasks["core"].violations
 
 
 async def test_leaving_the_scope_is_refused_and_no_violation_of_the_ratchet() -> None:
@@ -122,14 +120,13 @@ async def test_a_declared_change_is_asked_about_and_allowed_to_the_byte() -> Non
     assert isinstance(found, TaskInspected)
     assert found.violations == ()
     assert list(found.allowed) == [TEST]
-    assert shift.state.mission is not None
-    assert shift.state.mission.allowed == found.allowed
-    assert shift.state.mission.tasks["core"].status == "inspected"
+    assert of_mission(shift.state).allowed == found.allowed
+    assert of_mission(shift.state).tasks["core"].status == "inspected"
 
     # The same content in another task is allowed already; another content is not.
     again = await handed_in(stage, shift, {TEST: EDITED}, task="text")
     await inspecting.inspect(shift, again)
-    assert shift.state.mission.tasks["text"].status == "inspected"
+    assert of_mission(shift.state).tasks["text"].status == "inspected"
     assert len(await facts(stage, ApprovalRequested)) == 1
     other = await handed_in(stage, shift, {TEST: EDITED.replace(b"4", b"5")}, task="core")
     await inspecting.inspect(shift, other)
@@ -168,8 +165,7 @@ async def test_what_is_not_declared_or_beyond_approval_is_not_asked_about() -> N
 async def test_the_conductor_waits_for_the_answer_and_closes_what_is_not_wanted_any_more() -> None:
     stage = MissionStage()
     shift = await stage.open(TASKS[0])
-    mission = shift.state.mission
-    assert mission is not None
+    mission = of_mission(shift.state)
     await shift.fact(
         *(CheckProbed(name, "t", "d", "yes", "no", "impossible", "base") for name in proofs.unmeasured(mission))
     )

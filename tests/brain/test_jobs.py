@@ -20,6 +20,7 @@ from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake import FakeProvider
 from holdfast.hands.fake_files import Files
+from holdfast.kinds import KINDS
 from holdfast.log.verify import verify
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.session.state import State
@@ -75,7 +76,7 @@ class Yard:
 
     async def state(self) -> State:
         """The state now."""
-        state, _ = await recall(self.stage.session_id, self.stage.store, self.stage.store)
+        state, _ = await recall(self.stage.session_id, self.stage.store, self.stage.store, KINDS)
         return state
 
     async def tell(self) -> int:

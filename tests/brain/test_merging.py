@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.brain.acts import merging, verifying
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.contract import ContractSealed
 from holdfast.facts.mission import CriterionChecked, MissionPolicy
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged, RepoMoved
-from holdfast.mission import merges
-from holdfast.mission.actions import Advance, Assemble, Look, Open, Verify
-from holdfast.mission.contract import contract_digest
+from holdfast.kinds.mission.acts import merging, verifying
+from holdfast.kinds.mission.conductor import merges
+from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Look, Open, Verify
+from holdfast.kinds.mission.contract.contents import contract_digest
 from tests.brain.merge_stage import MergeStage, contract_of, criterion, state_of, task
 from tests.repo.repositories import git, made, put
 

@@ -11,12 +11,12 @@ import pytest
 
 from holdfast.app.compose import open_runtime
 from holdfast.app.config import Settings
-from holdfast.brain.acts.checks import IDLE_S
 from holdfast.errors import HandsLost
 from holdfast.facts.contract import Contract, Item
 from holdfast.facts.mission import VerificationEnded, VerificationStarted
 from holdfast.facts.task import RatchetViolated
-from holdfast.mission import proofs
+from holdfast.kinds.mission.acts.checks import IDLE_S
+from holdfast.kinds.mission.check import proofs
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import RIGHT, SESSION, WRONG, criterion, proving
 from tests.support.waiting import PATIENCE_S

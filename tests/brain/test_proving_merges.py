@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.brain.acts import verifying
 from holdfast.brain.shift import Shift
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import CriterionChecked, MissionPolicy, VerificationStarted
 from holdfast.facts.proof import CheckProbed, CheckProved
-from holdfast.mission import ending, merges, proofs
+from holdfast.kinds.mission.acts import verifying
+from holdfast.kinds.mission.check import proofs
+from holdfast.kinds.mission.conductor import ending, merges
+from holdfast.kinds.mission.fold.state import LAST
 from holdfast.repo.repository import Commit
-from holdfast.session.state_mission import LAST
 from tests.brain.merge_stage import MergeStage, checked, contract_of, criterion, state_of, task
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.mission import proofs
+from holdfast.kinds.mission.check import proofs
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import BASE, PYTEST, RIGHT, WRONG, criterion, proving
 

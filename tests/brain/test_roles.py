@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.brain.acts.roles import open_role, raise_children, tell_role
 from holdfast.errors import HeadMoved, RepositoryUnfit
 from holdfast.facts.budget import BudgetReached
 from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
-from holdfast.facts.mission import HookRan, MissionPolicy, WorkSubmitted
+from holdfast.facts.hook import HookRan
+from holdfast.facts.mission import MissionPolicy, WorkSubmitted
 from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Limits, SessionCreated, SessionError, SessionUpdated
 from holdfast.facts.task import TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import Hands, HandsSpec
+from holdfast.kinds.mission.acts.roles import open_role, raise_children, tell_role
+from holdfast.kinds.mission.conductor.actions import OpenRole, RaiseChildren, TellRole
+from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.log.verify import verify
-from holdfast.mission.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Commit, Kept
 from holdfast.session.money import pico_from_usd
@@ -347,8 +349,7 @@ async def _raised(stage: MissionStage, child_id: str) -> None:
     shift = await stage.hold()
     await raise_children(shift, RaiseChildren((child_id,)))
     assert shift.state.children[child_id].status is None
-    assert shift.state.mission is not None
-    assert child_id not in shift.state.mission.reports
+    assert child_id not in of_mission(shift.state).reports
     assert len(await stage.facts(ChildMessaged)) == 1
     await stage.store.release(shift.lease)
 

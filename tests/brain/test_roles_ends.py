@@ -12,7 +12,7 @@ from holdfast.facts.mission import WorkSubmitted
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import Breakers, Limits
 from holdfast.facts.tool import ToolDispatched, ToolResult
-from holdfast.session.roles import REFUSED_MAX
+from holdfast.kinds.mission.role.kind import REFUSED_MAX
 from tests.brain.stage import turn
 from tests.brain.test_roles import HAND_IN, READ, WRITE, opened
 

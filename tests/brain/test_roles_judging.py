@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.brain.acts.roles import open_role
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
@@ -18,10 +17,12 @@ from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
-from holdfast.mission import plans
-from holdfast.mission.actions import OpenRole
-from holdfast.mission.plan import plan_problems, read_plan
-from holdfast.mission.verdicts import read_verdict
+from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.conductor import plans
+from holdfast.kinds.mission.conductor.actions import OpenRole
+from holdfast.kinds.mission.fold.state import of_mission
+from holdfast.kinds.mission.plan.plan import plan_problems, read_plan
+from holdfast.kinds.mission.role.verdicts import read_verdict
 from holdfast.repo.repository import Commit
 from holdfast.session.actions import Record
 from tests.brain.mission_stage import CONTRACT, FILES, MissionStage
@@ -103,8 +104,7 @@ async def test_a_verdict_counts_when_each_criterion_has_evidence_that_is_there()
     (report,) = [each for each in await stage.facts(ChildFinished) if each.child_id != "ses_x"]
     assert report.status == "done"
     shift = await stage.hold()
-    assert shift.state.mission is not None
-    found = read_verdict(shift.state.mission, report, shift.state.mission.tasks["text"])
+    found = read_verdict(of_mission(shift.state), report, of_mission(shift.state).tasks["text"])
     assert (found.decision, found.refused) == ("pass", "")
     assert [each.passes for each in found.criteria] == [True, True]
 
@@ -153,9 +153,8 @@ async def test_a_pass_of_what_failed_is_refused_by_the_brain_and_again_by_the_mi
     first, *_ = await stage.facts(ToolResult, await stage.named("judge text"))
     assert "the outcome was fail" in first.content
     shift = await stage.hold()
-    assert shift.state.mission is not None
     slipped = ChildFinished(child_id=await stage.named("judge text"), status="done", submitted=both[1])
-    found = read_verdict(shift.state.mission, slipped, shift.state.mission.tasks["text"])
+    found = read_verdict(of_mission(shift.state), slipped, of_mission(shift.state).tasks["text"])
     assert "the outcome was fail" in found.refused
 
 
@@ -178,14 +177,13 @@ async def test_what_a_judge_ran_is_evidence_and_what_it_did_not_run_is_none() ->
 async def test_a_judge_that_ends_otherwise_never_means_pass(status: str) -> None:
     stage, _, _ = await judged([])
     shift = await stage.hold()
-    assert shift.state.mission is not None
     said = verdict("pass", ("shout", True, ["event 9"], ""), ("tone", True, [DEFINED], ""))[1]
     child_id = await stage.named("judge text")
     report = ChildFinished(child_id=child_id, status=status, submitted=said)  # type: ignore[arg-type]
-    found = read_verdict(shift.state.mission, report, shift.state.mission.tasks["text"])
+    found = read_verdict(of_mission(shift.state), report, of_mission(shift.state).tasks["text"])
     assert found.refused
     silent = read_verdict(
-        shift.state.mission, ChildFinished(child_id=child_id, status="done"), shift.state.mission.tasks["text"]
+        of_mission(shift.state), ChildFinished(child_id=child_id, status="done"), of_mission(shift.state).tasks["text"]
     )
     assert silent.refused == "its judge said nothing"
 
@@ -238,9 +236,8 @@ async def test_a_plan_that_leaves_a_criterion_out_comes_back_and_a_whole_one_is_
     assert second.outcome == "ok"
     (report,) = await stage.facts(ChildFinished)
     shift = await stage.hold()
-    assert shift.state.mission is not None
     tasks, dropped, note = read_plan(report.submitted)
-    assert plan_problems(tasks, shift.state.mission, "", dropped) == ()
+    assert plan_problems(tasks, of_mission(shift.state), "", dropped) == ()
     assert tasks[1] == Task("b", "shouting", ("shout", "tone"), ("src/app/text.py",), ("a",))
     assert note == "in this order"
 
@@ -253,8 +250,7 @@ async def test_a_planner_whose_plans_cannot_be_worked_by_is_stopped_after_three(
     assert [each.outcome for each in results] == ["error", "error", "ok"]
     (report,) = await stage.facts(ChildFinished)
     shift = await stage.hold()
-    assert shift.state.mission is not None
-    action = plans.step(shift.state, shift.state.mission)
+    action = plans.step(shift.state, of_mission(shift.state))
     assert isinstance(action, Record)
     refused, made = action.facts
     assert isinstance(refused, PlanRefused)

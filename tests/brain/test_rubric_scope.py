@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.brain.acts import verifying
 from holdfast.brain.shift import Shift
 from holdfast.facts.contract import Contract, Criterion, Item
 from holdfast.facts.mission import MissionFinished, MissionPolicy, ReplanAsked
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import Judged, JudgeOpened, TaskJudged
-from holdfast.mission import ending, merges
-from holdfast.mission.actions import EscalateMission, Look, OpenRole
+from holdfast.kinds.mission.acts import verifying
+from holdfast.kinds.mission.conductor import ending, merges
+from holdfast.kinds.mission.conductor.actions import EscalateMission, Look, OpenRole
 from holdfast.session.actions import Record
 from tests.brain.merge_stage import MergeStage, criterion, state_of, task
 from tests.repo.repositories import made

@@ -8,8 +8,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.brain.acts.verifying import give_up
-from holdfast.brain.replay import Replayed, replay
 from holdfast.environment.fake import FakeEnvironments
 from holdfast.facts.contract import Check, Contract, ContractAmended, Criterion, Item, Metric
 from holdfast.facts.mission import CriterionChecked, MissionPolicy, VerificationEnded, VerificationStarted
@@ -17,6 +15,8 @@ from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import Environment
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake_files import ROOT, Files
+from holdfast.kinds.mission.acts.replay import Replayed, replay
+from holdfast.kinds.mission.acts.verifying import give_up
 from holdfast.repo.repository import Commit
 from tests.brain.merge_stage import MergeStage, checked, effect, state_of, task, verdicts
 from tests.repo.repositories import made

@@ -14,7 +14,7 @@ from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.repo import RepoMerged
 from holdfast.hands.fake_files import ROOT, Files
-from holdfast.mission import flakes, proofs
+from holdfast.kinds.mission.check import flakes, proofs
 from holdfast.session.items import item_key
 from tests.brain.merge_stage import MergeStage, checked, state_of, task, verdicts
 

@@ -35,6 +35,7 @@ from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import Lives
 from holdfast.hands.user import choose_user
 from holdfast.ids import system_entropy
+from holdfast.kinds import KINDS
 from holdfast.log.memory import MemoryStore
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.vault.fake import FakeVault
@@ -105,6 +106,7 @@ class Home:
         script = parse_script(json.dumps({"turns": [*calls, {"text": "done"}]}))
         model = ScriptedModel(script, self.clock)
         doors = Doors(
+            kinds=KINDS,
             log=self.store,
             leases=self.store,
             snapshots=self.store,

@@ -15,7 +15,8 @@ from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.egress import EgressRecorded
 from holdfast.facts.session import Destination, Environment
-from holdfast.mission.brief_kinds import NEWS, Seen
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.brief.kinds import NEWS, Seen
 from holdfast.testing.egress.network import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World
@@ -79,7 +80,7 @@ async def test_a_set_up_leaves_the_hosts_it_asked_for_in_the_log(name: str, tmp_
         assert {each.method for each in record.seen} == {""}  # a tunnel cannot be read
         assert bool(record.through) is False
 
-        state, _ = await recall(here.sessions[-1], here.store, here.store)
+        state, _ = await recall(here.sessions[-1], here.store, here.store, KINDS)
         for host, port, verdict, _ in places:
             assert f"{host}:{port} {verdict} × 1" in outside_lines(state)["set-up"]
             assert host in about_outside(record)

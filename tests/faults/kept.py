@@ -24,6 +24,7 @@ from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.session import Agent, ContextPolicy, Limits, Rule, SessionCreated, Workspace
 from holdfast.facts.tool import ToolDispatched
+from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold
 from holdfast.session.window import build, head
 from tests.faults import oracle
@@ -198,7 +199,7 @@ def broken(record: oracle.Record, kept: Kept, acknowledged: Sequence[tuple[int, 
 
 def _heads(record: oracle.Record) -> set[tuple[str, str]]:
     """System text and first words of every context that the log makes."""
-    state = empty(record.session.session_id)
+    state = empty(record.session.session_id, KINDS)
     bodies: dict[int, Fact] = {}
     prompt, _ = load_prompt("worker")
     found = set()

@@ -26,6 +26,7 @@ from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.box import tree
 from holdfast.hands.box.journal import Testimony
 from holdfast.hands.box.kernel import is_locked
+from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
 from holdfast.session.accounts import AccountRow
@@ -250,7 +251,7 @@ def _keys(use: AgentToolUse) -> list[str]:
 def _not_told(record: Record) -> list[str]:
     """Every context is what its digest says, and the first one after an unknown outcome tells of it (S12)."""
     out: list[str] = []
-    state = empty(record.session.session_id)
+    state = empty(record.session.session_id, KINDS)
     bodies: dict[int, Fact] = {}
     prompt, _ = load_prompt("worker")
     waiting: list[ToolOutcomeUnknown] = []

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from holdfast.facts import contract, mission, proof, repo, task
+from holdfast.facts import contract, hook, mission, proof, repo, task
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import ContractAmended
@@ -20,7 +20,7 @@ POSTED = (ContractAmended, ReplanAsked)
 
 
 def _facts() -> list[type[Fact]]:
-    found = [each for module in (contract, mission, proof, task, repo) for each in vars(module).values()]
+    found = [each for module in (contract, hook, mission, proof, task, repo) for each in vars(module).values()]
     own = [each for each in found if isinstance(each, type) and issubclass(each, Fact) and each is not Fact]
     return sorted(set(own) - set(POSTED), key=lambda each: str(each.__struct_config__.tag))
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.brain.acts.laying import Ground, Laying
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
-from holdfast.mission.contract_protected import DEFAULT_PROTECTED
-from holdfast.mission.inspection import inspect
+from holdfast.kinds.mission.acts.laying import Ground, Laying
+from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
+from holdfast.kinds.mission.ratchet.inspection import inspect
 from holdfast.repo.repository import Commit
 from holdfast.repo.repository_git import GitRepository
 

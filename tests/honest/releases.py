@@ -22,12 +22,12 @@ import anyio
 import msgspec
 
 from holdfast.facts.mission import MissionPolicy
-from holdfast.mission.contract_protected import TESTS
-from holdfast.mission.globs import matches
-from holdfast.mission.inspection import Change, inspect
-from holdfast.mission.judging import judges
-from holdfast.mission.pristine import ALWAYS
-from holdfast.mission.ratchet import CODE
+from holdfast.globs import matches
+from holdfast.kinds.mission.check.judging import judges
+from holdfast.kinds.mission.contract.protected import TESTS
+from holdfast.kinds.mission.ratchet.inspection import Change, inspect
+from holdfast.kinds.mission.ratchet.pristine import ALWAYS
+from holdfast.kinds.mission.ratchet.rules import CODE
 from holdfast.repo.repository_git import GitRepository
 from tests.honest.kit import contract
 

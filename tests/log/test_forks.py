@@ -11,6 +11,7 @@ import pytest
 from holdfast.facts.codec import Draft, genesis
 from holdfast.facts.session import SessionForked, Workspace
 from holdfast.facts.user import UserResume
+from holdfast.kinds import KINDS
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
 from holdfast.log.verify import rebuild, verify
@@ -48,13 +49,13 @@ async def _fork(store: MemoryStore, origin: SessionRow, seq: int, fork_id: str) 
 
 async def _check(store: MemoryStore, origin: SessionRow, seq: int, fork_id: str) -> None:
     prefix = await store.read(origin.session_id, prev=genesis(origin.session_id), limit=seq)
-    expected = fold(empty(origin.session_id), prefix)
+    expected = fold(empty(origin.session_id, KINDS), prefix)
     events = await store.read(fork_id, prev=genesis(fork_id))
     assert events[:seq] == prefix
-    state = fold(empty(fork_id), events[:seq])
+    state = fold(empty(fork_id, KINDS), events[:seq])
     state.session_id = origin.session_id
     assert state == expected
-    after = fold(empty(fork_id), events)
+    after = fold(empty(fork_id, KINDS), events)
     for name in CARRIED - CHANGED:
         had, has = getattr(expected, name), getattr(after, name)
         assert (has[: len(had)] if isinstance(has, list) else has) == had, name  # the clock may have been set back

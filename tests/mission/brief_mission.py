@@ -45,8 +45,9 @@ from holdfast.facts.task import (
 )
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import type_of
-from holdfast.mission.brief import Brief, brief
-from holdfast.mission.contract import contract_digest
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.brief.brief import Brief, brief
+from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 
@@ -175,7 +176,7 @@ class World:
 
     def state(self) -> State:
         """The mission's state, folded."""
-        return fold(empty("ses_top"), self.top.events)
+        return fold(empty("ses_top", KINDS), self.top.events)
 
     def brief(self, since_us: int | None = None) -> Brief:
         """The brief of it."""

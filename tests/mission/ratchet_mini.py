@@ -9,8 +9,8 @@ from typing import Literal
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
-from holdfast.mission.contract_protected import DEFAULT_PROTECTED
-from holdfast.mission.inspection import Inspection, inspect
+from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
+from holdfast.kinds.mission.ratchet.inspection import Inspection, inspect
 from holdfast.repo.repository import FileChange
 
 _SUITE = Criterion("suite", "its tests pass", Check("sh scripts/check.sh"))

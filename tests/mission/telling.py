@@ -9,7 +9,9 @@ from holdfast.facts.mission import Mission, MissionOpened, MissionPlanned, Missi
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.task import RefusalKind, TaskRefused
 from holdfast.facts.union import type_of
-from holdfast.mission.documents import Told
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.documents import Told
+from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.fold import empty, fold
 
 CONTRACT = Contract(
@@ -31,7 +33,7 @@ class Telling:
 
     def __init__(self, policy: MissionPolicy | None = None) -> None:
         self.events: list[Event] = []
-        self.state = empty("ses_1")
+        self.state = empty("ses_1", KINDS)
         mission = Mission("demo", "/repo", "c" * 40, CONTRACT, policy=policy or MissionPolicy())
         self.tell(
             SessionCreated(goal="g", agent=Agent("m", tools=()), workspace=Workspace("/w"), mission=mission),
@@ -55,5 +57,4 @@ class Telling:
     @property
     def told(self) -> Told:
         """What documents are made from."""
-        assert self.state.mission is not None
-        return Told("demo", self.state.mission, self.events)
+        return Told("demo", of_mission(self.state), self.events)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.mission.amend import compare
-from holdfast.mission.contract import metric_holds
+from holdfast.kinds.mission.contract.amend import compare
+from holdfast.kinds.mission.contract.contents import metric_holds
 
 CHECK = Check("pytest -q", ("a.py", "b.py"), None, 60.0)
 SCORE = Check("python bench.py", (), Metric(0.9, 0.05, "at_least"))

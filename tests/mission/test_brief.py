@@ -21,9 +21,11 @@ from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspa
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import FindingNoted, Judged, JudgeOpened, RatchetViolated, TaskJudged, Violation
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.mission.brief import Brief, Evidence, Line, brief
-from holdfast.mission.brief_agrees import agrees
-from holdfast.mission.brief_text import LINES_MAX, markdown
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.kinds.mission.brief.brief import Brief, Evidence, Line, brief
+from holdfast.kinds.mission.brief.text import LINES_MAX, markdown
+from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.fold import empty, fold
 from tests.mission.brief_mission import MAIN, PLANTED, Told, World, big_mission, contract_of, sha
 
@@ -55,8 +57,7 @@ def typed(world: World, told: Brief, command: Sequence[str]) -> str:
 
 def test_it_is_a_mission_of_ten_thousand_events_by_the_real_fold(big: World) -> None:
     assert sum(len(log) for log in (big.top.events, *big.logs)) >= 10_000
-    mission = big.state().mission
-    assert mission is not None
+    mission = of_mission(big.state())
     assert sum(task.status == "merged" for task in mission.tasks.values()) == 219
     assert len(PLANTED) >= 20
 
@@ -283,7 +284,7 @@ def test_a_claim_that_something_passes_is_held_against_the_main_line() -> None:
 
 def done(world: World) -> World:
     """The mission is over."""
-    met = tuple(world.state().mission.passed)  # type: ignore[union-attr]
+    met = tuple(of_mission(world.state()).passed)
     world.top.tell(
         MissionFinished(status="done", head=world.main, met=met), ShiftEnded(status="done", detail="all met")
     )
@@ -335,7 +336,7 @@ def session() -> Told:
 
 
 def told_of(log: Sequence[Event]) -> Brief:
-    return brief(log, fold(empty("ses_one"), log))
+    return brief(log, fold(empty("ses_one", KINDS), log))
 
 
 def test_an_ordinary_session_says_what_it_did() -> None:

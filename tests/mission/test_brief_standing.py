@@ -6,8 +6,8 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import CriterionChecked, Task
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import Judged, JudgeOpened, TaskJudged
-from holdfast.mission.brief import brief
-from holdfast.session.state_mission import Proof
+from holdfast.kinds.mission.brief.brief import brief
+from holdfast.kinds.mission.fold.state import Proof, of_mission
 from tests.mission.brief_mission import MAIN, World, sha
 
 
@@ -32,10 +32,9 @@ def test_each_criterion_stands_once_by_how_it_is_known() -> None:
                    passed=("shown", "never")),
     )  # fmt: skip
     state = world.state()
-    assert state.mission is not None
-    state.mission.proofs = {"shown": Proof(1, "", ("canary",)), "never": Proof(1, "")}
-    state.mission.passed.pop("look", None)
-    state.mission.stale, state.mission.curves = {"look": 1}, {"speed": [(1, 0.5), (2, 0.7)]}
+    of_mission(state).proofs = {"shown": Proof(1, "", ("canary",)), "never": Proof(1, "")}
+    of_mission(state).passed.pop("look", None)
+    of_mission(state).stale, of_mission(state).curves = {"look": 1}, {"speed": [(1, 0.5), (2, 0.7)]}
     told = brief(world.top.events, state, world.logs)
     lines = {line.kind: [each.text for each in line.examples] for line in told.lines}
     assert (lines["proven"], lines["unproven"], lines["stale"]) == (["shown"], ["never"], ["look"])

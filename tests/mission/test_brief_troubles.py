@@ -19,10 +19,10 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked
-from holdfast.mission.brief import Brief
-from holdfast.mission.brief_agrees import agrees
-from holdfast.mission.brief_shapes import plain
-from holdfast.mission.brief_text import LINES_MAX, markdown
+from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.kinds.mission.brief.brief import Brief
+from holdfast.kinds.mission.brief.shapes import plain
+from holdfast.kinds.mission.brief.text import LINES_MAX, markdown
 from tests.app.terminal import PRICE, Said, bash, script, turn, typed
 from tests.app.test_mission_lint import GIT, make
 

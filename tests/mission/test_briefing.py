@@ -5,7 +5,8 @@ from __future__ import annotations
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import CriterionChecked, MissionPolicy, Task
 from holdfast.facts.task import FindingNoted, TaskHandedIn, TaskRefused
-from holdfast.mission.briefing import (
+from holdfast.kinds.mission.fold.state import MissionState, TaskState, Verdict
+from holdfast.kinds.mission.role.briefing import (
     DATA,
     DIFF_CHARACTERS,
     FILES_SHOWN,
@@ -16,7 +17,6 @@ from holdfast.mission.briefing import (
     planner_goal,
     worker_goal,
 )
-from holdfast.session.state_mission import MissionState, TaskState, Verdict
 
 CONTRACT = Contract(
     "make it whole",

@@ -9,10 +9,11 @@ import pytest
 from holdfast.facts.contract import Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy, Task
 from holdfast.facts.task import TaskInspected
-from holdfast.mission import ending
-from holdfast.mission.actions import OpenRole
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.conductor import ending
+from holdfast.kinds.mission.conductor.actions import OpenRole
+from holdfast.kinds.mission.fold.state import MissionState, TaskState
 from holdfast.session.fold import empty
-from holdfast.session.state_mission import MissionState, TaskState
 from tests.mission.world import World
 
 SEEDS = 200
@@ -75,7 +76,7 @@ def test_a_rubric_line_is_not_met_by_changing_nothing(judge: str) -> None:
 
 
 def test_the_last_judge_is_not_asked_where_nothing_was_changed() -> None:
-    state = empty("ses_1")
+    state = empty("ses_1", KINDS)
     contract = Contract("g", (Item("i", "an item", criteria=(Criterion("r", "it reads well"),)),))
     mission = MissionState(contract, MissionPolicy(judge="at_end"), opened_seq=1, main="c", main_tree="t", planned=True)
     action = ending.step(state, mission, 0, frozenset())

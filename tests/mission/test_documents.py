@@ -26,8 +26,8 @@ from holdfast.facts.task import (
     TaskStarted,
     Violation,
 )
-from holdfast.mission import documents
-from holdfast.mission.documents import PLAN_BEGIN, PLAN_END
+from holdfast.kinds.mission import documents
+from holdfast.kinds.mission.documents import PLAN_BEGIN, PLAN_END
 from tests.mission.telling import Telling
 
 FILES = {

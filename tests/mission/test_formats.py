@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Check, Contract, Metric
-from holdfast.mission.contract import contract_digest
-from holdfast.mission.formats import read_contract, write_back
-from holdfast.mission.globs import matches
+from holdfast.globs import matches
+from holdfast.kinds.mission.contract.contents import contract_digest
+from holdfast.kinds.mission.contract.formats.files import read_contract, write_back
 
 QUICKSTART = """[
   {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Contract
-from holdfast.mission.contract import contract_digest
-from holdfast.mission.formats import read_contract, write_back
+from holdfast.kinds.mission.contract.contents import contract_digest
+from holdfast.kinds.mission.contract.formats.files import read_contract, write_back
 
 NAMES = st.sampled_from(["feature_list.json", "prd.json", "PLAN.md", "issue.txt", "x"])
 

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
-from holdfast.mission.amend import compare
-from holdfast.mission.hidden import half, names_hidden, told, unused
-from holdfast.mission.lint import static_findings
+from holdfast.kinds.mission.contract.amend import compare
+from holdfast.kinds.mission.contract.hidden import half, names_hidden, told, unused
+from holdfast.kinds.mission.lint import static_findings
 
 
 def contract(*commands: str, hidden: tuple[str, ...] = ("tests/hidden/**", "spec/late.js")) -> Contract:

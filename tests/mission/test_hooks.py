@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.mission import hooks, hooks_talk
-from holdfast.mission.hooks import Hook
+from holdfast.kinds.mission.role import hooks, hooks_talk
+from holdfast.kinds.mission.role.hooks import Hook
 from tests.support.waiting import PATIENCE_S
 
 SETTINGS = {

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy
-from holdfast.mission.judging import Judges, judges, looked_into
-from holdfast.mission.lint import static_findings
-from holdfast.mission.pristine import planted
+from holdfast.kinds.mission.check.judging import Judges, judges, looked_into
+from holdfast.kinds.mission.lint import static_findings
+from holdfast.kinds.mission.ratchet.pristine import planted
 
 FILES = {
     "app.py": b"",

@@ -6,11 +6,11 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy, Task
 from holdfast.facts.task import TaskHandedIn, TaskQueued, TaskRefused
-from holdfast.mission import tasks
-from holdfast.mission.actions import OpenRole, TellRole
+from holdfast.kinds.mission.conductor import tasks
+from holdfast.kinds.mission.conductor.actions import OpenRole, TellRole
+from holdfast.kinds.mission.fold.state import MissionState, TaskState, Verdict
 from holdfast.session.actions import Record
 from holdfast.session.state import State
-from holdfast.session.state_mission import MissionState, TaskState, Verdict
 
 CRITERIA = (Criterion("run", "it runs", Check("true")), Criterion("read", "it reads well"))
 

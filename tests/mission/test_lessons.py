@@ -10,7 +10,7 @@ from holdfast.facts.mission import LessonApplied, MissionPolicy
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.repo import BatchRefused, RepoConflicted
 from holdfast.facts.task import FindingNoted, RatchetViolated, TaskInspected, Violation
-from holdfast.mission import lessons
+from holdfast.kinds.mission import lessons
 from tests.mission.telling import Telling
 
 RED = "add is not met: add gives the sum"

@@ -7,12 +7,20 @@ import ast
 import pytest
 
 from holdfast.facts.contract import Check, Criterion, Item, Metric
-from holdfast.mission.ability.trees import GARBAGE, mutant
-from holdfast.mission.contract import SLUG_LENGTH, slug
-from holdfast.mission.formats import read_contract, write_back
-from holdfast.mission.lint import Finding, Run, base_findings, merged, mutants_for, passes, seen_to_fail
-from holdfast.mission.lint_commands import absent, cannot_fail, missing_tests
-from holdfast.mission.lint_words import vague
+from holdfast.kinds.mission.check.ability.trees import GARBAGE, mutant
+from holdfast.kinds.mission.contract.check_commands import absent, cannot_fail, missing_tests
+from holdfast.kinds.mission.contract.contents import SLUG_LENGTH, slug
+from holdfast.kinds.mission.contract.formats.files import read_contract, write_back
+from holdfast.kinds.mission.contract.vague_words import vague
+from holdfast.kinds.mission.lint import (
+    Finding,
+    Run,
+    base_findings,
+    merged,
+    mutants_for,
+    passes,
+    seen_to_fail,
+)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import pytest
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy, Task
-from holdfast.mission import ending, green, metrics
-from holdfast.mission.actions import EscalateMission
-from holdfast.mission.contract import metric_holds
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.check import metrics
+from holdfast.kinds.mission.conductor import ending, green
+from holdfast.kinds.mission.conductor.actions import EscalateMission
+from holdfast.kinds.mission.contract.contents import metric_holds
+from holdfast.kinds.mission.fold.state import MissionState, TaskState, Verdict
 from holdfast.session.actions import Record
 from holdfast.session.fold import empty
-from holdfast.session.state_mission import MissionState, TaskState, Verdict
 
 
 def mission(metric: Metric, *curve: float, **measured: float) -> MissionState:
@@ -88,7 +90,7 @@ def test_one_lucky_run_is_not_the_median(
 
 
 def test_a_task_follows_until_a_plateau_or_the_cap_asks_a_person() -> None:
-    state, session = mission(Metric(9, 0.5), 3, 5), empty("ses_1")
+    state, session = mission(Metric(9, 0.5), 3, 5), empty("ses_1", KINDS)
     state.tasks["t"].status = "merged"
     action = ending.step(session, state, 0, frozenset())
     assert isinstance(action, Record)

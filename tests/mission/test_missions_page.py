@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.app.mission_file import OWN_KEYS, POLICY_KEYS, parse_mission_file
 from holdfast.facts.mission import MissionPolicy
-from holdfast.mission.formats import read_contract
-from holdfast.mission.lint import FindingKind
+from holdfast.kinds.mission.contract.formats.files import read_contract
+from holdfast.kinds.mission.lint import FindingKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "missions.md").read_text()
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as some
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy, Task
-from holdfast.mission.globs import matches
-from holdfast.mission.overlap import overlap
-from holdfast.mission.plan import plan_from_items, plan_problems, read_plan, ready, stuck, too_large
-from holdfast.session.state_mission import MissionState, TaskState, TaskStatus
+from holdfast.globs import matches
+from holdfast.kinds.mission.fold.state import MissionState, TaskState, TaskStatus
+from holdfast.kinds.mission.plan.overlap import overlap
+from holdfast.kinds.mission.plan.plan import plan_from_items, plan_problems, read_plan, ready, stuck, too_large
 
 
 def item(name: str, *criteria: str, **more: Any) -> Item:

@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy, Task
-from holdfast.mission import checking, flakes
-from holdfast.mission.green import is_green, needed, unknown, unmet_unknown
-from holdfast.mission.queue import after_red, batch_size, next_batch
-from holdfast.session.state_mission import MissionState, OpenMerge, TaskState, Verdict
+from holdfast.kinds.mission.check import checking, flakes
+from holdfast.kinds.mission.conductor.green import is_green, needed, unknown, unmet_unknown
+from holdfast.kinds.mission.conductor.queue import after_red, batch_size, next_batch
+from holdfast.kinds.mission.fold.state import MissionState, OpenMerge, TaskState, Verdict
 
 
 def mission(count: int = 8, **policy: object) -> MissionState:

@@ -7,7 +7,7 @@ import pytest
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
-from holdfast.mission.inspection import inspect
+from holdfast.kinds.mission.ratchet.inspection import inspect
 from holdfast.repo.repository import FileChange
 from tests.mission.ratchet_mini import FILES, held
 

@@ -7,9 +7,9 @@ import pytest
 
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
-from holdfast.mission.approval import declared
-from holdfast.mission.globs import matches
-from holdfast.mission.inspection import content_digest, digest_of
+from holdfast.globs import matches
+from holdfast.kinds.mission.ratchet.approval import declared
+from holdfast.kinds.mission.ratchet.inspection import content_digest, digest_of
 from tests.mission.ratchet_mini import CONTRACT, FILES, held
 
 KNOTS = "src/harbor/knots.py"

@@ -11,9 +11,9 @@ from holdfast.facts.child import ChildFinished
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Judged
-from holdfast.mission.globs import matches
-from holdfast.mission.verdicts import Known, Said, files_named, problems, read, read_verdict
-from holdfast.session.state_mission import ChildRole, MissionState, Verdict
+from holdfast.globs import matches
+from holdfast.kinds.mission.fold.state import ChildRole, MissionState, Verdict
+from holdfast.kinds.mission.role.verdicts import Known, Said, files_named, problems, read, read_verdict
 
 NAMES = ("run", "read")
 FILES = {"src/a.py": b"import os\n\n    return  os.sep\n", "empty.py": b""}

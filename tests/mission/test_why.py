@@ -12,7 +12,8 @@ from holdfast.facts.model import AgentToolUse
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskHandedIn, TaskQueued
 from holdfast.facts.tool import ToolResult
-from holdfast.mission.why import Written, chain, handed_in, mapped, suspects, wrote
+from holdfast.kinds.mission.fold.state import of_mission
+from holdfast.kinds.mission.why import Written, chain, handed_in, mapped, suspects, wrote
 from tests.mission.brief_mission import MAIN, World, contract_of, sha
 
 
@@ -93,8 +94,7 @@ def test_a_chain_goes_from_the_merge_to_the_verdict_on_what_was_merged() -> None
     hand_in = handed_in(world.top.events, "T001", merge.event.seq)
     assert hand_in is not None
     assert isinstance(hand_in.fact, TaskHandedIn)
-    mission_state = world.state().mission
-    assert mission_state is not None
+    mission_state = of_mission(world.state())
     log = world.below[1].events
     links = chain(mission_state, world.top.events, merge, hand_in, Written("src/shared.py", "line_T001 = 2", log))
     assert [link.what for link in links] == ["merged", "task", "worker", "call", *["criterion"] * 4]
@@ -113,7 +113,6 @@ def test_what_people_committed_ends_at_the_merge() -> None:
     world = World(contract, (Task("T", "t", ("c",)),))
     world.top.tell(RepoMerged(batch=1, ref=MAIN, commit=sha("c1"), tree=sha("x"), onto=world.main, base=sha("people")))
     (merge,) = suspects(world.top.events, "any.py")
-    state = world.state().mission
-    assert state is not None
+    state = of_mission(world.state())
     (link,) = chain(state, world.top.events, merge, None, Written("any.py", "x"))
     assert "new commits of the followed branch" in link.text

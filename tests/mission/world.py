@@ -30,8 +30,9 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.task import JudgeOpened, RatchetViolated, TaskInspected, TaskStarted, Violation
 from holdfast.facts.union import type_of
-from holdfast.mission import proofs
-from holdfast.mission.actions import (
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.check import proofs
+from holdfast.kinds.mission.conductor.actions import (
     Advance,
     Assemble,
     AwaitEffects,
@@ -45,10 +46,10 @@ from holdfast.mission.actions import (
     TellRole,
     Verify,
 )
-from holdfast.mission.conductor import decide
+from holdfast.kinds.mission.conductor.decide import decide
+from holdfast.kinds.mission.fold.state import BASE, LAST, of_mission
 from holdfast.session.actions import CancelChildren, End, Record
 from holdfast.session.fold import empty, fold
-from holdfast.session.state_mission import BASE, LAST
 
 Tree = frozenset[str]
 
@@ -59,7 +60,7 @@ class World:
     def __init__(self, seed: int, *, faults: float = 0.25, policy: MissionPolicy | None = None, items: int = 5) -> None:
         self.draw = random.Random(seed)
         self.faults = faults
-        self.state = empty("ses_1")
+        self.state = empty("ses_1", KINDS)
         self.truth: dict[str, Tree] = {"t0": frozenset(self._guard_names(items))}
         self.parents: dict[str, str] = {}
         self.commits = 0
@@ -110,7 +111,7 @@ class World:
     @property
     def mission(self) -> Any:
         """Its state."""
-        return self.state.mission
+        return of_mission(self.state)
 
     def wrong(self) -> bool:
         """Whether something goes wrong now."""

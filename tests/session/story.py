@@ -12,6 +12,7 @@ from holdfast.facts.session import Agent, Environment, Limits, Rule, SessionCrea
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact, type_of
+from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 
@@ -135,7 +136,7 @@ class Story:
 
     def state(self) -> State:
         """The fold of all of it."""
-        return fold(empty("ses_1"), self.events)
+        return fold(empty("ses_1", KINDS), self.events)
 
     @property
     def now_us(self) -> int:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.session.tools import TOOLS, check_input
-from holdfast.session.tools_mission import HAND_IN, SUBMIT_CONTRACT, SUBMIT_PLAN, SUBMIT_VERDICT, fitted
+from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_CONTRACT, SUBMIT_PLAN, SUBMIT_VERDICT, TOOLS, fitted
+from holdfast.session.tools import check_input
 
 DONE = {"status": "done", "notes": "It works."}
 TASK = {"id": "a", "title": "A", "criteria": ["x"]}

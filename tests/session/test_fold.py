@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.brain.recall import decode, encode
 from holdfast.facts.base import Usage
 from holdfast.facts.hands import HandsLost, HandsReleased
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import FileSeen
+from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold
-from holdfast.session.state import State
 from tests.session.story import Story
 
 BASH = ("bash", {"command": "ls"})
@@ -46,9 +46,10 @@ def test_what_the_state_knows_after_a_story() -> None:
 def test_a_snapshot_at_any_point_changes_nothing(data: st.DataObject) -> None:
     events = a_story().events
     cut = data.draw(st.integers(0, len(events)))
-    before = fold(empty("ses_1"), events[:cut])
-    restored = msgspec.msgpack.decode(msgspec.msgpack.encode(before), type=State)
-    assert fold(restored, events[cut:]) == fold(empty("ses_1"), events)
+    before = fold(empty("ses_1", KINDS), events[:cut])
+    restored = decode(encode(before), KINDS)
+    assert restored is not None
+    assert fold(restored, events[cut:]) == fold(empty("ses_1", KINDS), events)
 
 
 def test_hands_of_an_open_call_are_remembered_after_they_are_lost() -> None:
@@ -78,7 +79,7 @@ def test_a_second_end_of_a_call_is_refused() -> None:
 def test_a_gap_is_refused() -> None:
     events = a_story().events
     with pytest.raises(ValueError, match="does not follow"):
-        fold(empty("ses_1"), [events[0], events[2]])
+        fold(empty("ses_1", KINDS), [events[0], events[2]])
 
 
 def test_an_unknown_cost_is_remembered_as_unknown() -> None:

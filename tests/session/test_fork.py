@@ -13,6 +13,7 @@ from holdfast.facts.child import ChildOpened
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Grant
 from holdfast.facts.session import Limits, Rule, SessionForked, Workspace
 from holdfast.facts.user import UserCancel, UserMessage, UserPause, UserResume
+from holdfast.kinds import KINDS
 from holdfast.session.actions import AskModel
 from holdfast.session.conversation import TextPart, ToolResultPart
 from holdfast.session.decide import decide, is_idle
@@ -123,7 +124,7 @@ def test_nothing_goes_on_from_a_fork_whose_first_body_is_gone() -> None:
     story = forked(Story().shift())
     story.events[-1] = msgspec.structs.replace(story.events[-1], fact=Erased(digest="00"), id="", actor="")
     with pytest.raises(LogDamaged, match="erased"):
-        fold(empty("ses_1"), story.events)
+        fold(empty("ses_1", KINDS), story.events)
 
 
 def test_tokens_are_counted_as_they_are_shown() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
+from holdfast.brain.recall import decode, encode
 from holdfast.facts.base import Document, Text
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, PhaseEnded, RuleBreached, RuleChecked
@@ -17,6 +17,7 @@ from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolResult
 from holdfast.facts.union import type_of
 from holdfast.facts.user import UserMessage
+from holdfast.kinds import KINDS
 from holdfast.session.actions import AskModel, CheckRules, Compact, Escalate, Record, Reset
 from holdfast.session.conversation import Message, TextPart
 from holdfast.session.decide import decide
@@ -45,7 +46,7 @@ class Life:
         created = SessionCreated(
             goal=GOAL, agent=agent, workspace=Workspace("/w"), limits=limits, rules=RULES, criteria=CRITERIA
         )
-        self.state = empty("ses_1")
+        self.state = empty("ses_1", KINDS)
         self.bodies: dict[int, Any] = {}
         self.events: list[Event] = []
         self.compactions = self.resets = 0
@@ -209,15 +210,16 @@ def test_each_turn_and_message_is_given_to_one_summary_or_handoff_exactly_once()
 @pytest.mark.parametrize("strategy", ["auto", "compaction"])
 def test_the_fold_of_the_whole_log_in_any_pieces_is_the_state_that_was_lived(strategy: str) -> None:
     life = lived(7, strategy, 60)
-    lying = msgspec.msgpack.encode(life.state)
+    lying = encode(life.state)
     chance = random.Random(3)
     for size in (1, 97, 250, 1_000, len(life.events)):
-        state: State = empty("ses_1")
+        state: State = empty("ses_1", KINDS)
         at = 0
         while at < len(life.events):
             many = size if size > 1 else chance.randint(1, 600)
             state = fold(state, life.events[at : at + many])
             at += many
-        assert msgspec.msgpack.encode(state) == lying
-    again = msgspec.msgpack.decode(lying, type=State)
-    assert msgspec.msgpack.encode(again) == lying
+        assert encode(state) == lying
+    again = decode(lying, KINDS)
+    assert again is not None
+    assert encode(again) == lying

@@ -10,6 +10,7 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.facts.union import AnyFact, type_of
 from holdfast.facts.user import UserMessage
+from holdfast.kinds import KINDS
 from holdfast.session.children import due, is_over
 from holdfast.session.decide import is_idle
 from holdfast.session.fold import empty, fold
@@ -26,7 +27,7 @@ def told(*facts: tuple[int, AnyFact]) -> State:
     for seq, (minutes, fact) in enumerate([(0, created), *facts], 1):
         at_us = AT_US + minutes * MINUTE_US
         events.append(Event("ses_1", seq, 0, at_us, bytes(32), f"evt_{seq}", "brain", type_of(fact), fact))
-    return fold(empty("ses_1"), events)
+    return fold(empty("ses_1", KINDS), events)
 
 
 def said() -> UserMessage:

@@ -20,7 +20,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import CallStatus, Hands
-from holdfast.session import fold, fold_jobs, jobs, rows
+from holdfast.session import fold, fold_jobs, jobs
 from holdfast.session.actions import Action, WaitUntil
 from holdfast.session.state import Call, State
 from holdfast.session.state_jobs import Job
@@ -139,12 +139,12 @@ def a_start_waits_for_the_end(patch: pytest.MonkeyPatch) -> None:
 
 @plant("news_wake_at_once")
 def the_end_of_a_job_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rows, "_WAKE", rows._WAKE - {JobEnded})
+    patch.setattr(JobEnded, "wakes", False)
 
 
 @plant("news_wake_at_once")
 def a_line_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rows, "_WAKE", rows._WAKE - {JobLine})
+    patch.setattr(JobLine, "wakes", False)
 
 
 @plant("deadlines_are_told_once")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.brain.acts import merging
+from holdfast.kinds.mission.acts import merging
 from holdfast.sim import mission_scene
 from holdfast.sim.mission_run import MissionResult, run_mission_seed
 from holdfast.sim.mission_scene import JUDGE_FAULTS, WORKER_FAULTS, Scene

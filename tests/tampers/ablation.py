@@ -27,7 +27,7 @@ def _inspection() -> None:
     def make(known: Any) -> Any:
         return lambda *given, **named: msgspec.structs.replace(known(*given, **named), violations=())
 
-    _swap("holdfast.brain.acts.inspecting.hold", make)
+    _swap("holdfast.kinds.mission.acts.inspecting.hold", make)
 
 
 def _restoring() -> None:
@@ -41,17 +41,17 @@ def _restoring() -> None:
 
         return wrong
 
-    _swap("holdfast.brain.acts.laying.Laying._wrong", make)
+    _swap("holdfast.kinds.mission.acts.laying.Laying._wrong", make)
 
 
 def _setting_aside() -> None:
     """New files stay that shadow others, or that a runner loads by itself."""
-    _swap("holdfast.mission.pristine.planted", lambda known: lambda *given, **named: ())
+    _swap("holdfast.kinds.mission.ratchet.pristine.planted", lambda known: lambda *given, **named: ())
 
 
 def _read_only() -> None:
     """Protected files can be written while a check runs."""
-    _swap("holdfast.brain.acts.checks.read_only", lambda known: lambda *given, **named: ())
+    _swap("holdfast.kinds.mission.acts.checks.read_only", lambda known: lambda *given, **named: ())
 
 
 def _probe(*kinds: str) -> None:
@@ -60,12 +60,12 @@ def _probe(*kinds: str) -> None:
     def make(known: Any) -> Any:
         return lambda *given, **named: tuple(each for each in known(*given, **named) if each.kind not in kinds)
 
-    _swap("holdfast.mission.ability.probes", make)
+    _swap("holdfast.kinds.mission.check.ability.probes", make)
 
 
 def _apart() -> None:
     """What a worker adds to the tests is there whenever a check is proven."""
-    _swap("holdfast.mission.ability.added", lambda known: lambda *given, **named: [])
+    _swap("holdfast.kinds.mission.check.ability.added", lambda known: lambda *given, **named: [])
 
 
 def _counting() -> None:
@@ -77,7 +77,7 @@ def _counting() -> None:
 
         return counted
 
-    _swap("holdfast.brain.acts.proving.Prover.counted", make)
+    _swap("holdfast.kinds.mission.acts.proving.Prover.counted", make)
 
 
 def _hidden() -> None:

@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 
 import anyio
 
-from holdfast.brain.acts import mission as acts
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
@@ -27,9 +26,11 @@ from holdfast.hands.base import ExecRequest, HandsSpec
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_event_id, new_hands_id, system_entropy
-from holdfast.mission.actions import Advance, OpenRole, TellRole
-from holdfast.mission.conductor import decide
-from holdfast.mission.contract_protected import protected
+from holdfast.kinds import KINDS
+from holdfast.kinds.mission.acts import conducting as acts
+from holdfast.kinds.mission.conductor.actions import Advance, OpenRole, TellRole
+from holdfast.kinds.mission.conductor.decide import decide
+from holdfast.kinds.mission.contract.protected import protected
 from holdfast.repo.repository import Commit
 from holdfast.repo.repository_git import GitRepository
 from holdfast.session.actions import Record
@@ -109,7 +110,7 @@ class TamperStage:
         )
         session_id = self.stage.session_id
         await self.stage.intake.open(session_id, created)
-        state, bodies = await recall(session_id, self.stage.store, self.stage.store)
+        state, bodies = await recall(session_id, self.stage.store, self.stage.store, KINDS)
         who = self.doors.worker
         fact = ShiftStarted(who.worker_id, who.host_id, who.boot_id, who.pid, who.program)
         draft = Draft(new_event_id(self.stage.clock.now_us(), system_entropy), "brain", fact)

@@ -7,7 +7,7 @@ from pathlib import Path
 from holdfast.app.config import known_key, nearest, read_text, read_toml
 from holdfast.errors import UsageError
 from holdfast.facts.session import Agent
-from holdfast.session.tools import CHOOSABLE, DEFAULT_TOOLS
+from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 
 THINKING = ("off", "low", "medium", "high")
 """How much a model may reason before it answers."""
@@ -30,8 +30,8 @@ def load_agent(path: str, model: str) -> Agent:
             raise UsageError(f"{name} in {file} has to be a {'list' if known[name] is list else 'text'}")
     tools = tuple(data.get("tools", DEFAULT_TOOLS))
     for tool in tools:
-        if tool not in CHOOSABLE:
-            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), CHOOSABLE)}")
+        if tool not in TOOLS:
+            raise UsageError(f"{file} has the tool {tool!r}, which does not exist; {nearest(str(tool), TOOLS)}")
     system = data.get("system", "")
     if "system_file" in data:
         system = read_text(file.parent, str(data["system_file"]), f"the system prompt of {file},")

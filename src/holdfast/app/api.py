@@ -124,7 +124,7 @@ class Holdfast:
         the session was told.
         """
         row = await self._row(session)
-        state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store)
+        state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
         assert state.created is not None
         given = {**self._tools, **runners(tools)}
         check_functions(row.key or row.session_id, state.created.agent.custom, given)
@@ -212,7 +212,7 @@ class Holdfast:
         if row.status == "cancelled":
             return
         await self._intake(by).cancel(row, reason)
-        state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store)
+        state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
         assert state.created is not None
         try:
             await wake(row.session_id, self._runtime.doors(state.created.workspace))

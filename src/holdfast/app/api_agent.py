@@ -16,7 +16,7 @@ from holdfast.app.rules import load_rules
 from holdfast.errors import UsageError
 from holdfast.facts import session as facts
 from holdfast.facts.session import CustomTool, Rule
-from holdfast.session.tools import CHOOSABLE, DEFAULT_TOOLS
+from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 
 Thinking = Literal["", "off", "low", "medium", "high"]
 
@@ -98,8 +98,8 @@ def _sequence(field: str, value: Any) -> tuple[Any, ...]:
 
 def _tool(given: Any) -> str | Tool[..., Any]:
     if isinstance(given, str):
-        if given not in CHOOSABLE:
-            raise UsageError(f"there is no tool {given!r}; {nearest(given, CHOOSABLE)}, or pass a function")
+        if given not in TOOLS:
+            raise UsageError(f"there is no tool {given!r}; {nearest(given, TOOLS)}, or pass a function")
         return given
     return given if isinstance(given, Tool) else tool(given)
 
@@ -108,7 +108,7 @@ def _rules(agent: Agent, names: Sequence[str]) -> tuple[Rule, ...]:
     given = agent.rules
     rules: list[Any] = []
     if isinstance(given, str | PathLike):
-        rules += load_rules(fspath(given), (), names=(*CHOOSABLE, *names)) if fspath(given) else ()
+        rules += load_rules(fspath(given), (), names=(*TOOLS, *names)) if fspath(given) else ()
     else:
         rules += given
         if wrong := [rule for rule in rules if not isinstance(rule, Rule) or rule.decision not in DECISIONS]:

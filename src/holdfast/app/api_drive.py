@@ -59,7 +59,7 @@ async def to_rest(
     async def handle(due_id: str) -> None:
         nonlocal taken
         root = due_id == session_id
-        state, _ = await recall(due_id, runtime.store, runtime.store)
+        state, _ = await recall(due_id, runtime.store, runtime.store, runtime.kinds)
         assert state.created is not None
         doors = runtime.doors(state.created.workspace, observer=observer if root else NoObserver())
         now, taken = root and not taken, taken or root
@@ -78,7 +78,7 @@ async def serve_all(
     """Run whatever is due in a home, but for sessions whose functions are not among these, until cancelled."""
 
     async def handle(session_id: str) -> None:
-        state, _ = await recall(session_id, runtime.store, runtime.store)
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
         assert state.created is not None
         given = tools()
         try:

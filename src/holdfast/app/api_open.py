@@ -235,7 +235,7 @@ def _ready(workspace: Workspace, home: Path, *, hands: bool) -> Iterator[None]:
 
 async def _continue(runtime: Runtime, agent: Agent, goal: str, order: Order, row: SessionRow) -> None:
     """A second run with the same key: raise limits, post another goal as a message, or just go on."""
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     created = state.created
     assert created is not None
     _check_kept(runtime, agent, order, row, created)

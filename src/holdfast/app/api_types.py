@@ -204,7 +204,7 @@ async def result_of(runtime: Runtime, session_id: str) -> Result:
     row = await runtime.store.find(session_id)
     running = row.session_id in await runtime.store.holders()
     state: State
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     items = [each for each in await runtime.store.items() if each.session_id == row.session_id]
     about = session_of(row, running=running)
     given = {name: getattr(about, name) for name in Session.__dataclass_fields__}

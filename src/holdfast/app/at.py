@@ -50,7 +50,9 @@ async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, work
     """What changed in the workspace from the point to another one, or to now."""
     before = _kept(row, point)
     if to != NOW:
-        return await shelf_of(runtime).changes(before, _kept(row, await point_at(runtime.store, row, to)))
+        return await shelf_of(runtime).changes(
+            before, _kept(row, await point_at(runtime.store, row, to, runtime.kinds))
+        )
     shelf = shelf_of(runtime)
     look = new_session_id(runtime.intake.clock.now_us(), runtime.intake.entropy)
     user = choose_user(workspace)

@@ -15,8 +15,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.mission.brief import Brief, brief
-from holdfast.mission.brief_text import markdown
+from holdfast.kinds.mission.brief.brief import Brief, brief
+from holdfast.kinds.mission.brief.text import markdown
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
 
@@ -26,9 +26,9 @@ EXAMPLES = "8h, 2d, 2026-11-20 or 2026-11-20T08:00"
 async def brief_of(runtime: Runtime, row: SessionRow, *, since_us: int | None = None) -> Brief:
     """What happened in a session and all below it, after `since_us` if that is set."""
     events = await runtime.store.read(row.session_id)
-    state = fold(empty(row.session_id), events)
+    state = fold(empty(row.session_id, runtime.kinds), events)
     running = row.session_id in await runtime.store.holders()
-    changed = await _changed(runtime, events) if state.mission is None else ()
+    changed = await _changed(runtime, events) if state.tenant.kind.branch(state) is None else ()
     return brief(events, state, await logs_below(runtime, row), since_us=since_us, running=running, changed=changed)
 
 

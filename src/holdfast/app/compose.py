@@ -22,7 +22,7 @@ from holdfast.app.prompts import load_prompts
 from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.serving import workers
 from holdfast.app.targets import outlets
-from holdfast.brain.doors import Doors, NoObserver, Observer, Worker, uptime
+from holdfast.brain.doors import Doors, Kinds, NoObserver, Observer, Worker, uptime
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Egress
@@ -35,6 +35,7 @@ from holdfast.hands.base import Provider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
+from holdfast.kinds import KINDS
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
 from holdfast.notify.outlet import Outlet
@@ -64,6 +65,7 @@ class Runtime:
     store: SqliteStore
     worker: Worker
     intake: Intake
+    kinds: Kinds = KINDS
     _opened: dict[str, SessionCreated] = field(default_factory=dict)
 
     def up(self) -> Uptime:
@@ -135,6 +137,7 @@ class Runtime:
             entropy=system_entropy,
             worker=self.worker,
             prompt=prompts.texts["worker"],
+            kinds=self.kinds,
             prompts=prompts.texts,
             prompt_digests=prompts.digests,
             targets=self.outlets,
@@ -152,7 +155,7 @@ class Runtime:
     async def doors_for(self, session_id: str, *, observer: Observer | None = None) -> Doors:
         """The doors of any session of this home. Raises `NeedsProgram` for one whose functions are not here."""
         if session_id not in self._opened:
-            state, _ = await recall(session_id, self.store, self.store)
+            state, _ = await recall(session_id, self.store, self.store, self.kinds)
             if state.created is None:
                 raise UnknownSession(f"session {session_id} has no beginning; `holdfast verify {session_id}` says more")
             while len(self._opened) >= OPENED_MAX:

@@ -23,7 +23,7 @@ async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
         await begin(call, runtime, row)
     name = name_of(row)
     if call.json:
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         line = result_line(row, state, clock.monotonic_s() - began_s)
         call.emit({**line, "status": "running", "stop_reason": "detached", "exit_code": 0})
     else:

@@ -64,7 +64,7 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
     """
     row = await runtime.store.find(session_id)
     name = name_of(row)
-    state, _ = await recall(session_id, runtime.store, runtime.store)
+    state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     if session_id in await runtime.store.holders():
         return f"{name} is running, and takes this in at its next step"
     if await runtime.store.stopped() is not None:

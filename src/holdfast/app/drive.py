@@ -120,7 +120,7 @@ async def _shown(
         return
 
     async def look() -> tuple[State, list[Event]]:
-        state, _ = await recall(session_id, runtime.store, runtime.store)
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
         first = max(0, state.seq - LATEST)
         return state, await runtime.store.read(session_id, after=first, limit=state.seq - first)
 
@@ -193,13 +193,13 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
     try:
         row = await runtime.store.find(session_id)
         running = session_id in await runtime.store.holders()
-        state, _ = await recall(session_id, runtime.store, runtime.store)
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     except HoldfastError:
         if code is None:
             raise
         return code  # what went wrong is said already, or about to be
     stands = exits.exit_code(row.status, row.reason)
-    if state.mission is not None:
+    if state.created is not None and state.created.mission is not None:
         state = await _with_its_sessions(runtime, row, state)
     if code is None and row.reason == "child" and await _a_person_is_needed(runtime, row):
         code = stands = exits.NEEDS_PERSON
@@ -218,7 +218,7 @@ async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) ->
     """The state of a mission with the tokens and the money of all sessions below it."""
     for each in await runtime.store.sessions():
         if each.root == row.session_id and each.parent:
-            below, _ = await recall(each.session_id, runtime.store, runtime.store)
+            below, _ = await recall(each.session_id, runtime.store, runtime.store, runtime.kinds)
             state.usage += below.usage
             state.uncounted = state.uncounted or below.uncounted
             state.cost_pico += below.cost_pico

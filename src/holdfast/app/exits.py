@@ -51,8 +51,8 @@ def name_of(row: SessionRow) -> str:
 def next_step(row: SessionRow, state: State, typed: Typed) -> str:
     """What a person can type next, as a sentence. Each command in it works as it stands."""
     name = name_of(row)
-    if state.mission is not None and row.status in ("done", "failed", "cancelled"):
-        branch = state.mission.ref.removeprefix("refs/heads/")
+    branch = state.tenant.kind.branch(state)
+    if branch is not None and row.status in ("done", "failed", "cancelled"):
         if not branch:
             return "It ended before anything was begun."
         brief = typed("brief", name)

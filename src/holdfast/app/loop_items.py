@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Check, Contract, Item
-from holdfast.mission.formats import read_contract, write_back
-from holdfast.mission.formats_json import entries_in
-from holdfast.mission.formats_text import decode, parse
+from holdfast.kinds.mission.contract.formats.files import read_contract, write_back
+from holdfast.kinds.mission.contract.formats.json_list import entries_in
+from holdfast.kinds.mission.contract.formats.positions import decode, parse
 
 
 class Board(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from holdfast.app.loop_prompt import ITEM_MAX, LAST_MAX, PART_MAX, cut, filled, 
 from holdfast.app.loop_spec import ANALYSIS, IDLE_MAX, PROGRESS, STEP, TRIES_MAX, LoopSpec
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Item
-from holdfast.mission.contract import in_words
+from holdfast.kinds.mission.contract.contents import in_words
 from holdfast.session.money import usd
 
 PROMPT_MAX = 100_000

@@ -18,7 +18,7 @@ from holdfast.facts.contract import Check, Item
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.mission.contract import command_line, metric_holds, metric_value
+from holdfast.kinds.mission.contract.contents import command_line, metric_holds, metric_value
 from holdfast.session.money import usd
 
 Stage = Literal["analysis", "plan", "items"]

@@ -25,6 +25,7 @@ from holdfast.errors import ContractInvalid, HoldfastError
 from holdfast.facts.base import Usage
 from holdfast.facts.session import CustomTool, SessionCreated
 from holdfast.log.base import Log, Snapshots
+from holdfast.session.tenant import only_agents
 
 AGENTS = ("AGENTS.md", "CLAUDE.md")
 
@@ -65,7 +66,7 @@ class Loop:
     async def step(self) -> str:
         """Record the iteration that has ended, and plan the next: the plan as JSON."""
         story = await self.story()
-        state, _ = await recall(self.session_id, self.log, self.snapshots)
+        state, _ = await recall(self.session_id, self.log, self.snapshots, only_agents)
         limits = state.limits
         means = Means(state.responses + 2 <= limits.max_turns, limits.budget_pico, state.cost_pico)
         plan = await _in_thread(partial(self.recorded, story, means))

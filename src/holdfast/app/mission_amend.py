@@ -16,9 +16,10 @@ from holdfast.app.trusting import mission_settings
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract
-from holdfast.fleet import missions
-from holdfast.mission.amend import Amendment, compare
-from holdfast.mission.contract import contract_digest
+from holdfast.kinds.mission import steering as missions
+from holdfast.kinds.mission.contract.amend import Amendment, compare
+from holdfast.kinds.mission.contract.contents import contract_digest
+from holdfast.kinds.mission.fold.state import mission_of, of_mission
 from holdfast.session.state import State
 
 OVER = ("done", "failed", "cancelled")
@@ -41,7 +42,7 @@ async def run(call: Call) -> int:
         assert created.mission is not None
         if row.status in OVER:
             raise UsageError(f"{name_of(row)} is {row.status}: its contract stands as it was")
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         folder = Path(created.mission.repo)
         before = _sealed(state, created.mission.contract)
         contract, _ = load_contract(Path(call.args.contract), folder)
@@ -75,7 +76,7 @@ async def run(call: Call) -> int:
 
 
 def _sealed(state: State, opened: Contract) -> Contract:
-    return state.mission.contract if state.mission is not None else opened
+    return of_mission(state).contract if mission_of(state) is not None else opened
 
 
 def _tell(call: Call, found: Amendment) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.app.nofollow import read_beneath
 from holdfast.errors import ContractInvalid, UsageError
 from holdfast.facts.contract import Contract
-from holdfast.mission.formats import read_contract
+from holdfast.kinds.mission.contract.formats.files import read_contract
 
 CONTRACTS = ("feature_list.json", "prd.json")
 """What a repository is looked through for when nothing is named."""

@@ -11,7 +11,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission_push import Prepared, prepare, push, said
 from holdfast.app.secrets import secret_uses
-from holdfast.fleet import missions
+from holdfast.kinds.mission import steering as missions
 from holdfast.session.rows import SessionRow
 
 

@@ -31,7 +31,7 @@ from holdfast.app.trust import Ignored, SettingsFile
 from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy, RoleKind
-from holdfast.mission.contract_protected import DEFAULT_PROTECTED
+from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
 
 ROLES: tuple[str, ...] = get_args(RoleKind)
 

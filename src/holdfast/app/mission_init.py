@@ -34,11 +34,11 @@ from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Role, WorkSubmitted
 from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
 from holdfast.hands.user import choose_user
-from holdfast.mission.contract_submitted import FILE as CONTRACT
-from holdfast.mission.contract_submitted import submitted_contract, submitted_files
-from holdfast.mission.hidden import half
+from holdfast.kinds.mission.contract.hidden import half
+from holdfast.kinds.mission.role.submitted import FILE as CONTRACT
+from holdfast.kinds.mission.role.submitted import submitted_contract, submitted_files
+from holdfast.kinds.mission.role.tools import SUBMIT_CONTRACT
 from holdfast.repo.base import Owner
-from holdfast.session.tools_mission import SUBMIT_CONTRACT
 
 SET_UP = "init.sh"
 

@@ -22,8 +22,8 @@ from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.session import Workspace
-from holdfast.mission.formats import marked
-from holdfast.mission.lint import Finding, merged, static_findings
+from holdfast.kinds.mission.contract.formats.files import marked
+from holdfast.kinds.mission.lint import Finding, merged, static_findings
 from holdfast.repo.repository import Repository
 
 

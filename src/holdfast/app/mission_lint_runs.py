@@ -22,13 +22,13 @@ from holdfast.environment.store import LayerStore
 from holdfast.errors import HandsError
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.session import EgressPolicy, Environment, HandsPolicy, Workspace
+from holdfast.globs import matches
 from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Network
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id, system_entropy
-from holdfast.mission.ability.trees import Kind, mutant
-from holdfast.mission.checking import Group, script
-from holdfast.mission.globs import matches
-from holdfast.mission.lint import (
+from holdfast.kinds.mission.check.ability.trees import Kind, mutant
+from holdfast.kinds.mission.check.checking import Group, script
+from holdfast.kinds.mission.lint import (
     Finding,
     Run,
     base_findings,
@@ -39,7 +39,7 @@ from holdfast.mission.lint import (
     passes,
     seen_to_fail,
 )
-from holdfast.mission.pristine import ENVIRONMENT
+from holdfast.kinds.mission.ratchet.pristine import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
 from holdfast.session.state_outside import opens

@@ -27,8 +27,9 @@ from holdfast.errors import RepositoryUnfit, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Mission, MissionPolicy
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.mission import hooks
-from holdfast.mission.contract import slug
+from holdfast.kinds.mission.contract.contents import slug
+from holdfast.kinds.mission.fold.state import mission_of
+from holdfast.kinds.mission.role import hooks
 from holdfast.repo.repository import Repository, Standing
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
@@ -197,8 +198,8 @@ async def _free(repository: Repository, wanted: str) -> str:
 
 async def _continue(call: Call, runtime: Runtime, row: SessionRow) -> None:
     """A second run with the same key: raise the cap, or just go on."""
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
-    if state.mission is None:
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    if mission_of(state) is None:
         raise UsageError(f"{row.key} is an ordinary session and no mission; use another --session-id")
     cap = budget_pico(call.args.budget_usd or "")
     if cap is not None and cap != state.limits.budget_pico:

@@ -11,12 +11,12 @@ from holdfast.app.exits import name_of, next_step
 from holdfast.app.progress import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
-from holdfast.mission.metrics import curve, metric_of, values
+from holdfast.kinds.mission.check.metrics import curve, metric_of, values
+from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState, mission_of, of_mission
 from holdfast.session.money import usd, usd_float
 from holdfast.session.people import unanswered
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.state_mission import OVER, MissionState, TaskState
 
 COLUMNS = (
     ("planned", "to do"),
@@ -46,17 +46,17 @@ async def run(call: Call) -> int:
     """Print the board."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
-        if state.mission is None:
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+        if mission_of(state) is None:
             raise UsageError(
                 f"{name_of(row)} is an ordinary session and no mission: `{call.typed('show', name_of(row))}` shows it"
             )
         spent = await spent_of(runtime, row)
         if call.json:
-            call.emit(public(row, state, state.mission, spent))
+            call.emit(public(row, state, of_mission(state), spent))
         else:
             running = row.session_id in await runtime.store.holders()
-            for line in board(row, state, state.mission, spent, running=running):
+            for line in board(row, state, of_mission(state), spent, running=running):
                 call.say(line)
             call.say(next_step(row, state, call.typed))
     return 0

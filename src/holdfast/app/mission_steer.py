@@ -8,7 +8,7 @@ from holdfast.app.call import Call
 from holdfast.app.cancelling import cancel
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
-from holdfast.fleet import missions
+from holdfast.kinds.mission import steering as missions
 from holdfast.session.rows import SessionRow
 
 

@@ -45,7 +45,7 @@ async def take_in(runtime: Runtime, session_id: str) -> bool:
 
     Raises `HandsError` when they do not answer now.
     """
-    state, _ = await recall(session_id, runtime.store, runtime.store)
+    state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     if state.created is None or not (state.live_jobs() or state.services):
         return False
     poster = runtime.intake.acting_as(ACTOR)
@@ -74,7 +74,7 @@ async def look_after(runtime: Runtime, only: str = "") -> NoReturn:
 
 async def end_jobs(runtime: Runtime, session_id: str) -> int:
     """End what a session left running, without a brain: for the emergency stop. Returns how much that was."""
-    state, _ = await recall(session_id, runtime.store, runtime.store)
+    state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     at_work = state.hands_at_work()
     if state.created is None or not at_work:
         return 0
@@ -96,7 +96,7 @@ async def _see_to(call: Call, runtime: Runtime, session_id: str) -> None:
     """Have somebody look at the session, if it has anything to do. Raises `HoldfastError` when nobody could."""
     store = runtime.store
     row = await store.find(session_id)
-    state, _ = await recall(session_id, store, store)
+    state, _ = await recall(session_id, store, store, runtime.kinds)
     if session_id in await store.holders() or is_idle(state, SystemClock().now_us(), runtime.up()):
         return
     if state.paused or row.status not in ("runnable", "parked") or await store.stopped() is not None:

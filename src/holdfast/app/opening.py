@@ -114,7 +114,7 @@ async def open_session(
 async def continue_session(call: Call, runtime: Runtime, row: SessionRow) -> None:
     """A second `run` with the same key: raise limits, post another goal as a message, or just go on."""
     args = call.args
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     created = state.created
     assert created is not None
     _check_kept(call, created, row)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from holdfast.facts.base import Fact
 from holdfast.facts.contract import ContractAmended, ContractSealed
+from holdfast.facts.hook import HookRan
 from holdfast.facts.mission import (
     CriterionChecked,
     FlakeNoted,
-    HookRan,
     LessonApplied,
     LessonProposed,
     MissionEscalated,

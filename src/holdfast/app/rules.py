@@ -10,7 +10,7 @@ from typing import Any, Literal
 from holdfast.app.config import count, duration_s, known_key, nearest, read_toml
 from holdfast.errors import UsageError
 from holdfast.facts.session import Rule
-from holdfast.session.tools import CHOOSABLE
+from holdfast.session.tools import TOOLS
 
 DECISIONS = ("allow", "ask", "deny")
 
@@ -18,7 +18,7 @@ EXAMPLE = 'an example is: [[rule]] tool = "bash" match = "git push*" decision = 
 
 
 def load_rules(
-    path: str, flags: Sequence[tuple[Literal["allow", "ask", "deny"], str]], names: Collection[str] = CHOOSABLE
+    path: str, flags: Sequence[tuple[Literal["allow", "ask", "deny"], str]], names: Collection[str] = tuple(TOOLS)
 ) -> tuple[Rule, ...]:
     """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins.
 

@@ -28,7 +28,7 @@ async def sweep(runtime: Runtime) -> None:
 async def _may_testify(runtime: Runtime, session_id: str, hands_id: str) -> bool:
     """Whether the session's log still has these hands."""
     try:
-        state, _ = await recall(session_id, runtime.store, runtime.store)
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     except UnknownSession:
         return False
     except HoldfastError:

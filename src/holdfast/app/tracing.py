@@ -13,7 +13,8 @@ from holdfast.app.exits import name_of
 from holdfast.errors import UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import MissionOpened
-from holdfast.mission.why import Link, Merge, Written, beginning, chain, handed_in, mapped, suspects
+from holdfast.kinds.mission.fold.state import mission_of, of_mission
+from holdfast.kinds.mission.why import Link, Merge, Written, beginning, chain, handed_in, mapped, suspects
 from holdfast.repo.repository import Repository
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
@@ -77,8 +78,7 @@ async def trace(runtime: Runtime, place: Line, mission: str) -> Traced:
     seen = await _missions(runtime, place, mission)
     repository = runtime.repository(str(place.top) if not mission else _repo(seen[0]))
     if mission:
-        assert seen[0].state.mission is not None
-        text = await _text(repository, seen[0].state.mission.main, place.path)
+        text = await _text(repository, of_mission(seen[0].state).main, place.path)
         if text is None:
             raise UsageError(f"there is no file {place.path} on the main line of {name_of(seen[0].row)}")
     else:
@@ -117,9 +117,9 @@ async def _missions(runtime: Runtime, place: Line, mission: str) -> list[_Seen]:
         if row.parent or (not mission and row.name != "mission"):
             continue
         events = await runtime.store.read(row.session_id)
-        state = fold(empty(row.session_id), events)
+        state = fold(empty(row.session_id, runtime.kinds), events)
         seen = _Seen(row, state, events)
-        if state.mission is not None and (mission or place.top in (Path(_repo(seen)), *Path(_repo(seen)).parents)):
+        if mission_of(state) is not None and (mission or place.top in (Path(_repo(seen)), *Path(_repo(seen)).parents)):
             found.append(seen)
     if mission and not found:
         raise UsageError(f"{mission} is no mission, so it has no main line; leave --mission out")
@@ -149,7 +149,7 @@ async def _text(repository: Repository, commit: str, path: str) -> str | None:
 
 async def _through(runtime: Runtime, repository: Repository, seen: _Seen, place: Line, text: str) -> list[Link]:
     """Follow a line through one mission's main line, from its end to its beginning; empty when it brought it not."""
-    mission = seen.state.mission
+    mission = mission_of(seen.state)
     began = beginning(seen.events)
     if mission is None or began is None or not isinstance(began.fact, MissionOpened):
         return []
@@ -171,11 +171,10 @@ async def _told(
     runtime: Runtime, repository: Repository, seen: _Seen, merge: Merge, place: Line, line: str
 ) -> list[Link]:
     """The chain from the merge that brought a line."""
-    assert seen.state.mission is not None
     hand_in = await author(repository, seen.events, merge, place, line)
     child_id = getattr(hand_in.fact, "child_id", "") if hand_in is not None else ""
     worker = await runtime.store.read(child_id) if child_id else []
-    return chain(seen.state.mission, seen.events, merge, hand_in, Written(place.path, line, worker))
+    return chain(of_mission(seen.state), seen.events, merge, hand_in, Written(place.path, line, worker))
 
 
 async def author(repository: Repository, events: Sequence[Event], merge: Merge, place: Line, line: str) -> Event | None:

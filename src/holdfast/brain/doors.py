@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from holdfast.brain.custom import ToolRunner
 from holdfast.clock import Clock
@@ -21,6 +21,10 @@ from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Repository
 from holdfast.session.rows import Uptime
+from holdfast.session.tenant import Kind
+
+if TYPE_CHECKING:
+    from holdfast.brain.kind import Acts
 
 
 class ObserverGone(Exception):
@@ -36,6 +40,18 @@ class Observer(Protocol):
 
     def on_delta(self, part: StreamPart) -> None:
         """A piece of a response that is still streaming. Never in the log."""
+        ...
+
+
+class Kinds(Protocol):
+    """The registry of kinds of sessions, by name. Both raise `LookupError` for a name that it does not know."""
+
+    def __call__(self, name: str) -> Kind:
+        """The pure part of a kind."""
+        ...
+
+    def acts(self, name: str) -> type[Acts]:
+        """The part of a kind that acts."""
         ...
 
 
@@ -95,8 +111,9 @@ class Doors:
 
     `prompt` is the system prompt's text, `prompts` the texts of the others by name (`compaction`, `handoff`),
     and `prompt_digests` the digests of all of them.
-    `provisioning` says when hands are made: at the first streamed tool name, or before the model is
-    asked. `tools` are those of the embedding program, by name. `targets` are where messages to people go.
+    `kinds` finds what belongs to a kind of session. `provisioning` says when hands are made: at the first streamed
+    tool name, or before the model is asked. `tools` are those of the embedding program, by name. `targets` are where
+    messages to people go.
     `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
     new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none.
     `environments` keeps what stands ready before work begins; without one a session that wants something does not
@@ -114,6 +131,7 @@ class Doors:
     entropy: Entropy
     worker: Worker
     prompt: str
+    kinds: Kinds
     prompts: Mapping[str, str] = field(default_factory=dict)
     prompt_digests: dict[str, str] = field(default_factory=dict)
     observer: Observer = field(default_factory=NoObserver)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 
 import msgspec
 
@@ -16,8 +18,8 @@ from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
 from holdfast.facts.egress import EgressFailed
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsRestored
+from holdfast.facts.hook import HookRan
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
-from holdfast.facts.mission import HookRan
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import SessionEventsLost, SessionForked
@@ -26,6 +28,7 @@ from holdfast.facts.user import UserMessage
 from holdfast.log.base import Log, Snapshot, Snapshots
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
+from holdfast.session.tenant import Kinds, Tenant
 
 PAGE = 5_000
 """Events read at once: a long log is folded without being held in memory."""
@@ -56,36 +59,68 @@ _SHOWN = (
     HookRan,
 )
 
-_FOLD_SOURCES = (
-    ("holdfast.facts", None),
-    (
-        "holdfast.session",
-        ("digests", "fold", "notes", "phrases", "policy", "render", "state", "tokens", "tools", "trace"),
-    ),
-)
+KERNEL = ("holdfast.facts", "holdfast.session")
+"""The packages that the kernel's fold is made of."""
+
+
+class _Kept(msgspec.Struct, array_like=True):
+    """A state as a snapshot keeps it: the kernel's bytes, and those of its kind with the digest of the kind's fold."""
+
+    kernel: bytes
+    kind: str
+    digest: str
+    own: bytes
 
 
 @cache
-def fold_digest() -> str:
-    """SHA-256 hex over the sources of events, codec and fold: a snapshot is good for exactly these."""
+def digest_of(*modules: str) -> str:
+    """SHA-256 hex over the sources of modules; a package counts with all that is below it."""
     digest = hashlib.sha256()
-    for package, names in _FOLD_SOURCES:
-        files = sorted(resources.files(package).iterdir(), key=lambda file: file.name)
-        for file in files:
-            if file.name.endswith(".py") and (names is None or file.name.startswith(names)):
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for module in modules:
+        package, _, name = module.rpartition(".")
+        folder = resources.files(package)
+        for path, content in _sources(folder / name if (folder / name).is_dir() else folder / f"{name}.py"):
+            digest.update(f"{module}/{path}".encode() + b"\0" + content)
     return digest.hexdigest()
 
 
-async def recall(session_id: str, log: Log, snapshots: Snapshots) -> tuple[State, dict[int, Fact]]:
+def _sources(place: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
+    if place.is_file() and place.name.endswith(".py"):
+        yield f"{path}{place.name}", place.read_bytes()
+    elif place.is_dir():
+        for each in sorted(place.iterdir(), key=lambda each: each.name):
+            yield from _sources(each, f"{path}{place.name}/")
+
+
+def fold_digest() -> str:
+    """The digest of the kernel's fold: events, codec, and state. A snapshot is good for exactly these (S19)."""
+    return digest_of(*KERNEL)
+
+
+def encode(state: State) -> bytes:
+    """A state as bytes for a snapshot."""
+    kind, own = state.tenant.kind, state.tenant.own
+    kernel = msgspec.msgpack.encode(state, enc_hook=lambda tenant: None)
+    return msgspec.msgpack.encode(_Kept(kernel, kind.name, digest_of(*kind.sources), msgspec.msgpack.encode(own)))
+
+
+def decode(body: bytes, kinds: Kinds) -> State | None:
+    """The state that `encode` made bytes of; None when the fold of its kind has changed since."""
+    kept = msgspec.msgpack.decode(body, type=_Kept)
+    kind = kinds(kept.kind)
+    if kept.digest != digest_of(*kind.sources):
+        return None
+    own = msgspec.msgpack.decode(kept.own, type=kind.state_type) if kind.state_type is not None else None
+    return msgspec.msgpack.decode(kept.kernel, type=State, dec_hook=lambda wanted, nothing: Tenant(kinds, kind, own))
+
+
+async def recall(session_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) -> tuple[State, dict[int, Fact]]:
     """The state of a session as its log has it now, and the bodies of its last page of events.
 
     Raises `UnknownSession`, `LogDamaged`, `SchemaTooNew`.
     """
-    state = empty(session_id)
     snapshot = await snapshots.load(session_id, fold_digest())
-    if snapshot is not None:
-        state = msgspec.msgpack.decode(snapshot.state, type=State)
+    state = (decode(snapshot.state, kinds) if snapshot is not None else None) or empty(session_id, kinds)
     while True:
         events = await log.read(session_id, after=state.seq, prev=state.hash, limit=PAGE)
         state = fold(state, events)
@@ -103,5 +138,4 @@ def shown(events: list[Event]) -> dict[int, Fact]:
 
 async def remember(state: State, snapshots: Snapshots) -> None:
     """Keep a snapshot of this state."""
-    body = msgspec.msgpack.encode(state)
-    await snapshots.save(Snapshot(state.session_id, state.seq, state.hash, fold_digest(), body))
+    await snapshots.save(Snapshot(state.session_id, state.seq, state.hash, fold_digest(), encode(state)))

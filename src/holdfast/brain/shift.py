@@ -9,7 +9,6 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from holdfast.brain.doors import Doors, uptime
-from holdfast.brain.hooked import Hooked
 from holdfast.brain.recall import remember, shown
 from holdfast.errors import Fenced
 from holdfast.facts.base import Fact, text_of
@@ -36,8 +35,7 @@ class Shift:
     was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
     `standing` are the services that its environment wants to run wherever there are hands.
     `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held; `noting`
-    is held while its notes are taken. `hooks` are those of the project, once they were read; `handed` is a commit of
-    the worker's tree as it was before they ran at its hand-in.
+    is held while its notes are taken. `acts` is what its kind of session adds.
     """
 
     background: TaskGroup
@@ -58,10 +56,7 @@ class Shift:
         self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
         self.probes = 0
-        self.filled: dict[str, str] = {}
-        self.uncommitted = 0
-        self.handed = ""
-        self.hooks: Hooked | None = None
+        self.acts = doors.kinds.acts(state.tenant.kind.name)(self)
         self._bodies = bodies
         self._lock = anyio.Lock()
         self._remembered = state.seq

@@ -6,13 +6,12 @@ import anyio
 import msgspec
 
 from holdfast.brain.acts import child as child_act
-from holdfast.brain.acts import committing, news
 from holdfast.brain.acts import context as context_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts import mission as mission_act
+from holdfast.brain.acts import news
 from holdfast.brain.acts import people as people_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts import tool as tool_act
@@ -65,7 +64,7 @@ from holdfast.session.actions import (
     RunHarness,
     WaitUntil,
 )
-from holdfast.session.decide import decide, is_idle
+from holdfast.session.decide import is_idle
 from holdfast.session.fold import fold
 from holdfast.session.fold_clock import was_set
 from holdfast.session.state import State
@@ -93,7 +92,7 @@ async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome
     process holds it, `UnknownSession`, `LogDamaged`, and whatever makes the machine unable to go on
     safely; the session is then runnable.
     """
-    state, bodies = await recall(session_id, doors.log, doors.snapshots)
+    state, bodies = await recall(session_id, doors.log, doors.snapshots, doors.kinds)
     if state.created is None:
         raise UnknownSession(f"session {session_id} has no beginning; `holdfast verify {session_id}` says more")
     state, lease = await _acquire(doors, state, bodies, steal=steal)
@@ -160,11 +159,10 @@ async def _run(shift: Shift) -> None:
         await hands_act.fence(shift)
         await egress_act.resume(shift)
         await news.look(shift)
-        effects = mission_act.Effects()
         while shift.state.in_shift:
             try:
                 shift.decided_at = shift.state.seq
-                action = await _next(shift, effects)
+                action = await _next(shift)
                 if action is not None:
                     await _act(shift, action)
             except HeadMoved:
@@ -237,15 +235,13 @@ def _presumed(state: State) -> tuple[Fact, ...]:
     return (ModelRequestEnd(request_seq=open_.seq, outcome="presumed", cost_pico=open_.reserved_pico),)
 
 
-async def _next(shift: Shift, effects: mission_act.Effects) -> Action | None:
-    """What to do; None when a mission's conductor has done it already, or the clock was set and that is noted."""
+async def _next(shift: Shift) -> Action | None:
+    """The next action; None when the session's kind has done it already, or the clock was set and that is noted."""
     clock = shift.look_at_clock()
     if was_set(shift.state, clock.boot_id, clock.booted_us):
         await shift.fact(clock)
         return None
-    if shift.state.mission is not None:
-        return await mission_act.step(shift, effects)
-    return decide(shift.state, shift.doors.clock.now_us())
+    return await shift.acts.next()
 
 
 async def _let_go(shift: Shift, detail: str, *before: SessionError) -> None:
@@ -335,8 +331,8 @@ async def _end(shift: Shift, end: End) -> None:
     await snapshot_act.last(shift)
     if shift.state.seq != shift.decided_at:
         return  # the snapshot is an event: decide again
-    if await committing.commit(shift, end.fact):
-        return  # so is a commit
+    if await shift.acts.before_end(end.fact):
+        return  # so is what its kind does
     held = shift.state.hands is not None and not hands_act.kept(shift.state, end.fact)
     if held or shift.provisioned is not None:
         await hands_act.give_back(shift)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -22,7 +22,13 @@ class Fact(
     stamped event (S1). Fields are only ever added, each with an empty default (None, "", 0, False, ()
     or {}), and with every addition `codec.SCHEMA` goes up by one. A default that is not empty is
     policy and may change one day, so a struct that has one is stored in full (`omit_defaults=False`).
+
+    `wakes` says that a session is due at once when the fact is posted to it; `reopens` that this holds even for one
+    that is done or has failed.
     """
+
+    wakes: ClassVar[bool] = False
+    reopens: ClassVar[bool] = False
 
 
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="text", tag_field="type"):

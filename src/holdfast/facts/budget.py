@@ -13,6 +13,8 @@ Period = Literal["total", "day", "week"]
 class BudgetSet(Fact, frozen=True, tag="budget.set"):
     """A cap of an account was set, or lifted with None."""
 
+    wakes = True
+
     account_id: str
     period: Period
     cap_pico: int | None = None

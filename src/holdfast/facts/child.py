@@ -41,6 +41,8 @@ class ChildFinished(Fact, frozen=True, tag="child.finished"):
     `submitted` is what a role of a mission handed in, `commit` and `tree` what the harness committed of its work.
     """
 
+    wakes = True
+
     child_id: str
     status: Literal["done", "failed", "cancelled", "parked"]
     reason: ParkReason | None = None

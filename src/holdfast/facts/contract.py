@@ -99,6 +99,8 @@ class ContractAmended(Fact, frozen=True, tag="contract.amended"):
     `item_id` is the item in the inbox by which a person allowed that.
     """
 
+    wakes = True
+
     contract: Contract
     digest: str
     author: str

@@ -27,6 +27,8 @@ class JobStarted(Fact, frozen=True, tag="job.started"):
 class JobLine(Fact, frozen=True, tag="job.line"):
     """The line that was waited for came, or the job's `deadline` did. `content` is what the model is told."""
 
+    wakes = True
+
     job_id: str
     content: str
     deadline: bool = False
@@ -34,6 +36,8 @@ class JobLine(Fact, frozen=True, tag="job.line"):
 
 class JobEnded(Fact, frozen=True, tag="job.ended"):
     """A job is over, or nobody can say how it is (`unknown`). `content` is what the model is told."""
+
+    wakes = True
 
     job_id: str
     outcome: Literal["ok", "error", "timeout", "stopped", "unknown"]

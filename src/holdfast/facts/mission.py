@@ -160,6 +160,8 @@ class PlanRefused(Fact, frozen=True, tag="plan.refused"):
 class ReplanAsked(Fact, frozen=True, tag="mission.replan_asked"):
     """A person wants a new plan; `reason` is for the planner."""
 
+    wakes = True
+
     reason: str = ""
 
 
@@ -267,20 +269,3 @@ class LessonApplied(Fact, frozen=True, tag="lesson.applied"):
     line: str
     by: str
     commit: str = ""
-
-
-class HookRan(Fact, frozen=True, tag="hook.ran"):
-    """A check or hook of the project ran in the hands. `blocked` says that it sent the work back with `content`.
-
-    `event` is Claude Code's name for when it ran; `call_id` is the call that it was about, if any. `told` says that
-    the model is shown `content` although nothing was sent back.
-    """
-
-    event: str
-    command: str
-    exit_code: int | None = None
-    blocked: bool = False
-    content: str = ""
-    call_id: str = ""
-    duration_ms: float = 0.0
-    told: bool = False

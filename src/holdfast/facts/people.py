@@ -70,6 +70,8 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
     reader of the notice; `none`, or empty in logs written before, that only the name was given.
     """
 
+    wakes = True
+
     item_id: str
     verdict: Verdict
     note: str = ""
@@ -83,6 +85,8 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
 
 class ApprovalExpired(Fact, frozen=True, tag="approval.expired"):
     """Nobody answered in time; the default was applied. Posted under the item's own key."""
+
+    wakes = True
 
     item_id: str
     verdict: Verdict

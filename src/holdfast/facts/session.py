@@ -349,6 +349,9 @@ class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"
 class SessionUpdated(Fact, frozen=True, tag="session.updated"):
     """A person changed a limit, or handed the session to another person; only what changed is set."""
 
+    wakes = True
+    reopens = True
+
     budget_pico: int | None = None
     max_turns: int | None = None
     context_tokens: int | None = None
@@ -363,6 +366,8 @@ class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
     `known_seq` is the last lost event of this session that something still names, 0 when nothing does; `calls` are
     calls that its hands started and that the log no longer knows. `content` is what the model is told.
     """
+
+    wakes = True
 
     content: str
     known_seq: int = 0

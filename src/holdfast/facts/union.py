@@ -21,11 +21,11 @@ from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsHostFiles, HandsLost, HandsProvisioned, HandsReleased, HandsRestored
 from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
+from holdfast.facts.hook import HookRan
 from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.mission import (
     CriterionChecked,
     FlakeNoted,
-    HookRan,
     LessonApplied,
     LessonProposed,
     MissionEscalated,
@@ -69,7 +69,7 @@ from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
 
-AnyFact = (
+KernelFact = (
     SessionCreated
     | SessionForked
     | SessionUpdated
@@ -130,7 +130,14 @@ AnyFact = (
     | EgressFailed
     | SessionTainted
     | EnvironmentRecorded
-    | ContractSealed
+    | HookRan
+    | RepoCommitted
+    | SessionEventsLost
+)
+"""Facts of every kind of session: their owner is the kernel, which folds all of them."""
+
+MissionFact = (
+    ContractSealed
     | ContractAmended
     | MissionOpened
     | MissionPlanned
@@ -145,11 +152,9 @@ AnyFact = (
     | CheckProved
     | CriterionChecked
     | VerificationEnded
-    | WorkSubmitted
     | FlakeNoted
     | LessonProposed
     | LessonApplied
-    | HookRan
     | TaskStarted
     | TaskHandedIn
     | FindingNoted
@@ -160,14 +165,18 @@ AnyFact = (
     | TaskJudged
     | TaskQueued
     | TaskEnded
-    | RepoCommitted
     | MergeStarted
     | RepoMerged
     | RepoConflicted
     | RepoMoved
     | BatchRefused
-    | SessionEventsLost
 )
+"""Facts of a mission: `kinds/mission` owns them. Nothing in the kernel names one."""
+
+RoleFact = WorkSubmitted
+"""The fact of a session that works for a mission."""
+
+AnyFact = KernelFact | MissionFact | RoleFact
 """Every fact that can be stored."""
 
 

@@ -16,6 +16,7 @@ from holdfast.log.base import Log
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
 from holdfast.session.state import State
+from holdfast.session.tenant import Kinds
 from holdfast.session.tools import find_tool
 
 
@@ -44,7 +45,7 @@ class Point(msgspec.Struct, frozen=True):
     unkept: tuple[Ran, ...] = ()
 
 
-async def point_at(log: Log, row: SessionRow, seq: int) -> Point:
+async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
     """The point after the event at `seq`. Events up to it are verified; damage after it is no hindrance.
 
     Raises `UsageError` for a position that the session has not, `LogDamaged`.
@@ -53,7 +54,7 @@ async def point_at(log: Log, row: SessionRow, seq: int) -> Point:
         raise UsageError(
             f"--at {seq}: session {row.session_id} has the events 1 to {row.head}; an example is --at {row.head}"
         )
-    state, look = empty(row.session_id), _Look(seq)
+    state, look = empty(row.session_id, kinds), _Look(seq)
     while state.seq < seq:
         events = await log.read(row.session_id, after=state.seq, prev=state.hash, limit=min(PAGE, seq - state.seq))
         state = fold(state, events)

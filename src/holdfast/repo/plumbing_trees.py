@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import IO
 
 from holdfast.errors import RepositoryUnfit
-from holdfast.mission.globs import matches
+from holdfast.globs import matches
 from holdfast.repo.base import shown
 from holdfast.repo.objects import CHUNK
 from holdfast.repo.plumbing import Plumbing

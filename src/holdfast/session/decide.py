@@ -6,7 +6,7 @@ This module has the order of things; what each of them is, stands in a module of
 from __future__ import annotations
 
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
-from holdfast.session import breakers, calls, children, jobs, lifecycle, lost, people, providers, roles, taint
+from holdfast.session import breakers, calls, children, jobs, lifecycle, lost, people, providers, taint
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
 from holdfast.session.inputs import inputs_through
 from holdfast.session.rows import Uptime
@@ -41,7 +41,7 @@ def _decide(state: State, now_us: int) -> Action:
         return action
     opened = state.open_calls()
     out = any(call.attempt for call in opened)
-    action = None if out else taint.step(state, now_us) or roles.after(state, opened)
+    action = None if out else taint.step(state, now_us) or state.tenant.kind.after(state, opened)
     if action is not None:
         return action
     if opened:
@@ -51,7 +51,7 @@ def _decide(state: State, now_us: int) -> Action:
     if state.interrupted > state.message_seq:
         return end(state, "parked", "person", "interrupted; send a message to go on")
     action = breakers.step(state, now_us) or lifecycle.step(state, now_us)
-    action = roles.step(state) or roles.instead(state, action)
+    action = state.tenant.kind.instead(state, action)
     if action is not None:
         return action
     if not state.pending and not state.unseen:
@@ -99,7 +99,7 @@ def _after_response(state: State) -> Action | None:
     at_work = state.live_jobs()
     if at_work:
         return end(state, "parked", "job", jobs.waiting(at_work))
-    return roles.stopped(state) or end(state, "done")
+    return state.tenant.kind.stopped(state) or end(state, "done")
 
 
 def _request(state: State, now_us: int) -> Action:

@@ -5,16 +5,19 @@ Each family of facts has a module of its own; this one walks the events and says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased, Fact
+from holdfast.facts.budget import BudgetReached
 from holdfast.facts.codec import Event, genesis
-from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
+from holdfast.facts.hook import NOT_HANDED_IN, HookRan
+from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
+from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.session import (
@@ -27,19 +30,14 @@ from holdfast.session import (
     fold_fork,
     fold_hands,
     fold_jobs,
-    fold_merges,
-    fold_mission,
     fold_people,
     fold_requests,
-    fold_roles,
-    fold_tasks,
 )
 from holdfast.session.policy import TREE
 from holdfast.session.state import State
-from holdfast.session.tokens import estimate_content, estimate_pinned
+from holdfast.session.tenant import Apply, Kinds, Tenant, kind_name
+from holdfast.session.tokens import estimate, estimate_content, estimate_pinned
 from holdfast.session.trace import first_that_counts, note
-
-Apply = Callable[[State, Any, Event], None]
 
 _FORKED = str(SessionForked.__struct_config__.tag)
 
@@ -47,9 +45,9 @@ _SKIP_FROM = 200
 """Fewer events are traced one by one."""
 
 
-def empty(session_id: str) -> State:
-    """The state before the first event."""
-    return State(session_id=session_id, hash=genesis(session_id))
+def empty(session_id: str, kinds: Kinds) -> State:
+    """The state before the first event. `kinds` finds the session's kind once the first event names it."""
+    return State(session_id=session_id, hash=genesis(session_id), tenant=Tenant(kinds))
 
 
 def fold(state: State, events: Iterable[Event]) -> State:
@@ -88,6 +86,9 @@ def _apply(state: State, fact: Fact, event: Event) -> None:
     apply = _APPLY.get(type(fact))
     if apply is not None:
         apply(state, fact, event)
+    of_kind = state.tenant.kind.fold.get(type(fact))
+    if of_kind is not None:
+        of_kind(state, fact, event)
 
 
 def _created(state: State, fact: SessionCreated, event: Event) -> None:
@@ -95,7 +96,9 @@ def _created(state: State, fact: SessionCreated, event: Event) -> None:
     state.owner = fact.people.owner
     state.window_tokens = estimate_pinned(fact)
     fold_egress.began(state, fact, event)
-    fold_mission.began(state, fact)
+    kinds = state.tenant.kinds
+    kind = kinds(kind_name(fact))
+    state.tenant = Tenant(kinds, kind, kind.began(fact))
 
 
 def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
@@ -106,8 +109,6 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     }
     state.limits = msgspec.structs.replace(state.limits, **changed)
     state.owner = state.owner if fact.owner is None else fact.owner
-    if fact.budget_pico is not None:
-        fold_mission.raised(state, event)
     if fact.egress is not None:
         fold_egress.changed(state, fact.egress, event)
     state.ended = None
@@ -118,7 +119,6 @@ def _message(state: State, fact: UserMessage, event: Event) -> None:
     state.message_seq = event.seq
     fold_environment.forget_failures(state)
     state.failed_calls = 0
-    state.submitted_seq = state.silent = state.refused = 0
     state.clear_signs()
     state.posted(event.seq, estimate_content(fact.content))
 
@@ -175,6 +175,13 @@ def _keep_bound(state: State, fact: WorkspaceSnapshotted) -> None:
             held.guards = {**held.guards, TREE: fact.snapshot}
 
 
+def _hook(state: State, fact: HookRan, event: Event) -> None:
+    if fact.event != NOT_HANDED_IN:
+        state.mutated_seq = event.seq
+    if fact.blocked or fact.told:
+        state.posted(event.seq, estimate(fact.content))
+
+
 _APPLY: dict[type[Fact], Apply] = {
     WorkspaceSnapshotted: _snapshotted,
     SessionCreated: _created,
@@ -197,9 +204,11 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_environment.APPLY,
     **fold_fork.APPLY,
     **fold_hands.APPLY,
-    **fold_mission.APPLY,
-    **fold_tasks.APPLY,
-    **fold_merges.APPLY,
-    **fold_roles.APPLY,
+    HookRan: _hook,
 }
-"""What each fact does to a state. A fact that is not here changes nothing that `decide` looks at."""
+"""What each fact of the kernel does to a state."""
+
+UNFOLDED: frozenset[type[Fact]] = frozenset(
+    {BriefRead, BudgetReached, EmergencyReleased, EmergencyStopped, LeaseStolen, RepoCommitted, SessionError}
+)
+"""Facts of the kernel that change nothing that `decide` looks at."""

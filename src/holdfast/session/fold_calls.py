@@ -19,9 +19,8 @@ from holdfast.session.notes import result_text
 from holdfast.session.policy import GRANT, evaluate
 from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.tokens import estimate, estimate_content, estimate_input
-from holdfast.session.tools import check_input, find_tool, main_argument
+from holdfast.session.tools import check_input, main_argument
 from holdfast.session.tools_jobs import JOB_STOP, JOB_WAIT
-from holdfast.session.tools_mission import HANDING_IN
 
 
 def response_at(state: State, request_seq: int) -> ResponseItem:
@@ -55,7 +54,7 @@ def _call(state: State, fact: AgentToolUse, event: Event) -> Call:
     assert state.created is not None
     agent = state.created.agent
     call = Call(fact.call_id, event.seq, fact.name, at_us=event.at_us)
-    tool = find_tool(agent, fact.name)
+    tool = state.tool(fact.name)
     if tool is None:
         names = [*agent.tools, *(custom.name for custom in agent.custom)]
         call.problem = f"there is no tool named {fact.name!r}; the tools are {', '.join(names)}"
@@ -151,8 +150,6 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
         raise ValueError(f"call {fact.call_id} of session {state.session_id} ended twice, at {event.seq}")
     call.end = fact.outcome if isinstance(fact, ToolResult) else "unknown"
     spend(state, fact.cost_pico or 0, event.at_us)
-    if call.end == "error" and call.name in HANDING_IN and call.call_id not in state.sent_back:
-        state.refused += 1
     if call.where == "harness" and call.end in ("ok", "error") and not call.problem:
         _count_rule(state, call, event)
     if call.end == "ok" and not call.read_only and call.where != "harness":

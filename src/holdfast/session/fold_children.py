@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.session import fold_egress, fold_mission
+from holdfast.session import fold_egress
 from holdfast.session.state import Child, State
 from holdfast.session.tokens import estimate
 
@@ -19,7 +19,6 @@ def _opened(state: State, fact: ChildOpened, event: Event) -> None:
 
 def _messaged(state: State, fact: ChildMessaged, event: Event) -> None:
     child = state.children.get(fact.child_id)
-    fold_mission.told(state, fact.child_id)
     if child is not None:  # it has something to do again
         child.status = None
 
@@ -32,7 +31,6 @@ def _cancelled(state: State, fact: ChildCancelled, event: Event) -> None:
 
 def _finished(state: State, fact: ChildFinished, event: Event) -> None:
     state.stirred()
-    fold_mission.child_finished(state, fact, event)
     child = state.children.get(fact.child_id)
     if child is None:
         return

@@ -36,10 +36,6 @@ def changed(state: State, policy: EgressPolicy, event: Event) -> None:
     outside.policy, outside.policy_seq = policy, event.seq
     outside.granted, outside.denied, outside.told = {}, [], False
     outside.held = {name: use for name, use in outside.held.items() if use.item_id}
-    if state.mission is not None:  # a check that failed for want of the network is asked again
-        for verdicts in state.mission.verdicts.values():
-            for name in [name for name, verdict in verdicts.items() if verdict.outcome != "pass"]:
-                del verdicts[name]
 
 
 def forked(state: State) -> None:

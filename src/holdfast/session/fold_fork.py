@@ -14,13 +14,14 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.session import fold_egress
 from holdfast.session.notes import FORKED_CALL, note_of
 from holdfast.session.state import ResponseItem, State
+from holdfast.session.tenant import Tenant
 from holdfast.session.tokens import estimate
 
 RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests until it is woken or told something")
 """How a fork stands before anybody does anything with it: nothing makes it run by itself."""
 
 MADE_ANEW = frozenset(
-    "session_id seq at_us hash epoch created limits owner ended".split()
+    "session_id seq at_us hash epoch created limits owner ended tenant".split()
     + "snapshot_seq snapshot_error snapshot outside failing".split()
 )
 """What a fork has of its own from its first event on."""
@@ -34,8 +35,7 @@ CARRIED = frozenset(
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
-    "environment_error workspace_with mission submitted_seq committed committed_seq silent refused hooked "
-    "sent_back had_hands host_files uncounted".split()
+    "environment_error workspace_with had_hands host_files uncounted".split()
 )
 """What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
 
@@ -49,6 +49,7 @@ def _forked(state: State, fact: SessionForked, event: Event) -> None:
     )
     state.created = msgspec.structs.replace(state.created, mission=None, role=None)
     state.limits, state.owner = limits, fact.owner
+    state.tenant = Tenant(state.tenant.kinds)
     _end_calls(state, event)
     fresh = State(session_id=state.session_id)
     for name in NOT_CARRIED:

@@ -18,7 +18,7 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
-from holdfast.session import fold_clock, fold_egress, fold_mission
+from holdfast.session import fold_clock, fold_egress
 from holdfast.session.policy import GRANT, covers
 from holdfast.session.state import Ask, GrantHeld, Notice, State, notice_key
 
@@ -131,7 +131,6 @@ def _noticed(state: State, fact: NoticeSent, event: Event) -> None:
 
 def _budget_set(state: State, fact: BudgetSet, event: Event) -> None:
     state.stirred()
-    fold_mission.raised(state, event)
     if fact.period == "total" and fact.account_id == _own_account(state, event):
         state.limits = msgspec.structs.replace(state.limits, budget_pico=fact.cap_pico)
 

@@ -10,8 +10,8 @@ from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, Rule
 from holdfast.facts.egress import EgressFailed
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsRestored
+from holdfast.facts.hook import HookRan
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
-from holdfast.facts.mission import HookRan
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
 from holdfast.facts.session import SessionEventsLost, SessionForked
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult

@@ -11,21 +11,15 @@ from typing import Literal
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.budget import BudgetSet
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
-from holdfast.facts.contract import ContractAmended
 from holdfast.facts.egress import SessionTainted
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.facts.job import JobEnded, JobLine
-from holdfast.facts.mission import ReplanAsked
 from holdfast.facts.model import ModelRequestEnd
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
-from holdfast.facts.session import SessionCreated, SessionEventsLost, SessionForked, SessionUpdated
+from holdfast.facts.people import ApprovalSeen
+from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.session.fold_fork import RESTING
 from holdfast.session.home import HOME, home_changes
 from holdfast.session.money import path_of
@@ -189,28 +183,9 @@ def next_row(row: SessionRow, event: Event) -> SessionRow:
     )
 
 
-_REOPEN = frozenset((UserMessage, UserInterrupt, UserCancel, SessionUpdated))
-"""What a person says wakes even a session that is done or has failed."""
-
-_WAKE = _REOPEN | {
-    UserPause,
-    UserResume,
-    ApprovalDecided,
-    ApprovalExpired,
-    ChildFinished,
-    BudgetSet,
-    JobEnded,
-    JobLine,
-    ContractAmended,
-    ReplanAsked,
-    SessionEventsLost,
-}
-"""What is posted and concerns a session: it is due at once. What comes after its end is only recorded."""
-
-
 def _changes(row: SessionRow, event: Event) -> dict[str, object]:
     fact = event.fact
-    if type(fact) in _WAKE:
+    if fact.wakes:
         return _woken(row, event)
     match fact:
         case ToolResult() | ToolOutcomeUnknown():
@@ -256,7 +231,7 @@ def _marked(marks: str, word: str, *, on: bool) -> str:
 
 def _woken(row: SessionRow, event: Event) -> dict[str, object]:
     owner = _owner(event.fact)
-    if row.status == "cancelled" or (row.status in ("done", "failed") and type(event.fact) not in _REOPEN):
+    if row.status == "cancelled" or (row.status in ("done", "failed") and not event.fact.reopens):
         return owner
     return {"status": "runnable", "reason": "", "detail": "", **_due(event.at_us), **owner}
 

@@ -20,9 +20,9 @@ from holdfast.session.effects import Part
 from holdfast.session.fold_failures import Failing
 from holdfast.session.state_context import ContextState
 from holdfast.session.state_jobs import Job, ServiceRun
-from holdfast.session.state_mission import MissionState
 from holdfast.session.state_outside import Outside
-from holdfast.session.tools import Where
+from holdfast.session.tenant import Tenant
+from holdfast.session.tools import Tool, Where, find_tool
 from holdfast.session.trace import Step
 
 CallEnd = Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
@@ -250,11 +250,7 @@ class State(msgspec.Struct):
     `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
     was last kept, `snapshot_error` why it could not be since, `snapshot` its name. `workspace_with` are
     lost hands that have the work with them. `outside` is the way outside and what came in by it.
-    `mission` is there for a mission alone. Of a mission's role: `submitted_seq` is where it handed in what it was
-    opened for, 0 since it was told something new; `committed` the commit and tree that the harness last made of its
-    work, at `committed_seq`; `silent` how often it stopped without handing in, `refused` how often what it handed in
-    did not count. `sent_back` are calls that handed in and
-    that hooks of the project refused, with their positions; `hooked` the hands in which its hooks began.
+    `tenant` is the session's kind with the state that the kind keeps beside this one.
     """
 
     session_id: str
@@ -321,14 +317,7 @@ class State(msgspec.Struct):
     workspace_with: str = ""
     failing: Failing = msgspec.field(default_factory=Failing)
     outside: Outside = msgspec.field(default_factory=Outside)
-    mission: MissionState | None = None
-    submitted_seq: int = 0
-    committed: tuple[str, str] = ("", "")
-    committed_seq: int = 0
-    silent: int = 0
-    refused: int = 0
-    sent_back: dict[str, int] = {}
-    hooked: str = ""
+    tenant: Tenant = msgspec.field(default_factory=Tenant)
 
     def open_calls(self) -> list[Call]:
         """Calls of the latest response that have not ended, in order."""
@@ -340,6 +329,10 @@ class State(msgspec.Struct):
             if call.call_id == call_id:
                 return call
         raise KeyError(call_id)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name which the session's agent is offered, None when it is not."""
+        return find_tool(self.created.agent, name, self.tenant.kind.tools) if self.created is not None else None
 
     @property
     def stopping(self) -> bool:

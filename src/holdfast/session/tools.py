@@ -5,8 +5,9 @@ A declaration is data: what the model is told, and what the harness must know of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -16,8 +17,6 @@ from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
 from holdfast.session.effects import whole_of
 from holdfast.session.state_outside import opens
 from holdfast.session.tools_jobs import DECLARED, JOB_START, job_input_problem
-from holdfast.session.tools_mission import DECLARED as MISSION_DECLARED
-from holdfast.session.tools_mission import HANDING_IN, fitted, without_references
 from holdfast.session.tools_web import DECLARED as WEB_DECLARED
 from holdfast.session.tools_web import WEB_FETCH, WEB_TOOLS
 
@@ -137,7 +136,7 @@ class Tool(msgspec.Struct, frozen=True):
 
     `main` is the argument that rules with a `match` look at. `input_type` is None for a tool of the embedding
     program, which checks its own input; `custom` is then its declaration. What an `untrusted` one returns may have
-    been written by strangers.
+    been written by strangers. `fit` corrects the shape of an input before it is checked.
     """
 
     name: str
@@ -150,6 +149,7 @@ class Tool(msgspec.Struct, frozen=True):
     where: Where = ""
     custom: CustomTool | None = None
     untrusted: bool = False
+    fit: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
 BASH_TIMEOUT_MAX_S = 3_600.0
@@ -282,13 +282,10 @@ TOOLS: dict[str, Tool] = {
             main="child_id",
             where="harness",
         ),
-        *(Tool(*each) for each in (*DECLARED, *MISSION_DECLARED)),
+        *(Tool(*each) for each in (*DECLARED,)),
         *(msgspec.structs.replace(Tool(*each), untrusted=True) for each in WEB_DECLARED),
     )
 }
-
-CHOOSABLE = tuple(name for name in TOOLS if name not in HANDING_IN)
-"""What somebody can give an agent. The tools that hand work in come with a role of a mission alone."""
 
 DEFAULT_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "search_log", "ask_person")
 """What an agent is offered when nobody says otherwise."""
@@ -305,17 +302,21 @@ def with_web(agent: Agent, policy: EgressPolicy, searchers: Sequence[Searcher]) 
     return msgspec.structs.replace(agent, tools=(*agent.tools, *(WEB_TOOLS if searchers else (WEB_FETCH,))))
 
 
-def find_tool(agent: Agent, name: str) -> Tool | None:
-    """The tool of that name which the agent is offered, None when it is not."""
+def find_tool(agent: Agent, name: str, of_kind: Mapping[str, Tool] = MappingProxyType({})) -> Tool | None:
+    """The tool of that name which the agent is offered, None when it is not. `of_kind` are those of its kind."""
+    if name in of_kind:
+        return of_kind[name] if name in agent.tools else None
     for custom in agent.custom:
         if custom.name == name:
             return _of_custom(custom)
     return TOOLS.get(name) if name in agent.tools else None
 
 
-def offered(agent: Agent) -> list[Tool]:
+def offered(agent: Agent, of_kind: Mapping[str, Tool] = MappingProxyType({})) -> list[Tool]:
     """Every tool that the agent is offered, in the order in which the model is told of them."""
-    return [TOOLS[name] for name in agent.tools if name in TOOLS] + [_of_custom(custom) for custom in agent.custom]
+    known = {**TOOLS, **of_kind}
+    own = [_of_custom(custom) for custom in agent.custom if custom.name not in of_kind]
+    return [known[name] for name in agent.tools if name in known] + own
 
 
 def _of_custom(custom: CustomTool) -> Tool:
@@ -335,8 +336,8 @@ def check_input(tool: Tool, value: dict[str, Any]) -> str:
     """Why `value` is not a valid input of `tool`, in words for the model; empty when it is."""
     if tool.input_type is None:
         return ""
-    if tool.name in HANDING_IN:
-        value, _ = fitted(tool.name, value)
+    if tool.fit is not None:
+        value = tool.fit(value)
     try:
         msgspec.convert(value, tool.input_type)
     except msgspec.ValidationError as error:
@@ -361,14 +362,32 @@ def timeout_s(tool: Tool, value: dict[str, Any]) -> float:
 
 def schema_of(tool: Tool) -> dict[str, Any]:
     """The JSON schema of a tool's input, with no references in it."""
-    return tool.custom.input_schema if tool.custom is not None else input_schema(tool.name)
+    return tool.custom.input_schema if tool.custom is not None else _input_schema(tool.input_type)
 
 
 @cache
-def input_schema(name: str) -> dict[str, Any]:
-    """The JSON schema of a tool's input, with no references in it. The same object each time: do not change it."""
-    kind = TOOLS[name].input_type
+def _input_schema(kind: type[msgspec.Struct] | None) -> dict[str, Any]:
+    """The same object each time: do not change it."""
     assert kind is not None
     _, components = msgspec.json.schema_components([kind], ref_template="{name}")
     own = {key: val for key, val in components[kind.__name__].items() if key != "title"}
-    return without_references(own, components)
+    return _without_references(own, components)
+
+
+def _without_references(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    """A JSON schema with everything that it refers to put in its place: not every provider follows references."""
+
+    def put(value: Any) -> Any:
+        if isinstance(value, list):
+            return [put(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return put(
+                {key: val for key, val in components[value["$ref"]].items() if key not in ("title", "description")}
+            )
+        return {key: put(val) for key, val in value.items()}
+
+    found = put(schema)
+    assert isinstance(found, dict)
+    return found

@@ -16,6 +16,7 @@ from holdfast.facts.codec import Draft, Event
 from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.session import Workspace
 from holdfast.facts.union import type_of
+from holdfast.kinds import KINDS
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.model.base import ModelRequest, StreamPart
 from holdfast.session.accounts import AccountRow
@@ -41,6 +42,7 @@ def doors_of(process: Process, session_id: str) -> Doors:
     store = StoreDoor(process)
     world = process.world
     return Doors(
+        kinds=KINDS,
         log=store,
         leases=store,
         snapshots=store,

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterator
 from random import Random
 
-import msgspec
-
+from holdfast.brain.recall import decode, encode
 from holdfast.facts.base import text_of
 from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
+from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 from holdfast.sim.invariants_history import History
@@ -144,15 +144,17 @@ def rows_follow(history: History) -> Iterator[str]:
 def fold_is_one(history: History) -> Iterator[str]:
     """S19: folding in one go, in pieces, and through snapshots at any point gives the same state."""
     session_id = history.session.session_id
-    whole = fold(empty(session_id), history.events)
+    whole = fold(empty(session_id, KINDS), history.events)
     chance = Random(history.world.seed)
-    state = empty(session_id)
+    state = empty(session_id, KINDS)
     at = 0
     while at < len(history.events):
         step = chance.randint(1, 12)
         state = fold(state, history.events[at : at + step])
         at += step
-        state = msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=State)
+        again = decode(encode(state), KINDS)
+        assert again is not None
+        state = again
     if state != whole:
         wrong = [name for name in State.__struct_fields__ if getattr(state, name) != getattr(whole, name)]
         yield f"a fold through snapshots differs from a whole one in {', '.join(wrong)}"

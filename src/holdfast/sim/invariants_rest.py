@@ -15,6 +15,7 @@ from holdfast.facts.session import SessionError, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.kinds import KINDS
 from holdfast.session.decide import is_idle
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import is_due
@@ -66,7 +67,7 @@ def wake_rows_agree(history: History) -> Iterator[str]:
     """S27: a session has a time at which it is looked at exactly when its fold has something to do."""
     session_id = history.session.session_id
     row = history.world.beside.rows[session_id]
-    state = fold(empty(session_id), history.events)
+    state = fold(empty(session_id, KINDS), history.events)
     clock = history.world.clock
     now_us, up = clock.now_us(), uptime(clock, history.world.hands.boot_id)
     due = is_due(row, now_us, up)

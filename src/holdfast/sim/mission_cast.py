@@ -14,9 +14,9 @@ from typing import Any
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
 from holdfast.facts.mission import Role
+from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.conversation import TextPart
-from holdfast.session.tools_mission import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.sim.mission_scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS, speed_of
 from holdfast.sim.mission_world import MissionWorld
 from holdfast.sim.oracle_parts import Outcome, Turn, history

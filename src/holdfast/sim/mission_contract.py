@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.mission.contract_protected import protected
+from holdfast.kinds.mission.contract.protected import protected
 from holdfast.sim.library import Library, suite_prefix
 from holdfast.sim.library_items import WorkItem
 from holdfast.sim.mission_answers import Criteria

@@ -18,7 +18,7 @@ from holdfast.facts.mission import (
 )
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskJudged
-from holdfast.session.state_mission import LAST
+from holdfast.kinds.mission.fold.state import LAST
 from holdfast.sim.mission_world import MAIN, MissionWorld
 
 F = TypeVar("F", bound=Fact)

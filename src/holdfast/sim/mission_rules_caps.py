@@ -11,7 +11,7 @@ from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.repo import RepoConflicted
 from holdfast.facts.session import SessionUpdated
 from holdfast.facts.task import JudgeOpened, TaskEnded, TaskHandedIn, TaskRefused, TaskStarted
-from holdfast.mission.tasks import CONFLICTS_MAX
+from holdfast.kinds.mission.conductor.tasks import CONFLICTS_MAX
 from holdfast.sim.mission_history import MissionHistory
 
 

@@ -20,9 +20,9 @@ from holdfast.clock import Clock
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
 from holdfast.facts.context import Handoff
+from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.model.base import Finish, ModelRequest, StreamPart
 from holdfast.session.conversation import TextPart
-from holdfast.session.tools_mission import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.sim.library_items import WorkItem
 from holdfast.sim.mission_answers import MissionAnswers
 from holdfast.sim.oracle import PRICE

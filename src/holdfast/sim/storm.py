@@ -10,12 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-import msgspec
-
 from holdfast.brain.doors import uptime
-from holdfast.brain.recall import fold_digest
+from holdfast.brain.recall import encode, fold_digest
 from holdfast.brain.wake import wake
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.kinds import KINDS
 from holdfast.log.base import Snapshot
 from holdfast.log.stored import StoredEvent
 from holdfast.log.verify import Look, verify
@@ -154,7 +153,7 @@ class Storm:
     async def _rot(self, session: Session) -> None:
         """A snapshot that does not belong to this log, or that another program made, comes to lie there."""
         world = self.world
-        state = empty(session.session_id)
+        state = empty(session.session_id, KINDS)
         state.seq = max(1, session.head - 1)
         state.hash = world.entropy(32)
         state.cancelled = 1
@@ -163,7 +162,7 @@ class Storm:
             state.hash = session.hashes[state.seq - 1]
         digest = fold_digest() if mine else "another program"
         world.note("world", "a snapshot rots")
-        body = msgspec.msgpack.encode(state)
+        body = encode(state)
         await world.store.save(Snapshot(session.session_id, state.seq, state.hash, digest, body))
 
     # --- the calm ---

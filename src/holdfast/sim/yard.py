@@ -16,6 +16,7 @@ from holdfast.errors import Fenced, HandsError
 from holdfast.facts.codec import Draft
 from holdfast.facts.session import Agent, ContextPolicy, Limits, SessionCreated, Workspace
 from holdfast.ids import new_event_id, new_session_id
+from holdfast.kinds import KINDS
 from holdfast.log.base import Post
 from holdfast.session.tools_jobs import JOB_TOOLS
 from holdfast.sim.doors import ClockDoor, StoreDoor
@@ -101,7 +102,7 @@ class Yard(Storm):
 async def _take_in(process: Process, session_id: str) -> bool:
     """What the command does that a supervisor runs: ask the hands, post what is new."""
     store, world = StoreDoor(process), process.world
-    state, _ = await recall(session_id, store, store)
+    state, _ = await recall(session_id, store, store, KINDS)
     try:
         found = await gather(ProviderDoor(process), state, state.epoch)
     except Fenced:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from holdfast.facts.contract import Check
-from holdfast.mission import ability
-from holdfast.mission.ability import Outcome, Probe
-from holdfast.mission.contract_protected import DEFAULT_PROTECTED
+from holdfast.kinds.mission.check import ability
+from holdfast.kinds.mission.check.ability import Outcome, Probe
+from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
 
 NONCE = "c0ffee5eed"
 

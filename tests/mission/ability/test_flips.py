@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from holdfast.mission.ability import javascript, python
+from holdfast.kinds.mission.check.ability import javascript, python
 
 SUITE = """\
 def test_sum():

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.facts.contract import Check, Metric
-from holdfast.mission import ability
-from holdfast.mission.ability import programs
+from holdfast.kinds.mission.check import ability
+from holdfast.kinds.mission.check.ability import programs
 from tests.mission.ability.bench import of
 
 SHELL = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.facts.contract import Check
-from holdfast.mission import ability
+from holdfast.kinds.mission.check import ability
 from tests.mission.ability.bench import NONCE, of, probed, run
 
 PRODUCT = {"calc/__init__.py": "", "calc/core.py": "def add(a, b):\n    return a + b\n"}

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from holdfast.facts.contract import Check
-from holdfast.mission import ability
-from holdfast.mission.contract import canonical_bytes
-from holdfast.mission.formats import read_contract
+from holdfast.kinds.mission.check import ability
+from holdfast.kinds.mission.contract.contents import canonical_bytes
+from holdfast.kinds.mission.contract.formats.files import read_contract
 from tests.mission.ability.bench import NONCE, Files, go, node_modules, of, probed, run
 
 ALL = {"canary": [True], "flip": [True], "hollow": [True], "empty": [True]}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from holdfast.mission.pristine import is_test_file
+from holdfast.kinds.mission.ratchet.pristine import is_test_file
 from holdfast.sim.tampers import (
     DATA,
     REPORT,

@@ -19,7 +19,7 @@ from holdfast.facts.session import Parent, SessionCreated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.ids import new_event_id
 from holdfast.log.base import Post
-from holdfast.session import children, lifecycle, rows, transcript
+from holdfast.session import children, lifecycle, transcript
 from tests.sim.planted.kit import Bed
 
 BED = Bed()
@@ -83,12 +83,12 @@ def a_cancelled_child_is_not_told(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S27", "wake_rows_agree", first=21)
 def an_answer_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rows, "_WAKE", rows._WAKE - {ApprovalDecided})
+    patch.setattr(ApprovalDecided, "wakes", False)
 
 
 @BED.plant("S27", "wake_rows_agree")
 def a_report_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rows, "_WAKE", rows._WAKE - {ChildFinished})
+    patch.setattr(ChildFinished, "wakes", False)
 
 
 @BED.plant("S16", "summaries_are_of_raw_turns")

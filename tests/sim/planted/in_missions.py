@@ -9,29 +9,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.brain.acts import inspecting, merging, roles
-from holdfast.brain.acts import mission as mission_act
-from holdfast.brain.acts.checks import Place, Places
-from holdfast.brain.acts.laying import Ground, Laying
-from holdfast.brain.acts.proving import Prover
 from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import Judged, TaskJudged, TaskQueued
+from holdfast.kinds.mission.acts import conducting as mission_act
+from holdfast.kinds.mission.acts import inspecting, merging, roles
+from holdfast.kinds.mission.acts.checks import Place, Places
+from holdfast.kinds.mission.acts.laying import Ground, Laying
+from holdfast.kinds.mission.acts.proving import Prover
+from holdfast.kinds.mission.check import metrics
+from holdfast.kinds.mission.conductor import ending, green, merges, tasks
+from holdfast.kinds.mission.conductor.actions import Assemble, Look, OpenRole
+from holdfast.kinds.mission.fold import merges as fold_merges
+from holdfast.kinds.mission.fold.state import MissionState, OpenMerge, TaskState, Verdict, of_mission
+from holdfast.kinds.mission.kind import MissionKind
+from holdfast.kinds.mission.ratchet.inspection import Inspection
+from holdfast.kinds.mission.role import verdicts
+from holdfast.kinds.mission.role.verdicts import read_verdict
 from holdfast.log.ledger import Ledger
-from holdfast.mission import ending, green, merges, metrics, tasks, verdicts
-from holdfast.mission.actions import Assemble, Look, OpenRole
-from holdfast.mission.inspection import Inspection
-from holdfast.mission.verdicts import read_verdict
 from holdfast.repo.repository import Repository
-from holdfast.session import fold_merges
 from holdfast.session.actions import Record
-from holdfast.session.fold import _APPLY
-from holdfast.session.fold_mission_shared import for_missions, of_mission
 from holdfast.session.state import State
-from holdfast.session.state_mission import MissionState, OpenMerge, TaskState, Verdict
 from tests.sim.planted.kit import Bed
 
 BED = Bed()
@@ -136,7 +137,7 @@ def the_word_of_a_worker_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _applied(patch: pytest.MonkeyPatch, kind: type[Any], fold: Any) -> None:
-    patch.setitem(_APPLY, kind, for_missions({kind: fold})[kind])
+    patch.setitem(MissionKind.fold, kind, fold)
 
 
 @BED.plant("S25", "verdicts_are_made_once", first=28)

@@ -10,7 +10,7 @@ from holdfast.app.brief_rounds import show_all
 from holdfast.app.briefs import brief_of, since_of
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.mission.brief_text import markdown
+from holdfast.kinds.mission.brief.text import markdown
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

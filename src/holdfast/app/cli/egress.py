@@ -52,12 +52,12 @@ async def run(call: Call) -> int:
             raise UsageError(
                 f"{HOME} is the log of the home itself and runs nothing; `holdfast ps --all` lists sessions"
             )
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         policy = state.outside.policy
         wanted = changed(call, policy)
         if wanted != policy:
             await runtime.intake.update(row, SessionUpdated(egress=wanted))
-            state, _ = await recall(row.session_id, runtime.store, runtime.store)
+            state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
             await _push(call, runtime, row, state)
         await _show(call, runtime, row, state)
         if wanted != policy:

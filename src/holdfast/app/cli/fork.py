@@ -53,7 +53,7 @@ async def _existing(call: Call, runtime: Runtime, origin: SessionRow) -> Forked 
 
 
 async def _fork(call: Call, runtime: Runtime, origin: SessionRow, cap: int | None) -> Forked:
-    point = await point_at(runtime.store, origin, call.args.at)
+    point = await point_at(runtime.store, origin, call.args.at, runtime.kinds)
     if cap is None and origin.accounts:
         account = await runtime.store.account(origin.accounts[0])
         cap = account.cap_pico if account else None

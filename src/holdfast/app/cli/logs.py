@@ -57,7 +57,7 @@ async def run(call: Call) -> int:
 async def _ended(call: Call, runtime: Runtime, session_id: str) -> None:
     """Why there is nothing more to follow."""
     row = await runtime.store.find(session_id)
-    state, _ = await recall(session_id, runtime.store, runtime.store)
+    state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     call.note(f"{name_of(row)} is {row.status}; nobody runs it now. {next_step(row, state, call.typed)}")
 
 

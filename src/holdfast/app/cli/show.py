@@ -49,14 +49,14 @@ async def run(call: Call) -> int:
         if args.files is not None or args.restore is not None:
             return await _files(call, runtime, row)
         if args.at is not None:
-            point = await point_at(runtime.store, row, args.at)
+            point = await point_at(runtime.store, row, args.at, runtime.kinds)
             if call.json:
                 call.emit({**await _told(runtime, point.row, point.state, running=False), **_kept(point)})
             else:
                 await _then(call, runtime, point)
             return 0
         running = row.session_id in await runtime.store.holders()
-        state, _ = await recall(row.session_id, runtime.store, runtime.store)
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         if call.json:
             call.emit(await _told(runtime, row, state, running=running))
             return 0
@@ -126,7 +126,7 @@ async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: boo
 async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
     """What --files and --restore ask for, instead of the glance."""
     args = call.args
-    point = await point_at(runtime.store, row, args.at if args.at is not None else row.head)
+    point = await point_at(runtime.store, row, args.at if args.at is not None else row.head, runtime.kinds)
     if args.files is not None:
         workspace = await workspace_of(runtime, row)
         show_changes(call, await changes(runtime, row, point, args.files, workspace))

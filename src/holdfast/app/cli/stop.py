@@ -92,7 +92,7 @@ async def _watch(call: Call, runtime: Runtime, running: list[SessionRow]) -> lis
 
 
 async def _doing(runtime: Runtime, row: SessionRow) -> str:
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     return f"{_step(state)}; should its process hang, it can start nothing new all the same"
 
 

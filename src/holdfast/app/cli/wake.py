@@ -9,7 +9,7 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.sweeping import sweep
 from holdfast.brain.recall import recall
-from holdfast.fleet import missions
+from holdfast.kinds.mission import steering as missions
 from holdfast.session.fold_fork import RESTING
 from holdfast.session.rows import SessionRow
 
@@ -38,8 +38,8 @@ async def run(call: Call) -> int:
 
 async def _lift(runtime: Runtime, row: SessionRow) -> None:
     """Lift the pause: a mission was paused with all below it."""
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
-    if state.mission is not None:
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    if state.created is not None and state.created.mission is not None:
         await missions.resume(runtime.intake, row, "woken")
     else:
         await runtime.intake.resume(row, "woken")
@@ -50,7 +50,7 @@ async def _paused(runtime: Runtime, row: SessionRow) -> bool:
 
     While everything is stopped, only the release lifts that.
     """
-    state, _ = await recall(row.session_id, runtime.store, runtime.store)
-    astray = state.mission is not None and bool(state.mission.astray)  # whoever wakes it has put the branch back
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    waits = state.tenant.kind.awaits_wake(state)
     failed = state.ended is not None and state.failing.repeated()
-    return (bool(state.paused) or state.ended == RESTING or failed or astray) and await runtime.store.stopped() is None
+    return (bool(state.paused) or state.ended == RESTING or failed or waits) and await runtime.store.stopped() is None

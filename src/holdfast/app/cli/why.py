@@ -9,7 +9,7 @@ import msgspec
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.tracing import Line, Traced, read_place, trace
-from holdfast.mission.why import SHORT, Link
+from holdfast.kinds.mission.why import SHORT, Link
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LogDamaged, UsageError
 from holdfast.facts.codec import genesis
 from holdfast.facts.session import Workspace
-from holdfast.mission.brief_agrees import agrees
+from holdfast.kinds.mission.brief.agrees import agrees
 from holdfast.session.rows import SessionRow
 from holdfast.sim.library import parse_pin
 from holdfast.sim.library_mini import PIN

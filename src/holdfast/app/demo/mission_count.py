@@ -18,7 +18,7 @@ from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session.tools_mission import SUBMITS
+from holdfast.kinds.mission.role.tools import SUBMITS
 from holdfast.sim.oracle_shell import FAULT
 
 _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")

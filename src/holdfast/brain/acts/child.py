@@ -11,7 +11,6 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.base import Fact, Text, Usage, text_of
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
-from holdfast.facts.mission import WorkSubmitted
 from holdfast.facts.model import AgentMessage
 from holdfast.facts.session import Agent, Environment, Limits, Parent, SessionCreated
 from holdfast.facts.shift import ShiftEnded
@@ -229,6 +228,7 @@ async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
     moves = ended.due_us is not None and ended.due_us != deadline_us(state)  # a cap that frees itself, not a reminder
     if ended.status == "parked" and (ended.reason not in NO_ONE_ELSE or moves):
         return []
+    report = await shift.acts.report()
     fact = ChildFinished(
         child_id=state.session_id,
         status=ended.status,
@@ -238,19 +238,12 @@ async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
         cost_pico=None if state.unpriced else state.cost_pico,
         turns=state.responses,
         untrusted=is_tainted(state),
-        submitted=await _submitted(shift),
-        commit=state.committed[0],
-        tree=state.committed[1],
+        submitted=report.submitted,
+        commit=report.commit,
+        tree=report.tree,
     )
     actor = f"session:{state.session_id}"
     return [shift.post_to(parent.session_id, f"child:{state.session_id}:{shift.epoch}", fact, actor)]
-
-
-async def _submitted(shift: Shift) -> dict[str, Any]:
-    """What a role of a mission handed in since it was last told something."""
-    seq = shift.state.submitted_seq
-    fact = await shift.body(seq) if seq else None
-    return fact.body if isinstance(fact, WorkSubmitted) else {}
 
 
 async def _last_words(shift: Shift) -> str:

@@ -18,7 +18,7 @@ from holdfast.session.effects import Effects, effects_of
 from holdfast.session.policy import TREE, policy_digest
 from holdfast.session.render import own_programs
 from holdfast.session.state import Call, GrantHeld, State
-from holdfast.session.tools import TOOLS, find_tool
+from holdfast.session.tools import TOOLS
 
 POLICY = "policy"
 FILE = "file:"
@@ -131,7 +131,7 @@ def _named(effects: Effects) -> list[str]:
 
 def _effects(state: State, call: Call, use: AgentToolUse) -> Effects:
     assert state.created is not None
-    tool = find_tool(state.created.agent, call.name)
+    tool = state.tool(call.name)
     main = tool.main if tool is not None else ""
     folder, own = state.created.workspace.path, own_programs(state.created, state.hands)
     return effects_of(use.name, use.input, main=main, folder=folder, own_programs=own)

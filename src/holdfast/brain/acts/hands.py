@@ -11,7 +11,6 @@ import msgspec
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import environment as environment_act
 from holdfast.brain.acts import news, restore
-from holdfast.brain.acts.roles import guarded
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost
 from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsReleased, HandsRestored, HostFile
@@ -91,7 +90,7 @@ async def _spec(shift: Shift) -> HandsSpec:
         policy=shift.state.created.hands,
         on_news=shift.doors.on_news(shift.state.session_id),
         network=await egress_act.network(shift),
-        guarded=await guarded(shift),
+        guarded=await shift.acts.guarded(),
     )
     return await environment_act.dress(shift, spec)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.brain.acts import child as child_act
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts import submit
 from holdfast.brain.acts.search import search
+from holdfast.brain.kind import Answer
 from holdfast.brain.shift import Shift
 from holdfast.facts.context import PhaseEnded
 from holdfast.facts.model import AgentToolUse
@@ -16,15 +15,14 @@ from holdfast.facts.tool import ToolResult
 from holdfast.session.inputs import arrived
 from holdfast.session.state import Call
 
-Answer = Callable[[Shift, Call, dict[str, Any]], Awaitable[None]]
-
 
 async def run(shift: Shift, call_id: str) -> None:
     """Answer the call."""
     call = shift.state.call(call_id)
     use = await shift.body(call.seq)
     assert isinstance(use, AgentToolUse)
-    await _ANSWERS[call.name](shift, call, use.input)
+    answer = shift.acts.answers.get(call.name) or _ANSWERS[call.name]
+    await answer(shift, call, use.input)
 
 
 async def _end_phase(shift: Shift, call: Call, value: dict[str, Any]) -> None:
@@ -63,5 +61,4 @@ _ANSWERS: dict[str, Answer] = {
     "service_logs": jobs_act.log,
     "job_stop": jobs_act.stop_nothing,
     "service_stop": jobs_act.stop_nothing,
-    **submit.ANSWERS,
 }

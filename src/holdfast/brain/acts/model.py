@@ -13,8 +13,7 @@ from holdfast.model.base import ModelRequest, StreamPart, ToolCallStart, ToolSpe
 from holdfast.session.actions import AskModel, End
 from holdfast.session.lifecycle import window_tokens
 from holdfast.session.policy import evaluate
-from holdfast.session.roles import PROMPTS, role_of
-from holdfast.session.tools import find_tool, offered, schema_of
+from holdfast.session.tools import offered, schema_of
 from holdfast.session.window import build
 
 
@@ -26,12 +25,13 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
     model = await model_or_rest(shift, action.model)
     if model is None:
         return None
-    context = build(state, await shift.bodies(), _prompt(shift))
+    context = build(state, await shift.bodies(), shift.acts.prompt())
+    tools = offered(agent, state.tenant.kind.tools)
     request = ModelRequest(
         purpose="turn",
         system=context.system,
         messages=context.messages,
-        tools=tuple(ToolSpec(tool.name, tool.description, schema_of(tool)) for tool in offered(agent)),
+        tools=tuple(ToolSpec(tool.name, tool.description, schema_of(tool)) for tool in tools),
         max_output_tokens=state.limits.max_output_tokens,
         responses=state.responses,
         attempt=action.attempt,
@@ -56,12 +56,6 @@ async def ask_model(shift: Shift, action: AskModel) -> End | None:
     return None
 
 
-def _prompt(shift: Shift) -> str:
-    """The system prompt: a role of a mission has its own."""
-    role = role_of(shift.state)
-    return shift.doors.prompts.get(PROMPTS[role.kind], shift.doors.prompt) if role is not None else shift.doors.prompt
-
-
 def _on_part(shift: Shift, part: StreamPart) -> None:
     shift.doors.observer.on_delta(part)
     if isinstance(part, ToolCallStart) and _may_run_in_hands(shift, part.name):
@@ -70,7 +64,7 @@ def _on_part(shift: Shift, part: StreamPart) -> None:
 
 def _may_run_in_hands(shift: Shift, name: str) -> bool:
     created = shift.state.created
-    tool = find_tool(created.agent, name) if created else None
+    tool = shift.state.tool(name)
     if created is None or tool is None or tool.where:
         return False
     return evaluate(created.agent.rules, name).decision == "allow"

@@ -22,7 +22,6 @@ from holdfast.session.people import deadline_us
 from holdfast.session.policy import TREE
 from holdfast.session.render import action_digest, action_text, touches
 from holdfast.session.state import Call
-from holdfast.session.tools import find_tool
 
 NOTIFY_TRIES = 5
 NOTIFY_AGAIN_S = 30.0
@@ -74,7 +73,7 @@ def _approval(
 ) -> ApprovalRequested:
     state = shift.state
     assert state.created is not None
-    tool = find_tool(state.created.agent, call.name)
+    tool = state.tool(call.name)
     reach = touches(tool, use.input, state.created, state.outside.policy, state.hands)
     if uncounted:
         reach += f"; it stays approved when running jobs change {', '.join(uncounted)}"

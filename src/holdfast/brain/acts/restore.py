@@ -15,7 +15,6 @@ from holdfast.facts.tool import ToolDispatched
 from holdfast.hands.base import Carrying, Hands, HandsSpec
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.repo.base import Owner
-from holdfast.session.tools import find_tool
 
 NAMED_MAX = 40
 """Calls that the model is told of by name."""
@@ -89,7 +88,7 @@ async def _unkept(shift: Shift) -> dict[str, str]:
         fact = event.fact
         if isinstance(fact, ToolDispatched) and not fact.place:
             name = names.get(fact.call_id, "")
-            tool = find_tool(created.agent, name)
+            tool = shift.state.tool(name)
             if tool is None or not tool.read_only:
                 out[fact.call_id] = name
     return out

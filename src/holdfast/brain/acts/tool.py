@@ -11,7 +11,6 @@ from holdfast.brain.acts import custom as custom_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
-from holdfast.brain.acts import hooks as hooks_act
 from holdfast.brain.acts import jobs as jobs_act
 from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.acts.money import does_not_fit
@@ -31,7 +30,7 @@ from holdfast.session.policy import GRANT
 from holdfast.session.render import action_digest
 from holdfast.session.state import Call
 from holdfast.session.taint import wants_rewiring
-from holdfast.session.tools import TOOLS, find_tool, timeout_s
+from holdfast.session.tools import TOOLS, timeout_s
 from holdfast.session.tools_web import WEB_SEARCH, search_input
 
 RETRIES = 3
@@ -133,8 +132,7 @@ def _intent(
     """The intent to run a call. Its dispatch before, if any, is paid unless it is known that it never `happened`."""
     call = shift.state.call(use.call_id)
     before = call.reserved_pico
-    assert shift.state.created is not None
-    tool = find_tool(shift.state.created.agent, use.name)
+    tool = shift.state.tool(use.name)
     assert tool is not None
     return ToolDispatched(
         call_id=use.call_id,
@@ -164,7 +162,7 @@ def _request(shift: Shift, use: AgentToolUse, root: str) -> ExecRequest:
 
 
 async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
-    if use.name not in jobs_act.STOPS and await hooks_act.before(shift, hands, use) is not None:
+    if use.name not in jobs_act.STOPS and not await shift.acts.before_call(hands, use):
         return
     if use.name in jobs_act.RUNS:
         await jobs_act.run(shift, hands, use)
@@ -176,8 +174,8 @@ async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
 async def _ended(
     shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResult, *, reconciled: bool = False
 ) -> None:
-    """Record how a call ended, with what the project's hooks say of it."""
-    said = await hooks_act.after(shift, hands, use, result)
+    """Record how a call ended, with what its kind adds."""
+    said = await shift.acts.after_call(hands, use, result)
     await shift.fact(_result(shift.state.call(use.call_id), result, reconciled=reconciled), *said)
 
 

@@ -12,6 +12,7 @@ from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
 from holdfast.log.verify import verify
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
+from holdfast.session.tenant import only_agents
 from holdfast.testing.log.rig import Check, Rig, Scenario
 
 
@@ -70,7 +71,7 @@ async def a_fork_goes_on_from_its_origin(rig: Rig) -> None:
     link = chain(before[2].hash, "ses_f", 4, 1, own.at_us, "session.forked", body_digest(body))
     assert (own.session_id, own.seq, own.epoch, own.hash) == ("ses_f", 4, 1, link)
     assert await _all(case, "ses_a") == [*before, *(await case.store.read("ses_a", after=5))]
-    assert fold(empty("ses_f"), events).seq == 4
+    assert fold(empty("ses_f", only_agents), events).seq == 4
     await case.whole()
 
 
@@ -241,7 +242,7 @@ async def damage_of_a_fork_is_not_its_origins(rig: Rig) -> None:
 
 
 async def _folded(session_id: str, events: list[Event]) -> State:
-    return fold(empty(session_id), events)
+    return fold(empty(session_id, only_agents), events)
 
 
 CHECKS: tuple[Check, ...] = (

@@ -1,0 +1,39 @@
+"""The kinds of sessions beside the plain agent. Each is loaded when a session of it is met."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+from holdfast.brain.kind import Acts
+from holdfast.session.tenant import AGENT, Kind
+
+_MODULES = {
+    "mission": ("holdfast.kinds.mission.kind", "holdfast.kinds.mission.acts.conducting"),
+    "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
+}
+"""Name of a kind → the module with its `KIND`, and the module with its `ACTS`."""
+
+
+class Registry:
+    """Finds what a kind of session is made of, by its name."""
+
+    def __call__(self, name: str) -> Kind:
+        """Its pure part: state, fold, tools, decisions. Raises `LookupError` for a name that is no kind."""
+        kind: Kind = AGENT if name == AGENT.name else _loaded(name, 0).KIND
+        return kind
+
+    def acts(self, name: str) -> type[Acts]:
+        """The part that acts. Raises `LookupError` for a name that is no kind."""
+        acts: type[Acts] = Acts if name == AGENT.name else _loaded(name, 1).ACTS
+        return acts
+
+
+@cache
+def _loaded(name: str, part: int) -> ModuleType:
+    return import_module(_MODULES[name][part])
+
+
+KINDS = Registry()
+"""The registry of this program. Composition roots hand it down; nothing below them reads it here."""

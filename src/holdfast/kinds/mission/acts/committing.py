@@ -1,0 +1,139 @@
+"""Committing a worker's folder whenever it comes to rest, so that nothing of it is only in a sandbox (S24)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import restore
+from holdfast.brain.shift import Shift
+from holdfast.errors import HoldfastError, Refused, RepositoryUnfit
+from holdfast.facts.mission import Role
+from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.session import SessionError
+from holdfast.facts.shift import ShiftEnded
+from holdfast.globs import literal, matches
+from holdfast.kinds.mission.acts.hooked import working
+from holdfast.kinds.mission.acts.roles import owner_of
+from holdfast.kinds.mission.role.fold import role_state
+from holdfast.kinds.mission.role.kind import role_of
+from holdfast.repo.repository import Commit, Kept, Repository
+from holdfast.session.state import State
+
+TRIES = 3
+"""A branch that somebody moves meanwhile is looked at again so often."""
+
+NAMED = 20
+"""So many paths are named in an event."""
+
+KEPT = "refs/holdfast"
+"""Below it stays reachable what a branch of a task led to before a fresh worker began."""
+
+
+async def commit(shift: Shift, ended: ShiftEnded) -> bool:
+    """Before a shift of a worker ends: commit what it leaves. True when something was appended: decide again.
+
+    What cannot be committed is an event, once for each state of the folder, and does not keep the session from resting.
+    """
+    state = shift.state
+    role = role_of(state)
+    if role is None or role.kind != "worker" or not role.ref or not _wanted(state) or state.workspace_with:
+        return False
+    memory = working(shift)
+    if memory.uncommitted == state.mutated_seq + 1:
+        return False
+    try:
+        made, parent, by_checks = await _commit(shift, role)
+    except Refused:
+        raise
+    except HoldfastError as error:
+        memory.uncommitted = state.mutated_seq + 1
+        message = f"the work could not be committed to {role.ref}: {error}"
+        await shift.fact(SessionError(kind=type(error).__name__, message=message))
+        return True
+    fact = RepoCommitted(
+        ref=role.ref,
+        commit=made.commit,
+        tree=made.tree,
+        parent=parent,
+        task_id=role.task_id,
+        wip=not role_state(state).submitted_seq,
+        left_out=made.left_out,
+        by_checks=by_checks[:NAMED],
+    )
+    memory.handed = ""
+    await shift.fact(fact)
+    return True
+
+
+def _wanted(state: State) -> bool:
+    """Whether the folder may have changed since its last commit; work that was handed in has one in any case."""
+    own = role_state(state)
+    return state.mutated_seq > own.committed_seq or bool(own.submitted_seq and not own.committed[0])
+
+
+async def look(shift: Shift, role: Role) -> str:
+    """A commit of the folder as it is, which no branch leads to; empty when there can be none."""
+    try:
+        return (await _read(shift, role, role.base, shift.doors.repository(role.repo), ())).commit
+    except RepositoryUnfit:
+        return ""
+
+
+async def _read(shift: Shift, role: Role, parent: str, repository: Repository, more: Sequence[Kept]) -> Commit:
+    created = shift.state.created
+    assert created is not None
+    if shift.state.hands is not None and shift.state.hands.holds_workspace:
+        await restore.bring_back(shift, await hands_act.current(shift))
+    folder, user = Path(created.workspace.path), owner_of(shift, created.workspace)
+    kept = (*([Kept(role.base, role.hidden)] if role.hidden else []), *more)
+    at_us = shift.doors.clock.now_us()
+    return await repository.commit(folder, (parent,), _message(shift, role), at_us, user=user, kept=kept)
+
+
+async def _commit(shift: Shift, role: Role) -> tuple[Commit, str, tuple[str, ...]]:
+    """Commit and move the branch; the commit, its parent, and what checks wrote. Raises `RepositoryUnfit`."""
+    repository = shift.doors.repository(role.repo)
+    for _ in range(TRIES):
+        present = await repository.resolve(role.ref)
+        parent = await _parent(shift, repository, role, present)
+        made = await _read(shift, role, parent, repository, ())
+        by_checks = await _by_checks(shift, repository, role, made)
+        if by_checks:
+            as_left = Kept(working(shift).handed, tuple(literal(path) for path in by_checks))
+            made = await _read(shift, role, parent, repository, (as_left,))
+        old = present.commit if present is not None else None
+        if made.commit == old or await repository.point(role.ref, made.commit, old):
+            return made, parent, by_checks
+    created = shift.state.created
+    assert created is not None
+    raise RepositoryUnfit(
+        f"{role.ref} was moved by somebody {TRIES} times while it was written; the work is safe in "
+        f"{created.workspace.path}: leave that branch alone, then wake the session"
+    )
+
+
+async def _by_checks(shift: Shift, repository: Repository, role: Role, made: Commit) -> tuple[str, ...]:
+    """What hooks and checks wrote since the worker handed in, but for product files that they put in order."""
+    handed = working(shift).handed
+    if not handed or not role_state(shift.state).submitted_seq:
+        return ()
+    changes = await repository.changes(handed, made.tree)
+    return tuple(each.path for each in changes if each.kind != "changed" or matches(each.path, role.protected))
+
+
+async def _parent(shift: Shift, repository: Repository, role: Role, present: Commit | None) -> str:
+    """What the commit goes on from: the branch as it is, unless that is of an earlier worker, which is kept aside."""
+    if present is None:
+        return role.base
+    if role_state(shift.state).committed[0] or present.commit == role.base:
+        return present.commit
+    name = role.ref.removeprefix("refs/heads/holdfast/")
+    await repository.point(f"{KEPT}/{name}/{present.commit[:12]}", present.commit, None)
+    return role.base
+
+
+def _message(shift: Shift, role: Role) -> str:
+    what = "handed in" if role_state(shift.state).submitted_seq else "work in progress"
+    return f"{role.task_id}: {what}\n\nHoldfast-Session: {shift.state.session_id}\nHoldfast-Task: {role.task_id}\n"

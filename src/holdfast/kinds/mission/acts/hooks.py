@@ -1,0 +1,352 @@
+"""Hooks and checks of a project, run in the hands around a worker's calls and when it hands in.
+
+They are part of the call that they are about: none of them is recorded before its end is known, and each has a call id
+that follows from that call's. A brain that died in the middle finds what became of them in the hands' journal (S8). A
+hook whose hands were lost runs again in others, with a cap.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts.people import new_item
+from holdfast.brain.acts.waiting import wait
+from holdfast.brain.shift import Shift
+from holdfast.errors import HandsError, HandsLost, HeadMoved
+from holdfast.facts.base import Fact
+from holdfast.facts.budget import BreakerOpened
+from holdfast.facts.hook import HookRan
+from holdfast.facts.mission import Role
+from holdfast.facts.model import AgentToolUse
+from holdfast.facts.tool import ToolResult
+from holdfast.hands.base import ExecRequest, ExecResult, Hands
+from holdfast.kinds.mission.acts import committing
+from holdfast.kinds.mission.acts.hooked import Hooked, working
+from holdfast.kinds.mission.role import hooks as project
+from holdfast.kinds.mission.role import hooks_talk as talk
+from holdfast.kinds.mission.role.fold import role_state
+from holdfast.kinds.mission.role.kind import role_of
+from holdfast.session.render import action_digest
+from holdfast.session.state import Call
+
+LOSSES = 2
+"""So often hands may go while a hook runs; then it is not tried again for that call."""
+
+INPUT_PIECE = 256 << 10
+
+AT_STOP = ("Stop", "SubagentStop", "SessionEnd")
+"""The events of a worker that hands in."""
+
+
+class Ran(NamedTuple):
+    """What hooks did. `facts` are to be appended; `refusal` is what a blocking one says, empty when none does."""
+
+    facts: tuple[Fact, ...] = ()
+    refusal: str = ""
+    cancelled: bool = False
+
+
+class Asked(NamedTuple):
+    """What hooks are asked about: the event, what they read, and the call, with the moment, that names their calls."""
+
+    event: str
+    told: Mapping[str, object]
+    call_id: str
+    moment: talk.Moment
+    name: str = ""
+
+
+async def before(shift: Shift, hands: Hands, use: AgentToolUse) -> ToolResult | None:
+    """Run what comes before a call that was dispatched. The call's end when it is not let through, recorded by then.
+
+    Raises `HandsLost`: the call has not started.
+    """
+    plan = await _plan(shift)
+    if plan is None:
+        return None
+    began = await _session_start(shift, hands, plan)
+    asked = Asked(
+        "PreToolUse",
+        talk.about_call(use.name, use.input, hands.identity.root),
+        use.call_id,
+        "before",
+        project.tool_name(use.name),
+    )
+    if plan.losses.get(use.call_id, 0) >= LOSSES:
+        ran = Ran(refusal="hooks of the project that come before it could not be run: their sandbox was lost each time")
+    else:
+        ran = await _run_all(shift, hands, plan, asked)
+    facts = (*began.facts, *ran.facts)
+    if not ran.refusal and not ran.cancelled and not began.refusal:
+        if facts:
+            await shift.fact(*facts)
+        return None
+    if ran.cancelled:
+        ended = ToolResult(call_id=use.call_id, outcome="cancelled", content="Not run: a person interrupted.")
+    else:
+        words = ran.refusal or began.refusal
+        ended = ToolResult(call_id=use.call_id, outcome="denied", content=f"Not run: {words}")
+    await shift.fact(ended, *facts)
+    return ended
+
+
+async def after(shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
+    """Run what comes after a call that went well, and return what is to be recorded beside its result.
+
+    When the hands go meanwhile, what had not run is left out: it runs no more for this call.
+    """
+    plan = await _plan(shift)
+    if plan is None or not result.ok:
+        return ()
+    about = talk.about_call(use.name, use.input, hands.identity.root)
+    path = about["tool_input"].get("file_path")
+    about["tool_response"] = talk.about_result(use.name, result.output, path)
+    asked = Asked("PostToolUse", about, use.call_id, "after", project.tool_name(use.name))
+    try:
+        return (await _run_all(shift, hands, plan, asked)).facts
+    except HandsLost:
+        return ()
+
+
+async def at_stop(shift: Shift, call: Call) -> Ran:
+    """Run what comes when a worker hands in by that call. A `refusal` means that it has to go on.
+
+    Its facts are to be appended in the same decision as the call's result. After so many refusals in a row none of
+    them counts (the harness's own checks come after). Raises `HeadMoved` once when hands had to be made, `HandsLost`.
+    """
+    plan = await _plan(shift)
+    if plan is None or not any(hook.event in AT_STOP for hook in plan.hooks):
+        return Ran()
+    if shift.state.hands is None:
+        await hands_act.provision(shift)
+        raise HeadMoved("hands were made for hooks", folded=shift.decided_at, head=shift.state.seq)
+    if plan.losses.get(call.call_id, 0) >= LOSSES:
+        lost = "the sandbox was lost each time the project's hooks ran; what was handed in goes on without them"
+        return Ran((HookRan(event="Stop", command="", content=lost, call_id=call.call_id),))
+    hands = await hands_act.current(shift)
+    role = role_of(shift.state)
+    working(shift).handed = await committing.look(shift, role) if role is not None and role.ref else ""
+    back = sum(seq > shift.state.message_seq for seq in role_state(shift.state).sent_back.values())
+    told: dict[str, object] = {"stop_hook_active": back > 0}
+    facts: list[Fact] = []
+    refusals: list[str] = []
+    seen: frozenset[str] = frozenset()
+    for event in AT_STOP[:2]:
+        asked = Asked(event, told, f"{call.call_id}.{event.lower()}", "stop")
+        ran = await _run_all(shift, hands, plan, asked, seen=seen, about_id=call.call_id)
+        if ran.cancelled:
+            return Ran(refusal="a person interrupted", cancelled=True)
+        facts += ran.facts
+        refusals += [ran.refusal] if ran.refusal else []
+        seen |= {hook.command for hook in project.wanted(plan.hooks, event)}
+    if refusals and back >= project.SENT_BACK_MAX:
+        return Ran(tuple(_let_go(fact) for fact in facts))
+    if refusals:
+        return Ran(tuple(facts), "; ".join(refusals))
+    ended = Asked("SessionEnd", {"reason": "other"}, f"{call.call_id}.end", "stop")
+    facts += (await _run_all(shift, hands, plan, ended, about_id=call.call_id)).facts
+    return Ran(tuple(facts))
+
+
+def _let_go(fact: Fact) -> Fact:
+    """A refusal that counts no more: it is on record, and sends nothing back."""
+    if not isinstance(fact, HookRan) or not fact.blocked:
+        return fact
+    content = f"(not sent back a {project.SENT_BACK_MAX + 1}th time) {fact.content}"
+    return HookRan(
+        event=fact.event,
+        command=fact.command,
+        exit_code=fact.exit_code,
+        content=content,
+        call_id=fact.call_id,
+        duration_ms=fact.duration_ms,
+    )
+
+
+# --- which -----------------------------------------------------------------------------------------
+
+
+async def _plan(shift: Shift) -> Hooked | None:
+    """The hooks of this session; None when it has none."""
+    role = shift.state.created.role if shift.state.created is not None else None
+    if role is None or role.kind != "worker" or not (role.hooks or role.checks or role.edit_checks):
+        return None
+    memory = working(shift)
+    if memory.hooks is None:
+        memory.hooks = await _read(shift, role)
+    return memory.hooks if memory.hooks.hooks or memory.hooks.problems else None
+
+
+async def _read(shift: Shift, role: Role) -> Hooked:
+    files: Mapping[str, bytes] = {}
+    scripts: dict[str, bytes] = {}
+    programs: frozenset[str] = frozenset()
+    if role.hooks and role.repo:
+        repository = shift.doors.repository(role.repo)
+        files = await repository.files(role.base, project.PATHS)
+        scripts = {path: content for path, content in files.items() if path.startswith(f"{project.SCRIPTS}/")}
+        if scripts:
+            nothing = project.EMPTY_TREES[len(role.base)]
+            alone = await repository.graft(nothing, role.base, project.PATHS)
+            programs = frozenset(
+                each.path for each in await repository.changes(nothing, alone) if each.mode == "100755"
+            )
+    settings = project.read(files)
+    own = project.checks(role.checks, role.edit_checks)
+    return Hooked(project.Settings((*settings.hooks, *own), settings.problems), scripts, programs)
+
+
+async def _session_start(shift: Shift, hands: Hands, plan: Hooked) -> Ran:
+    """Once in each hands: what is wrong with the settings, and the hooks that come first."""
+    async with plan.starting:
+        hooked = role_state(shift.state).hooked
+        if hooked == hands.identity.hands_id:
+            return Ran()
+        first = not hooked
+        facts: list[Fact] = []
+        if first and plan.problems:
+            said = "\n".join(f"- {each}" for each in plan.problems)
+            facts.append(HookRan(event="SessionStart", command="", content=said))
+        wants = project.wanted(plan.hooks, "SessionStart", "startup" if first else "resume")
+        if not wants and not facts:
+            return Ran()
+        source = {"source": "startup" if first else "resume"}
+        asked = Asked("SessionStart", source, hands.identity.hands_id, "start", source["source"])
+        ran = await _run_all(shift, hands, plan, asked)
+        await shift.fact(*facts, *ran.facts)
+        return ran._replace(facts=())
+
+
+# --- running ---------------------------------------------------------------------------------------
+
+
+async def _run_all(
+    shift: Shift, hands: Hands, plan: Hooked, asked: Asked, *, seen: frozenset[str] = frozenset(), about_id: str = ""
+) -> Ran:
+    """Run the hooks of one moment, one after another. One that asks for the session to stop has a person asked."""
+    wanted = [hook for hook in project.wanted(plan.hooks, asked.event, asked.name) if hook.command not in seen]
+    about_id = about_id or asked.call_id
+    facts: list[Fact] = []
+    refusals: list[str] = []
+    try:
+        async with plan.turn:
+            if wanted and (problem := await _put_back(shift, hands, plan, wanted, f"{asked.call_id}.{asked.moment}")):
+                fact = HookRan(event=asked.event, command="", blocked=True, content=problem, call_id=about_id)
+                return Ran((fact,), "the project's scripts could not be put back")
+            for number, hook in enumerate(wanted):
+                result = None if shift.state.stopping else await _run(shift, hands, hook, asked, number)
+                if result is None or result.cancelled:
+                    return Ran(cancelled=True)
+                fact, word = _ran(hook, asked, about_id, result)
+                facts.append(fact)
+                if fact.blocked:
+                    refusals.append(f"`{hook.command.strip().partition(chr(10))[0][:120]}` refused it")
+                if word.stops and asked.event not in AT_STOP:
+                    facts += _ask(shift, hook, word)
+                    break
+    except HandsLost:
+        plan.losses[about_id] = plan.losses.get(about_id, 0) + 1
+        raise
+    return Ran(tuple(facts), "; ".join(refusals))
+
+
+def _ran(hook: project.Hook, asked: Asked, about_id: str, result: ExecResult) -> tuple[HookRan, talk.Word]:
+    said = talk.Said(result.exit_code, *talk.apart(result.output), timed_out=result.timed_out)
+    word = talk.word_of(hook, said)
+    fact = HookRan(
+        event=asked.event,
+        command=hook.command[:500],
+        exit_code=result.exit_code,
+        blocked=word.blocks or (word.stops and asked.event in ("PreToolUse", "SessionStart")),
+        told=word.told,
+        content=word.content,
+        call_id="" if asked.event == "SessionStart" else about_id,
+        duration_ms=result.duration_ms,
+    )
+    return fact, word
+
+
+def _ask(shift: Shift, hook: project.Hook, word: talk.Word) -> list[Fact]:
+    """A hook wants the session to stop: a person says how it goes on."""
+    item = new_item(
+        shift,
+        kind="escalation",
+        title="stopped by a hook of the project",
+        action=f"go on in spite of: {word.content}",
+        action_digest=action_digest("hook", {"command": hook.command, "content": word.content}),
+        why=word.content,
+        default="deny",
+    )
+    return [BreakerOpened(breaker="hook", detail=word.content), item]
+
+
+async def _run(shift: Shift, hands: Hands, hook: project.Hook, asked: Asked, number: int) -> ExecResult:
+    """Run one to its end, or find the end that it had. A known call id starts nothing again."""
+    call_id = talk.call_id(asked.call_id, asked.moment, number)
+    given = {"command": talk.command_of(hook, hands.identity.root), "stdin": not hook.check}
+    await hands.start(shift.epoch, call_id, ExecRequest("bash", given, hook.timeout_s))
+    if not hook.check:
+        told = talk.about(asked.event, shift.state.session_id, hands.identity.root, asked.call_id, asked.told)
+        await _tell(shift, hands, call_id, told)
+    return await wait(shift, hands, call_id)
+
+
+async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
+    """Give it its input. One that ended, or does not read, goes without."""
+    try:
+        for offset in range(0, len(told), INPUT_PIECE):
+            piece = told[offset : offset + INPUT_PIECE]
+            last = offset + INPUT_PIECE >= len(told)
+            await hands.write(shift.epoch, call_id, piece, offset=offset, close=last)
+    except HandsLost:
+        raise
+    except HandsError:
+        return
+
+
+async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[project.Hook], call_id: str) -> str:
+    """The project's scripts as the base has them: what a worker made of them is not what judges it.
+
+    Returns why they cannot be, empty when they are. Those that the hands show read-only need nothing.
+    """
+    if not plan.scripts or shift.state.stopping or all(hook.check for hook in wanted):
+        return ""
+    try:
+        if not plan.guarded:
+            await _unpack(shift, hands, plan, plan.scripts)
+            return ""
+    except HandsLost:
+        raise
+    except HandsError:  # something else stands in their place, or they cannot be written because nobody can
+        plan.guarded = True
+    try:
+        compared = {"command": talk.comparing(plan.scripts, plan.programs)}
+        await hands.start(shift.epoch, call_id, ExecRequest("bash", compared, project.HOOK_TIMEOUT_S))
+        found = await wait(shift, hands, call_id)
+        if not found.ok:
+            return f"[The project's own scripts in {project.SCRIPTS} could not be looked at: {found.output[-500:]}]"
+        printed = found.output.splitlines()
+        await _unpack(shift, hands, plan, [path for path in plan.scripts if path in printed])
+    except HandsLost:
+        raise
+    except HandsError as error:
+        return f"[The project's own scripts in {project.SCRIPTS} could not be put back as they were: {error}]"
+    return ""
+
+
+async def _unpack(shift: Shift, hands: Hands, plan: Hooked, paths: Collection[str]) -> None:
+    if not paths:
+        return
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for path in paths:
+            entry = tarfile.TarInfo(path)
+            entry.size = len(plan.scripts[path])
+            entry.mode = 0o755 if path in plan.programs else 0o644
+            tar.addfile(entry, io.BytesIO(plan.scripts[path]))
+    packed.seek(0)
+    await hands.unpack(shift.epoch, hands.identity.root, packed)

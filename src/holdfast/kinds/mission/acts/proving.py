@@ -1,0 +1,346 @@
+"""Whether a check can fail: measured before the work, proven again before it counts as passed (see `mission.proofs`).
+
+Every probe is a run like that of the check itself: on a clean checkout of the same tree, in hands with the same policy.
+Only the files of the probe differ.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from holdfast.brain.alongside import together
+from holdfast.facts.contract import Check
+from holdfast.facts.proof import TESTS_MAX, CheckProbed, CheckProved
+from holdfast.globs import matches
+from holdfast.kinds.mission.acts.checks import Place
+from holdfast.kinds.mission.acts.laying import Ground
+from holdfast.kinds.mission.acts.probing import ROUGHLY, Seen, Tests, ability_of, floor_of, left, name_of, read_run
+from holdfast.kinds.mission.acts.running import Ran, Run, Runner, Typed
+from holdfast.kinds.mission.check import ability, checking, flakes, metrics, proofs
+from holdfast.kinds.mission.check.ability import Probe
+from holdfast.kinds.mission.check.checking import Group
+from holdfast.kinds.mission.contract import hidden
+from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
+
+TRIES = 2
+"""A probe that was not seen is tried so often before it counts as lost."""
+
+KINDS = frozenset({"canary", "flip", "data", "hollow"})
+
+
+class Proved(NamedTuple):
+    """What became of the proofs of some criteria. `confirmed` were run once more by it and passed all their tests."""
+
+    facts: tuple[CheckProved, ...]
+    lost: Mapping[str, str]
+    confirmed: frozenset[str]
+
+
+class Prover:
+    """Probes the checks of one verification."""
+
+    def __init__(self, runner: Runner, mission: Callable[[], MissionState]) -> None:
+        self.runner = runner
+        self._mission = mission
+        self._entropy = runner.shift.doors.entropy
+
+    # --- before the work ---------------------------------------------------------------------------
+
+    async def measure(self, checks: Mapping[str, Check], people: str) -> None:
+        """Find out how these checks can fail on the commit `people`, unless that is recorded."""
+        at = await self.runner.places.repository.resolve(people)
+        assert at is not None
+        known = self._mission().abilities
+        if all(name in known and known[name].tree == at.tree for name in checks):
+            return
+        files = await self.runner.files(at.tree)
+        digests = {name: ability.digest(check, files) for name, check in checks.items()}
+        stale = {
+            name: check for name, check in checks.items() if name not in known or known[name].digest != digests[name]
+        }
+        for group in checking.groups(stale):
+            await self._measure(group, Ground(at.commit, at.tree, at.commit), files, digests)
+
+    async def _measure(
+        self, group: Group, ground: Ground, files: Mapping[str, bytes], digests: Mapping[str, str]
+    ) -> None:
+        typed = self.typed(group, files, f"base {group.command}", self._nonce())
+        ran = await self._run(group, ground, typed, None)
+        tests = self.tests(group, files, ran)
+        holds = self._holding(group, ran, tests)
+        floor = floor_of(group, ran, ROUGHLY)
+        seen, probes = Seen(group.names, floor=floor), self._probes(group, files)
+        able = holds if floor is None else frozenset(group.names)
+        about = {name: KINDS if name in able else frozenset({"canary"}) for name in group.names}
+        await self._probed(probes, group, ground, files, about, seen)
+        runs = holds != set(group.names) and await self._runs(probes, group, ground, files)
+        for name, each in seen.beside.items():  # a file that cannot be collected keeps no others from being run there
+            passed = {test: outcome for test, outcome in each.items() if outcome == "passed"}
+            tests[name] = {**passed, **tests.get(name, {})}
+        facts = [
+            CheckProbed(
+                criterion=name,
+                tree=ground.tree,
+                digest=digests[name],
+                canary=ability_of("canary", name, group, probes, seen),
+                flip="yes" if runs else ability_of("flip", name, group, probes, seen, base=name not in holds),
+                data=ability_of("data", name, group, probes, seen, base=name not in holds),
+                hollow=ability_of("hollow", name, group, probes, seen, base=name not in holds),
+                reports=name in tests,
+                collected=len(tests.get(name, {})),
+                passed=sum(each == "passed" for each in tests.get(name, {}).values()),
+                tests=dict(found) if len(found := tests.get(name, {})) <= TESTS_MAX else {},
+                duration_ms=seen.duration_ms + ran.result.duration_ms,
+            )
+            for name in group.names
+        ]
+        await self.runner.shift.fact(*facts)
+
+    def _holding(self, group: Group, ran: Ran, tests: Mapping[str, Tests]) -> frozenset[str]:
+        """The criteria that hold at the base. A group that fails is told apart by the tests that it reports."""
+        if self._exit(group, ran) == 0:
+            return frozenset(group.names)
+        if not group.divisible:
+            return frozenset()
+        return frozenset(name for name, each in tests.items() if each and "failed" not in each.values())
+
+    async def _runs(self, probes: Sequence[Probe], group: Group, ground: Ground, files: Mapping[str, bytes]) -> bool:
+        """Whether a check that fails at the base runs the programs that judge: they alone decide how it ends there.
+
+        What it compares can then be altered, and has to matter, once it passes.
+        """
+        for pair in filter(None, (ability.ends(probe, files) for probe in probes)):
+            exits = []
+            for changed in pair:
+                ran = await self._run(group, ground, self.typed(group, files, f"ends {self._nonce()}", ""), changed)
+                exits.append(self._exit(group, ran))
+            return bool(exits[0]) and exits[1] == 0
+        return False
+
+    # --- before it counts --------------------------------------------------------------------------
+
+    async def unsure(self, names: Sequence[str], ground: Ground) -> list[str]:
+        """The criteria whose checks have to be shown to be able to fail on this tree.
+
+        A tree that has no file which was not on a proven tree is proven as well. A check that was never proven is not.
+        """
+        mission, places = self._mission(), self.runner.places
+        merge, sound = mission.merge, {mission.main_tree, ground.people}
+        if merge is not None and merge.tree == ground.tree:
+            sound |= {mission.tasks[name].tree for name in merge.tasks} & set(mission.proven_trees)
+        laid = await places.laid(ground)
+        differing = [[each.path for each in await places.repository.changes(tree, laid)] for tree in sorted(sound)]
+        product = [path for path in proofs.fresh(differing) if not matches(path, mission.contract.protected)]
+        return [name for name in names if product or name not in mission.proofs]
+
+    async def prove(self, run: Run, names: Sequence[str], ground: Ground, key: str) -> Proved:
+        """Show again that the checks of these criteria can fail, on the tree that they passed on."""
+        if not names:
+            return Proved((), {}, frozenset())
+        known = self._mission().abilities
+        laid = await self.runner.places.laid(ground)
+        files = await self.runner.files(laid)
+        absent = await self._added(run.group, files, ground)
+        files = {path: data for path, data in files.items() if path not in absent}
+        seen = Seen(names, absent, floor_of(run.group, run))
+        for name in names:
+            if known[name].tree == laid:  # nothing was changed since it was measured
+                seen.shown[name] = {kind for kind in proofs.wanted(known[name]) if getattr(known[name], kind) == "yes"}
+        for attempt in range(TRIES):
+            about = {
+                name: (proofs.wanted(known[name]) if not attempt else proofs.lost(known[name], seen.shown[name]))
+                - seen.shown[name]
+                for name in names
+            }
+            group = run.group.part([name for name in names if about[name]])
+            if group.names:
+                await self._probed(self._probes(group, files), group, ground, files, about, seen, run.tests)
+        facts, lost = [], {}
+        alone = not absent or bool(run.tests) or await self._alone(run.group, ground, files, seen)
+        for name in names:
+            gone = tuple(sorted(proofs.lost(known[name], seen.shown[name]) | (frozenset() if alone else {"apart"})))
+            if gone:
+                lost[name] = proofs.in_words(gone)
+            facts.append(
+                CheckProved(
+                    criterion=name,
+                    tree=ground.tree,
+                    key=key,
+                    shown=tuple(sorted(seen.shown[name])),
+                    lost=gone,
+                    output=checking.tail(run.result.output) if gone else "",
+                    probe_output=seen.unseen.get(name, "") if gone else "",
+                    runs=seen.runs,
+                    duration_ms=seen.duration_ms,
+                )
+            )
+        return Proved(tuple(facts), lost, frozenset(name for name in names if seen.confirms(name, run.tests)))
+
+    async def _added(self, group: Group, files: Mapping[str, bytes], ground: Ground) -> frozenset[str]:
+        """Files of tests that nobody asked for, where people have such files: what these say does not hang on them."""
+        mission, people = self._mission(), await self.runner.places.repository.resolve(ground.people)
+        assert people is not None
+        base = await self.runner.files(people.tree)
+        asked = [path for item in mission.contract.items for path in item.paths]
+        asked += [path for task in mission.tasks.values() for path in task.task.scope]
+        protected = mission.contract.protected
+        new = [path for path in ability.added(group.checks, files, base, protected) if not matches(path, asked)]
+        return frozenset(new) if any(matches(path, protected) for path in base) else frozenset()
+
+    async def _alone(self, group: Group, ground: Ground, files: Mapping[str, bytes], seen: Seen) -> bool:
+        """Whether a check that reports no tests passes without the files of tests that were added."""
+        typed = self.typed(group, files, f"alone {self._nonce()}", self._nonce())
+        ran = await self._run(group, ground, typed, dict.fromkeys(seen.absent))
+        seen.runs += 1
+        seen.duration_ms += ran.result.duration_ms
+        if self._exit(group, ran) == 0:
+            return True
+        for name in group.names:
+            seen.unseen.setdefault(name, checking.tail(ran.result.output))
+        return False
+
+    async def _probed(
+        self,
+        probes: Sequence[Probe],
+        group: Group,
+        ground: Ground,
+        files: Mapping[str, bytes],
+        about: Mapping[str, frozenset[str]],
+        seen: Seen,
+        passed: Mapping[str, Tests] | None = None,
+    ) -> None:
+        """Run the probes of the kinds that each criterion wants, beside each other; a tree without the product last."""
+        for last in (False, True):
+            jobs = [
+                partial(self._probe, probe, group, ground, files, names, seen, passed or {})
+                for probe in probes
+                if (probe.kind == "empty") is last and (names := left(probe, group, about, seen))
+            ]
+            await together(jobs)
+
+    # --- counting ----------------------------------------------------------------------------------
+
+    async def counted(self, group: Group, tests: Mapping[str, Tests]) -> dict[str, str]:
+        """What is wrong with what the runner of a check that ended with 0 reported, by criterion (see S25)."""
+        found: dict[str, str] = {}
+        known = self._mission().abilities
+        for name in group.names:
+            if name not in known or not known[name].reports:
+                continue
+            if name not in tests:
+                found[name] = "its runner reported its tests before the work, and reports none now"
+                continue
+            gone = ability.missing(await self._at_base(known[name], name), tests[name])
+            if gone:
+                more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
+                found[name] = f"tests that are protected did not pass or did not run: {', '.join(gone[:3])}{more}"
+        return found
+
+    async def _at_base(self, known: CheckAbility, name: str) -> Tests:
+        """The tests that are protected and were reported at the base."""
+        shift, protected = self.runner.shift, self._mission().contract.protected
+        event, *_ = await shift.doors.log.read(shift.state.session_id, after=known.seq - 1, limit=1)
+        fact = event.fact
+        assert isinstance(fact, CheckProbed)
+        files = [path for path in await self.runner.files(known.tree) if matches(path, protected)]
+        places = {*files, *(posixpath.dirname(path) or "." for path in files)}  # a runner may name the folder alone
+        return {each: outcome for each, outcome in fact.tests.items() if each.partition("::")[0] in places}
+
+    # --- one run -----------------------------------------------------------------------------------
+
+    def typed(self, group: Group, files: Mapping[str, bytes], label: str, nonce: str) -> Typed:
+        """What is run for a group: its command, made to write a report where its runner can."""
+        if group.checks[0].metric is not None:
+            return Typed(label, checking.script(group), group.timeout_s)
+        plan = ability.reporting(group.checks, files, nonce)
+        return Typed(label, plan.command, group.timeout_s, plan.report)
+
+    def tests(self, group: Group, files: Mapping[str, bytes], ran: Ran) -> dict[str, Tests]:
+        """The outcomes of each criterion's tests, for those whose runner reported any."""
+        if ran.report is None:
+            return {}
+        found = {
+            name: ability.outcomes((check,), files, ran.report)
+            for name, check in zip(group.names, group.checks, strict=True)
+        }
+        return {name: each for name, each in found.items() if each is not None}
+
+    def _probes(self, group: Group, files: Mapping[str, bytes]) -> tuple[Probe, ...]:
+        mission = self._mission()
+        paths = proofs.paths_of(mission)
+        about = [paths[name] for name in group.names]
+        return ability.probes(
+            group.checks, files, paths=about, protected=mission.contract.protected, nonce=self._nonce()
+        )
+
+    async def _probe(
+        self,
+        probe: Probe,
+        group: Group,
+        ground: Ground,
+        files: Mapping[str, bytes],
+        names: Collection[str],
+        seen: Seen,
+        passed: Mapping[str, Tests],
+    ) -> None:
+        """Run a probe, and note what it shows of these criteria.
+
+        The tests that `passed` without it have to pass beside it: a product that fools its checks only where no probe
+        is shows itself so.
+        """
+        there = {path: data for path, data in {**files, **probe.files}.items() if data is not None}
+        laid, nonce = Group(group.names, probe.checks), self._nonce()
+        changed = {**dict.fromkeys(seen.absent), **probe.files}
+        ran = await self._run(group, ground, self.typed(laid, there, f"probe {nonce}", nonce), changed)
+        seen.runs += 1
+        seen.duration_ms += ran.result.duration_ms
+        outcomes = ability.outcomes(laid.checks, there, ran.report) if ran.report is not None else None
+        for index, name in enumerate(group.names):
+            if name not in names:
+                continue
+            fallen = self._fallen(probe, index, name, outcomes, seen.present(passed.get(name, {})))
+            if ability.shown(probe, index, self._exit(laid, ran, seen.floor), outcomes) and not fallen:
+                seen.shown[name].add(proofs.kind_of(probe.kind))
+            else:
+                said = f"passed alone, failed beside a probe: {', '.join(fallen[:3])}\n" if fallen else ""
+                seen.unseen.setdefault(name, said + checking.tail(ran.result.output))
+        if probe.kind == "canary":
+            planted = tuple(each for names in probe.ids.values() for each in names)
+            for name, tests in self.tests(group, there, ran).items():
+                seen.beside[name] = {each: end for each, end in tests.items() if not each.startswith(planted)}
+
+    def _fallen(self, probe: Probe, index: int, name: str, outcomes: Tests | None, passed: Tests) -> tuple[str, ...]:
+        """Tests that passed without a probe and not beside it, those that it changed left out."""
+        if probe.kind not in ("canary", "flip") or outcomes is None or flakes.known(self._mission(), name):
+            return ()
+        own = probe.ids.get(index, ())
+        turned = {name_of(each) for each in own}  # a class of another file may have inherited it
+        return tuple(
+            each
+            for each in ability.missing(passed, outcomes)
+            if name_of(each) not in turned and not any(one in each for one in own)
+        )
+
+    async def _run(self, group: Group, ground: Ground, typed: Typed, changed: Mapping[str, bytes | None] | None) -> Ran:
+        async def wanted(place: Place, laid: str) -> Typed:
+            return typed
+
+        unseen = hidden.names_hidden(group.checks[0], self._mission().contract)
+        ran = await self.runner.run(ground, wanted, changed, unseen=unseen)
+        assert ran is not None
+        return ran
+
+    def _exit(self, group: Group, ran: Ran, floor: float | None = None) -> int | None:
+        """The exit status of a run; that of a metric below its target, or below the gain `floor`, is not 0."""
+        result = ran.result
+        said = read_run(group, ran)
+        metric = group.checks[0].metric
+        if floor is not None and metric is not None and result.exit_code == 0:
+            return int(metrics.gain(metric, said.value) < floor)
+        return result.exit_code if said.outcome == "pass" or result.exit_code else 1 if said.outcome == "fail" else None
+
+    def _nonce(self) -> str:
+        return self._entropy(6).hex()

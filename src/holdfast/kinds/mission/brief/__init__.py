@@ -1,0 +1,1 @@
+"""Briefs: what happened, from the log by code."""

@@ -1,0 +1,144 @@
+"""Decisions that a brief asks for: each once, with the commands to type and what each of them leads to. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from holdfast.facts.codec import Event
+from holdfast.facts.people import ApprovalRequested, ItemKind
+from holdfast.kinds.mission.brief.mission import Known
+from holdfast.kinds.mission.brief.shapes import Line, Option, Part, Tree, of, plain
+from holdfast.session.items import ItemRow, item_of, next_item
+from holdfast.session.money import usd
+from holdfast.session.state import State
+
+LEADS: dict[ItemKind, tuple[str, str]] = {
+    "escalation": ("it goes on", "it stops"),
+    "change": ("this content of the protected files counts from now on", "the hand-in is refused"),
+    "tool": ("the call runs once", "the call does not run, and the agent is told"),
+    "question": ("it goes on with your answer", "it goes on without an answer"),
+    "budget": ("the cap is raised and it goes on", "it stays parked"),
+    "unknown": ("the call runs once more", "the agent is told that the outcome is unknown"),
+    "egress": ("the secret may be used", "the secret stays locked"),
+    "flake": ("the criterion is taken out of the contract", "the criterion stays, and is run again when it fails"),
+    "lesson": ("the line goes into AGENTS.md", "the line is dropped"),
+}
+"""Kind of item → what approving and denying it lead to; the most urgent kind first."""
+
+AGAIN = "one more plan"
+
+
+def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -> tuple[Line, ...]:
+    """Open items of all sessions, and what the session waits for without an item."""
+    found: dict[str, tuple[int, Line]] = {}
+    for part in tree.parts:
+        for item in items_of(part).values():
+            event = part.at(item.seq)
+            if item.status != "open" or event is None or not isinstance(event.fact, ApprovalRequested):
+                continue
+            line, key = _item(tree, part, item, event, known), event.fact.account_id or item.item_id
+            if key in found:  # two workers ask for the same money
+                line = replace(found[key][1], evidence=(*found[key][1].evidence, *line.evidence))
+            found[key] = (list(LEADS).index(item.kind), line)
+    lines = tuple(line for _, line in sorted(found.values(), key=lambda each: each[0]))
+    if running or any(line.kind != "lesson" for line in lines):
+        return lines
+    return (*_without_item(tree, state), *lines)
+
+
+def items_of(part: Part) -> dict[str, ItemRow]:
+    """The items of a log, by id, as they stand at its end."""
+    items: dict[str, ItemRow] = {}
+    for event in part.events:
+        name = item_of(event)
+        if name is not None and (item := next_item(items.get(name), event)) is not None:
+            items[name] = item
+    return items
+
+
+def _item(tree: Tree, part: Part, item: ItemRow, event: Event, known: Known | None) -> Line:
+    fact = event.fact
+    assert isinstance(fact, ApprovalRequested)
+    if item.kind == "escalation" and part is tree.top and known is not None:
+        return _mission_stuck(known, item.item_id, fact, event)
+    who = f"{tree.called(part)}: " if tree.called(part) else ""
+    words = fact.title if item.kind != "question" else fact.action
+    why = f" ({plain(fact.why, 120)})" if fact.why and fact.why not in words else ""
+    yes, no = LEADS[item.kind]
+    if item.kind == "budget" and fact.proposed_pico is not None:
+        yes = f"the cap becomes {usd(fact.proposed_pico)} and it goes on"
+    approve = ("approve", item.item_id, *(("--note", "ANSWER") if item.kind == "question" else ()))
+    options = (Option("approve", (approve,), yes), Option("deny", (("deny", item.item_id),), no))
+    text = plain(f"{who}{words}{why}")
+    return Line("waits", text, evidence=(of(event),), more=("inbox", item.item_id), options=options)
+
+
+# --- a mission that cannot go on -----------------------------------------------------------------
+
+
+def _mission_stuck(known: Known, item_id: str, fact: ApprovalRequested, event: Event) -> Line:
+    """The checks in the way with the last lines that they printed, and the ways on."""
+    failing = known.failing()
+    blocked = [each for each in failing if each.obstacle is not None]
+    options: list[Option] = []
+    approve = ("approve", item_id)
+    ways = [each.obstacle for each in blocked if each.obstacle is not None]
+    hosts = dict.fromkeys(way.what for way in ways if way.kind == "network" and way.what)
+    if hosts:
+        allow = tuple(("egress", known.name, "--allow", host, "--no-wake") for host in hosts)
+        options.append(Option("allow it", (*allow, approve), f"{AGAIN}, whose checks may talk to {', '.join(hosts)}"))
+    again = "the same failure once more" if failing and len(blocked) == len(failing) else AGAIN
+    if not hosts:
+        options.append(Option("go on", ((*approve, "--note", "WORDS"),), f"{again}; your words go to its planner"))
+    amend = ("mission", "amend", known.name, "FILE", "--weaken")
+    options.append(Option("change it", (amend, approve), f"{AGAIN}, for the contract in FILE"))
+    options.append(Option("end it", (("deny", item_id),), f"the mission ends as failed; {known.standing()}"))
+    text = "; ".join(f"{each.called()} cannot pass here: {each.obstacle.words()}" for each in blocked if each.obstacle)
+    text = text or f"go on? {fact.why or fact.title}"
+    if hosts:
+        text += "; approving alone leads to the same failure"
+    examples = tuple(each.example() for each in failing)
+    return Line(
+        "waits", plain(text), len(examples) or 1, (of(event),), examples=examples, more=("inbox", item_id),
+        options=tuple(options),
+    )  # fmt: skip
+
+
+# --- what waits without an item ------------------------------------------------------------------
+
+
+def _without_item(tree: Tree, state: State) -> tuple[Line, ...]:
+    ended, name = state.ended, tree.name
+    event = tree.latest()
+    if event is None or (ended is not None and ended.status in ("done", "failed", "cancelled")):
+        return ()
+    wake = Option("go on", (("wake", name),), "it goes on where it stopped")
+    if ended is None or ended.status == "released":
+        return (_waiting("no process works on it, and it is not over", event, wake),)
+    detail = ended.detail or f"it is parked ({ended.reason})"
+    match ended.reason:
+        case "budget" if ended.due_us is None:
+            options = (Option("raise it", (("budget", name, "--set", "USD"),), "it goes on under that cap"),)
+        case "cap":
+            more = ("run", "--session-id", name, "--max-turns", str(2 * state.limits.max_turns))
+            options = (Option("raise it", (more,), "it goes on with so many turns"),)
+        case "person":
+            options = (wake,)
+        case _:
+            return ()
+    cancel = Option("end it", (("cancel", name),), "it ends as cancelled")
+    return (_waiting(detail, event, *options, cancel),)
+
+
+def _waiting(text: str, event: Event, *options: Option) -> Line:
+    return Line("stopped", plain(text), evidence=(of(event),), options=options)
+
+
+def told(lines: tuple[Line, ...]) -> frozenset[str]:
+    """The criteria that these lines speak of."""
+    return frozenset(name for line in lines for each in line.examples for name in each.criteria)
+
+
+def asked(lines: tuple[Line, ...]) -> frozenset[tuple[str, int]]:
+    """The events that these lines stand on themselves, each by its session and its position."""
+    return frozenset((each.session_id, each.seq) for line in lines for each in line.evidence)

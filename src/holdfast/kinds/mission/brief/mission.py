@@ -1,0 +1,370 @@
+"""What a brief says of a mission alone: which criteria hold and how that is known, what changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.facts.codec import Event
+from holdfast.facts.contract import ContractAmended
+from holdfast.facts.egress import EgressRecorded
+from holdfast.facts.mission import CriterionChecked, MissionOpened
+from holdfast.facts.repo import RepoCommitted, RepoMerged
+from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskJudged
+from holdfast.globs import matches
+from holdfast.kinds.mission.brief.shapes import Example, Line, Tree, lined, listed, of, plain
+from holdfast.kinds.mission.conductor.ending import unmet_at_end
+from holdfast.kinds.mission.contract.obstacles import Obstacle, obstacle, telling
+from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
+
+CURVE = 6
+"""So many values of a metric are shown, the latest ones."""
+
+WANTED = {"at_least": "at least", "at_most": "at most", "equal": "exactly"}
+
+
+class Known:
+    """A mission with what its log says of each criterion and task, found once."""
+
+    def __init__(self, tree: Tree, mission: MissionState) -> None:
+        self.tree, self.mission, self.name = tree, mission, tree.name
+        self.criteria = mission.contract.criteria()
+        self.unmet = unmet_at_end(mission)
+        self.met = tuple(name for name in self.criteria if name not in self.unmet)
+        self.checks: dict[str, list[Event]] = {}
+        self.judged: dict[str, Event] = {}
+        self.refused: list[str] = []
+        self.inspected: dict[tuple[str, str], Event] = {}
+        for event in tree.top.events:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        match event.fact:
+            case CriterionChecked(criteria=names):
+                for name in names:
+                    self.checks.setdefault(name, []).append(event)
+            case TaskJudged(refused="", criteria=words):
+                for each in words:
+                    self.judged[each.criterion] = event
+            case TaskInspected(task_id=task_id, tree=tree):
+                self.inspected[task_id, tree] = event
+            case EgressRecorded(seen=seen):
+                self.refused += [each.host for each in seen if each.verdict == "refused"]
+
+    @property
+    def trees(self) -> list[str]:
+        """The trees of the main branch, the one that the mission began on first."""
+        facts = [event.fact for event in self.tree.events(MissionOpened, RepoMerged)]
+        return [fact.tree for fact in facts if isinstance(fact, MissionOpened | RepoMerged)] or [""]
+
+    def standing(self) -> str:
+        """What a mission that ends now leaves behind."""
+        merged = self.tree.events(RepoMerged)
+        return f"what is merged stays on {branch(self.mission)}" if merged else "nothing was merged"
+
+    def failing(self) -> list[Failing]:
+        """Unmet criteria whose last check failed, those together that fail with the same words."""
+        found: dict[tuple[object, ...], Failing] = {}
+        for name in self.unmet:
+            each = self._failing(name)
+            if each is not None:
+                key = (each.said, each.obstacle, each.at_base is not None)
+                known = found.get(key)
+                found[key] = each if known is None else known._replace(names=(*known.names, name))
+        return list(found.values())
+
+    def _failing(self, name: str) -> Failing | None:
+        runs = self.checks.get(name, [])
+        if not runs or _check(runs[-1]).outcome == "pass":
+            return None
+        work = next((event for event in reversed(runs) if _check(event).tree not in self.trees), None)
+        base = next((event for event in reversed(runs) if _check(event).tree in self.trees), None)
+        last = work or runs[-1]
+        fact, check = _check(last), self.criteria[name].check
+        hosts = [host for host in dict.fromkeys(self.refused) if host in fact.output + fact.command]
+        found = obstacle(fact.command, fact.output, timed_out=fact.outcome == "timeout", refused=hosts)
+        if found is not None and base is not None and _check(base).outcome == "pass":
+            found = None  # it passed here before: the work is in the way
+        if fact.outcome == "timeout":
+            said: tuple[str, ...] = (f"it did not end in {check.timeout_s:g} s",) if check else ()
+        elif fact.value is not None:
+            said = (self.metric(name),)
+        else:
+            said = telling(fact.output) or (f"exit status {fact.exit_code}",)
+        where = "at the base" if base is None or _check(base).tree == self.trees[0] else "on the main branch"
+        return Failing((name,), work, base, where, said, found)
+
+    def metric(self, name: str) -> str:
+        """The latest value of a metric, what it has to be, and the way there; empty for none."""
+        curves = self.mission.curves
+        values = [value for _, value in curves.get(name, ())]
+        values = values or [value for event in self.checks.get(name, ()) if (value := _check(event).value) is not None]
+        check = self.criteria[name].check if name in self.criteria else None
+        if not values or check is None or check.metric is None:
+            return ""
+        off = f" (± {check.metric.tolerance:g})" if check.metric.tolerance else ""
+        text = f"{values[-1]:g}, wants {WANTED[check.metric.direction]} {check.metric.target:g}{off}"
+        curve = " → ".join(f"{value:g}" for value in values[-CURVE:])
+        return f"{text}; values {curve}" if len(set(values)) > 1 else text
+
+
+class Failing(NamedTuple):
+    """Criteria whose check failed, on a task's work and at the base, as far as it ran there, and the telling lines."""
+
+    names: tuple[str, ...]
+    on_work: Event | None
+    at_base: Event | None
+    base: str
+    said: tuple[str, ...]
+    obstacle: Obstacle | None
+
+    def called(self) -> str:
+        """The criteria in few words."""
+        return listed(self.names)
+
+    def example(self) -> Example:
+        """The last telling lines, on what, and whether that is so at the base too."""
+        events = [each for each in (self.on_work, self.at_base) if each is not None]
+        if self.on_work is None:
+            where = f"fails {self.base}; no other tree was checked"
+        elif self.at_base is None:
+            where = f"fails; it did not run {self.base}"
+        elif _check(self.at_base).outcome == "pass":
+            where = f"fails; it passes {self.base}"
+        else:
+            where = f"fails, and fails {self.base} too"
+        fact = _check(events[0])
+        runs = f" ({fact.flaky or fact.runs} of {fact.runs} runs)" if fact.runs > 1 else ""
+        text = f"{self.called()} {where}{runs}: {' / '.join(self.said)}"
+        return Example(plain(text), tuple(of(each) for each in events), criteria=self.names)
+
+
+def _check(event: Event) -> CriterionChecked:
+    assert isinstance(event.fact, CriterionChecked)
+    return event.fact
+
+
+def branch(mission: MissionState) -> str:
+    """The mission's main branch, as git shows it."""
+    return plain(mission.ref.removeprefix("refs/heads/"))
+
+
+# --- what stands -------------------------------------------------------------------------------------
+
+
+def stands(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
+    """How many criteria are met, how each of them is known to be, and what is in the way of the others.
+
+    `told` are criteria whose failing checks stand elsewhere in the brief.
+    """
+    event, total = known.tree.latest(), len(known.criteria)
+    if event is None:
+        return ()
+    text = f"{len(known.met)} of {total} criteria are met"
+    if known.tree.since_us is not None:
+        text += f", {sum(map(known.tree.new, _proofs(known)))} of them since then"
+    return (
+        Line("stands", text, evidence=(of(event),), more=("mission", "show", known.name)),
+        *_met(known),
+        *_metrics(known, told),
+        *_unmet(known, told),
+        *_tasks(known),
+    )
+
+
+def _proofs(known: Known) -> list[Event]:
+    return [event for name in known.met if (event := _proof(known, name)) is not None]
+
+
+def is_unproven(mission: MissionState, name: str) -> bool:
+    """Whether the check of a criterion was never seen to fail where it has to. Older missions proved none."""
+    proof = mission.proofs.get(name)
+    return bool(mission.abilities or mission.proofs) and not (proof is not None and proof.shown)
+
+
+def is_stale(mission: MissionState, name: str) -> bool:
+    """Whether a later merge touched what a judge's verdict on this criterion was about."""
+    return name in mission.stale
+
+
+def _met(known: Known) -> tuple[Line, ...]:
+    """The criteria that are met, by what is known of them."""
+    kinds: dict[str, list[Example]] = {"proven": [], "judged": [], "unproven": [], "stale": []}
+    for name in (*known.met, *(each for each in known.unmet if is_stale(known.mission, each))):
+        event = _proof(known, name) or known.judged.get(name)
+        by_judge = event is not None and isinstance(event.fact, TaskJudged)
+        kind = "stale" if is_stale(known.mission, name) else "judged" if by_judge else "proven"
+        if kind == "proven" and is_unproven(known.mission, name):
+            kind = "unproven"
+        kinds[kind].append(Example(plain(name), (of(event),) if event is not None else (), criteria=(name,)))
+    words = {
+        "proven": "proven by checks",
+        "judged": "judged by a judge",
+        "unproven": "not proven able to fail: the check passes, and was never seen to fail where it has to",
+        "stale": "no longer known: a later merge touched what its judge looked at",
+    }
+    more = ("mission", "show", known.name)
+    return tuple(line for kind, found in kinds.items() for line in lined(kind, words[kind], found, more))
+
+
+def _proof(known: Known, name: str) -> Event | None:
+    """The verdict on the main branch's tree if there is one, else what the state goes by."""
+    mission = known.mission
+    good = {_check(each).tree: each for each in known.checks.get(name, ()) if _check(each).outcome == "pass"}
+    event = good.get(mission.main_tree)
+    if event is None:
+        event = known.tree.top.at(mission.passed.get(name) or mission.final_passed.get(name) or 0)
+    if event is not None and isinstance(event.fact, RepoMerged):
+        return good.get(event.fact.tree) or known.tree.top.at(mission.rubric.get(name, 0)) or event
+    return event
+
+
+def _metrics(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
+    """The metrics, but for those that are told already."""
+    examples = tuple(
+        Example(plain(f"{name}: {words}"), (of(runs[-1]),))
+        for name, runs in known.checks.items()
+        if name in known.met and name not in told and (words := known.metric(name))
+    )
+    return lined("metrics", "metrics", examples, ("mission", "show", known.name))
+
+
+def _unmet(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
+    """The criteria that are not met and whose failure stands nowhere else, each with why."""
+    names = [name for name in known.unmet if name not in told and not is_stale(known.mission, name)]
+    if not names:
+        return ()
+    failing = [each for each in known.failing() if not told.intersection(each.names)]
+    checked = {name for each in failing for name in each.names}
+    examples = [each.example() for each in failing]
+    planned = {name for task in known.mission.tasks.values() for name in task.task.criteria}
+    examples += [_why(known, name) for name in sorted(names, key=planned.__contains__) if name not in checked]
+    more = ("mission", "show", known.name)
+    return (Line("unmet", f"not met: {len(names)}", len(examples), examples=tuple(examples), more=more),)
+
+
+def _why(known: Known, name: str) -> Example:
+    """Why a criterion is not met that no failing check is about."""
+    tasks = [task for task in known.mission.tasks.values() if name in task.task.criteria]
+    task = next((each for each in tasks if each.status not in OVER), tasks[-1] if tasks else None)
+    event = known.judged.get(name)
+    if event is not None and isinstance(event.fact, TaskJudged):
+        word = next(each for each in event.fact.criteria if each.criterion == name)
+        said = "a judge passed it, and it is not merged" if word.passes else f"a judge refused it: {word.issue}"
+    elif known.checks.get(name):
+        event = known.checks[name][-1]
+        said = "its check passes on work that is not merged"
+    else:
+        said = "never judged" if known.criteria[name].check is None else "never checked"
+    words = f"task {task.task.id} is {task.status.replace('_', ' ')}" if task is not None else "no task is for it"
+    if task is not None and task.why:
+        words += f": {task.why}"
+    moved = known.tree.top.at(task.since_seq) if task is not None else None
+    found = [of(each) for each in (event, moved) if each is not None] or [of(known.tree.top.events[0])]
+    return Example(plain(f"{name}: {said}; {words}"), tuple(dict.fromkeys(found)), criteria=(name,))
+
+
+def _tasks(known: Known) -> tuple[Line, ...]:
+    """Tasks that are not over or were given up, where no unmet criterion tells of it."""
+    unmet, more = set(known.unmet), ("mission", "show", known.name)
+    left = [task for task in known.mission.tasks.values() if not unmet.intersection(task.task.criteria)]
+    return tuple(
+        line
+        for kind, words, over in (("open", "tasks not over", False), ("given_up", "tasks given up", True))
+        for line in lined(kind, words, [_task(known, task) for task in left if _is_left(task, over=over)], more)
+    )
+
+
+def _is_left(task: TaskState, *, over: bool) -> bool:
+    return task.status in OVER - {"merged", "dropped"} if over else task.status not in OVER
+
+
+def _task(known: Known, task: TaskState) -> Example:
+    event = known.tree.top.at(task.since_seq)
+    why = f": {task.why}" if task.why else ""
+    text = f"{task.task.id} ({task.status.replace('_', ' ')}){why}"
+    return Example(plain(text), (of(event),) if event is not None else ())
+
+
+# --- what changed ------------------------------------------------------------------------------------
+
+
+def changed(known: Known) -> tuple[Line, ...]:
+    """What is on the main branch, what was made and is not, and what changed of the contract."""
+    return (*_merged(known), *_kept(known), *_amended(known), *_outside(known))
+
+
+def _merged(known: Known) -> tuple[Line, ...]:
+    """The merges, the newest first, each with the files of its tasks."""
+    examples, before = [], known.trees[0]
+    for event in known.tree.events(RepoMerged):
+        fact = event.fact
+        assert isinstance(fact, RepoMerged)
+        what = listed(fact.tasks) if fact.tasks else f"new commits of the base, {fact.base[:10]}"
+        files = "changes no file" if fact.tree == before else _files(known, fact.tasks)
+        before = fact.tree
+        if known.tree.new(event):
+            text = f"{what}{': ' if files else ''}{files}"
+            examples.append(Example(plain(text), (of(event),), (fact.commit,)))
+    more = ("logs", known.name, "--type", "repo.merged")
+    return lined("merged", f"merges on {branch(known.mission)}", examples[::-1], more)
+
+
+def _files(known: Known, tasks: Iterable[str]) -> str:
+    files: list[str] = []
+    for name in tasks:
+        task = known.mission.tasks.get(name)
+        event = known.inspected.get((name, task.tree)) if task is not None else None
+        if event is not None and isinstance(event.fact, TaskInspected):
+            files += event.fact.files
+    return listed(tuple(dict.fromkeys(files)))
+
+
+def _kept(known: Known) -> tuple[Line, ...]:
+    """Work that is not merged: the latest commit of each such task, with its files."""
+    last: dict[str, Event] = {}
+    for part in known.tree.parts:
+        for event in part.events:
+            if isinstance(event.fact, RepoCommitted | TaskHandedIn) and event.fact.task_id and event.fact.commit:
+                last[event.fact.task_id] = event
+    examples = []
+    for name, event in last.items():
+        task, fact = known.mission.tasks.get(name), event.fact
+        assert isinstance(fact, RepoCommitted | TaskHandedIn)
+        if task is None or task.status == "merged" or fact.tree in known.trees:
+            continue
+        looked = known.inspected.get((name, fact.tree))
+        files = listed(looked.fact.files) if looked is not None and isinstance(looked.fact, TaskInspected) else ""
+        where = task.ref.removeprefix("refs/heads/") or name
+        text = f"{where}{': ' if files else ''}{files}"
+        examples.append(Example(plain(text), (of(event),), (fact.commit,)))
+    return lined("kept", "work of tasks that is not merged", examples, ("mission", "show", known.name))
+
+
+def _amended(known: Known) -> tuple[Line, ...]:
+    examples = []
+    for event in known.tree.events(ContractAmended):
+        fact = event.fact
+        assert isinstance(fact, ContractAmended)
+        weaker = f", WEAKER: {listed(fact.weakened)}" if fact.weakened else ", stricter or the same"
+        reason = f": {fact.reason}" if fact.reason else ""
+        examples.append(Example(plain(f"by {fact.author}{weaker}{reason}"), (of(event),)))
+    return lined("amended", "amendments of the contract", examples, ("logs", known.name, "--type", "contract.amended"))
+
+
+def _outside(known: Known) -> tuple[Line, ...]:
+    """Files that merged tasks changed and that are in the paths of no item."""
+    items = known.mission.contract.items
+    if not items or not all(item.paths for item in items):
+        return ()
+    globs = [glob for item in items for glob in item.paths]
+    seen: dict[str, Event] = {}
+    for name, task in known.mission.tasks.items():
+        event = known.inspected.get((name, task.tree)) if task.status == "merged" else None
+        if event is not None and isinstance(event.fact, TaskInspected):
+            for path in event.fact.files:
+                if not matches(path, globs):
+                    seen.setdefault(path, event)
+    examples = [Example(plain(path), (of(event),)) for path, event in seen.items()]
+    more = ("logs", known.name, "--type", "task.inspected")
+    return lined("outside_paths", "files changed outside the stated paths", examples, more)

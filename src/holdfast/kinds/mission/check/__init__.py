@@ -1,0 +1,1 @@
+"""Checks: how they run, what they can show, and what their results mean."""

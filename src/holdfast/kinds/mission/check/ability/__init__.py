@@ -1,0 +1,21 @@
+"""Whether a check can fail: its runner, the report that it writes, and trees on which it has to fail. Pure."""
+
+from holdfast.kinds.mission.check.ability.configuration import digest
+from holdfast.kinds.mission.check.ability.place import Probe
+from holdfast.kinds.mission.check.ability.probes import ends, probes, shown
+from holdfast.kinds.mission.check.ability.programs import added
+from holdfast.kinds.mission.check.ability.report import Outcome, Reporting, missing, outcomes, reporting
+
+__all__ = [
+    "Outcome",
+    "Probe",
+    "Reporting",
+    "added",
+    "digest",
+    "ends",
+    "missing",
+    "outcomes",
+    "probes",
+    "reporting",
+    "shown",
+]

@@ -1,0 +1,134 @@
+"""Trees on which a check has to fail, whatever its product is like.
+
+A *canary* is a failing test with a random name beside tests that the check selects. A *flip* turns what tests expect
+into something else, *data* the files that hold what they expect into nothing. A *hollow* tree has a product of which
+every function raises, an *empty* one has none.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from holdfast.facts.contract import Check
+from holdfast.globs import matches
+from holdfast.kinds.mission.check.ability import place_others, place_python, programs
+from holdfast.kinds.mission.check.ability.place import Place, Probe
+from holdfast.kinds.mission.check.ability.report import Outcome
+from holdfast.kinds.mission.check.ability.runners import Runner, recognized
+from holdfast.kinds.mission.check.ability.trees import is_settings, mutant
+from holdfast.kinds.mission.check.ability.typed import patient
+
+
+def probes(
+    checks: Sequence[Check],
+    files: Mapping[str, bytes],
+    *,
+    paths: Sequence[Sequence[str]],
+    protected: Sequence[str],
+    nonce: str,
+) -> tuple[Probe, ...]:
+    """The runs that show whether checks which share a command can fail.
+
+    `paths` are the globs of what each of them is about; with none, it is about the whole product.
+    """
+    word = re.sub(r"\W", "", nonce)
+    found: list[Probe] = []
+    runner = recognized(checks, files)
+    if runner is not None:
+        placed = place_python.placed if runner.kind in ("pytest", "unittest") else place_others.placed
+        found += placed(Place(tuple(checks), files, protected, word))
+    entries = {index: check for index, check in enumerate(checks) if check.canary}
+    for index, check in entries.items() if not found else ():
+        entry = msgspec.structs.replace(check, command=f"export CANARY={word}; {check.canary}", tests=(), metric=None)
+        found.append(Probe("canary", tuple(entry for _ in checks), {}, {index: ()}))
+    own = [glob for each in paths for glob in each]
+    if runner is None and (judges := programs.altered(checks[0], files, protected, own)):
+        found.append(Probe("flip", tuple(checks), judges, dict.fromkeys(range(len(checks)), ())))
+    typed = tuple(patient(check, files) for check in checks)
+    globs = own if all(paths) else []
+    product = [
+        path
+        for path in files
+        if not matches(path, protected) and (not globs or matches(path, globs)) and not _is_test(path, runner)
+    ]
+    settings = frozenset(path for path in product if is_settings(path))
+    for kind in ("hollow", "empty"):
+        spared = settings if kind == "empty" and runner is not None else frozenset()
+        changed = {path: mutant(path, files[path], kind) for path in product if path not in spared}
+        changed = {path: data for path, data in changed.items() if data != files[path]}
+        if changed:
+            found.append(Probe(kind, typed, changed, {}))
+    return tuple(found)
+
+
+def ends(probe: Probe, files: Mapping[str, bytes]) -> tuple[dict[str, bytes | None], dict[str, bytes | None]] | None:
+    """Programs in place of those that `probe` alters: such that fail, and such that succeed whatever the product is.
+
+    A check that fails with the first and passes with the second runs them. None when they cannot be replaced.
+    """
+    metric = probe.checks[0].metric
+    good = "" if metric is None else f"{metric.target:g}"
+    texts = all(programs.kind_of(path, files[path]) in programs.TEXTS for path in probe.files)
+    if probe.kind != "flip" or (any(probe.ids.values()) and not texts):
+        return None
+    failing = {path: programs.ending(path, files[path], 97) for path in probe.files}
+    passing = {path: programs.ending(path, files[path], 0, good) for path in probe.files}
+    if None in failing.values() or None in passing.values():
+        return None
+    return {**failing}, {**passing}
+
+
+def _is_test(path: str, runner: Runner | None) -> bool:
+    """Whether a file that nobody protects is a test of the runner all the same."""
+    name = posixpath.basename(path)
+    return runner is not None and (name == "conftest.py" or programs.TEST_NAME.search(name) is not None)
+
+
+def shown(probe: Probe, index: int, exit_code: int | None, outcomes: Mapping[str, Outcome] | None) -> bool:
+    """Whether a run of a probe shows that check number `index` can fail. `outcomes` are those of all its checks."""
+    if not exit_code or (exit_code in (126, 127) and probe.kind != "empty"):
+        return False
+    if probe.kind in ("hollow", "empty"):
+        check = probe.checks[index]
+        if not outcomes:
+            return True
+        return any(became == "failed" and _concerns(check, name) for name, became in outcomes.items())
+    ids = probe.ids.get(index)
+    if ids is None:
+        return False
+    if probe.kind == "data":
+        return any(became == "failed" and name.partition("::")[0] in ids for name, became in (outcomes or {}).items())
+    became = [_became(each, outcomes or {}, by_file=probe.kind == "flip") for each in ids]
+    return not ids or ("failed" in became and "passed" not in became)
+
+
+def _became(wanted: str, outcomes: Mapping[str, Outcome], *, by_file: bool) -> str:
+    """What a test is reported as, with all its cases. `by_file`: one in a file that cannot be collected failed."""
+    found = {
+        outcome for name, outcome in outcomes.items() if name == wanted or name.startswith((f"{wanted}[", f"{wanted}/"))
+    }
+    file = wanted.partition("::")[0]
+    if not found and by_file:
+        found = {outcome for name, outcome in outcomes.items() if name in (file, posixpath.dirname(file) or ".")}
+    return "passed" if "passed" in found else "failed" if "failed" in found else ""
+
+
+def _concerns(check: Check, name: str) -> bool:
+    """Whether a test may be one of those that a check names, told by its words alone."""
+    file = name.partition("::")[0]
+    words = [posixpath.normpath(word.partition("::")[0].removesuffix("/...")) for word in check.tests]
+    return not words or any(
+        file == word
+        or f"/{file}/".find(f"/{word.removesuffix('.py')}") >= 0
+        or word in (".", file)
+        or _dotted(word, file)
+        for word in words
+    )
+
+
+def _dotted(word: str, file: str) -> bool:
+    return "/" not in word and f"{word.replace('.', '/')}/".startswith(file.removesuffix(".py") + "/")

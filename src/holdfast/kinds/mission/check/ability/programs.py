@@ -1,0 +1,290 @@
+"""Programs that judge and are no test runners: copies that expect something near, and some that always end alike. Pure.
+
+A check by a program of its own (`sh tests/run.sh`, `python verify.py`, `make check`) has no tests whose outcomes can be
+read. What it compares can be altered all the same: a copy of it that expects 16 where people expect 15 has to fail on a
+product that is right. What is altered stands in an assertion, or in a comparison that decides how the program ends.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from holdfast.facts.contract import Check
+from holdfast.globs import matches
+from holdfast.kinds.mission.check import judging
+from holdfast.kinds.mission.check.ability.masked import arguments, masked, near
+from holdfast.kinds.mission.check.ability.python import parsed, unparsed
+from holdfast.kinds.mission.contract.contents import command_line
+
+_SHELL = frozenset({".sh", ".bash", ".mk"})
+_BRACES = frozenset(".js .cjs .mjs .ts .c .cc .cpp .cxx .h .hpp .java .rs .go .php .swift .cs .kt".split())
+TEXTS = frozenset({".md", ".rst", ".txt"})
+"""What may hold examples."""
+_MAKE = frozenset({"Makefile", "makefile", "GNUmakefile"})
+
+TEST_NAME = re.compile(r"^test_|_test\.|\.(test|spec)\.")
+"""Names of files of tests, in any language."""
+
+FILES = 400
+"""Protected files that are looked at for one check."""
+
+_TEST = """import unittest
+
+
+class TestEnd(unittest.TestCase):
+    def test_end(self):
+        self.assertEqual({code}, 0)
+"""
+
+_WITH_END = {
+    ".py": "raise SystemExit({code})\n",
+    ".sh": "exit {code}\n",
+    ".js": "process.exit({code});\n",
+    ".c": "int main(void) {{ return {code}; }}\n",
+}
+_SAYING = {".py": "print({said!r})\n", ".sh": "echo '{said}'\n", ".js": "console.log({said!r});\n"}
+
+
+def read(check: Check, files: Mapping[str, bytes], protected: Sequence[str]) -> list[str]:
+    """The programs and texts that decide about a check: what its command runs, and protected files named there."""
+    direct = judging.programs(check, files)
+    typed = "\n".join([check.command, *(files[path].decode("utf-8", "replace") for path in sorted(direct))])
+    words = {posixpath.normpath(word) for word in re.findall(r"[\w./+-]+", typed)} - {"."}
+    named = [path for path in files if matches(path, protected) and not words.isdisjoint(_places(path))][:FILES]
+    return sorted(path for path in {*direct, *named} if kind_of(path, files[path]))
+
+
+def _places(path: str) -> Iterator[str]:
+    """A path and the folders above it."""
+    while path:
+        yield path
+        path = posixpath.dirname(path)
+
+
+def kind_of(path: str, data: bytes) -> str:
+    """The suffix that stands for a file's language; "" for one that cannot be altered."""
+    name = posixpath.basename(path)
+    suffix = posixpath.splitext(name)[1]
+    first = data[:100].partition(b"\n")[0]
+    if name in _MAKE:
+        return ".mk"
+    if not suffix and first.startswith(b"#!"):
+        suffix = ".py" if b"python" in first else ".js" if b"node" in first else ".sh" if b"sh" in first else ""
+    known = suffix == ".py" or suffix in _SHELL or suffix in _BRACES or suffix in TEXTS
+    return suffix if known else ""
+
+
+def altered(
+    check: Check, files: Mapping[str, bytes], protected: Sequence[str], own: Sequence[str] = ()
+) -> dict[str, bytes | None]:
+    """The programs that decide about a check, as they expect something else. `own` are globs of the product."""
+    judges = (path for path in read(check, files, protected) if matches(path, protected) or not matches(path, own))
+    copies = {path: turned(path, files[path]) for path in judges}
+    return {path: data for path, data in copies.items() if data is not None}
+
+
+def added(
+    checks: Sequence[Check], files: Mapping[str, bytes], base: Collection[str], protected: Sequence[str]
+) -> list[str]:
+    """New files among the tests that no check asks for, by their names or by that of a folder that was not there."""
+    words = {posixpath.normpath(word) for check in checks for word in re.findall(r"[\w./+-]+", command_line(check))}
+    old = {place for path in base for place in _places(path)}
+    return [
+        path
+        for path in files
+        if path not in base
+        and (TEST_NAME.search(posixpath.basename(path)) or matches(path, protected))
+        and not any(place in words and place not in old for place in _places(path))
+    ]
+
+
+def turned(path: str, data: bytes) -> bytes | None:
+    """A copy that expects something else wherever it judges; None when nothing in it can be altered."""
+    kind = kind_of(path, data)
+    text = data.decode("utf-8", "surrogateescape")
+    if kind == ".py":
+        return _python(data)
+    edits: Callable[[str], Iterator[tuple[int, int, str]]] = (
+        _in_shell if kind in _SHELL else _in_examples if kind in TEXTS else _in_braces
+    )
+    found = sorted(set(edits(text)), reverse=True) if kind else []
+    for start, end, new in found:
+        text = text[:start] + new + text[end:]
+    return text.encode("utf-8", "surrogateescape") if found else None
+
+
+def ending(path: str, data: bytes, code: int, said: str = "") -> bytes | None:
+    """A program in its place that does nothing and ends with `code`; None when there is none in its language.
+
+    `said` is what it prints, for a check that reads a number.
+    """
+    kind = kind_of(path, data)
+    kind = {".bash": ".sh", ".cjs": ".js", ".mjs": ".js", ".ts": ".js"}.get(kind, kind)
+    if kind in TEXTS:
+        return b"    >>> 1\n    2\n" if code else b"    >>> 1\n    1\n"
+    if kind == ".py" and re.match(r"test_|.*_test\.py", posixpath.basename(path)):
+        return _TEST.format(code=code).encode()
+    if kind not in _WITH_END or (said and kind not in _SAYING):
+        return None
+    return ((_SAYING[kind].format(said=said) if said else "") + _WITH_END[kind].format(code=code)).encode()
+
+
+_LITERAL = r"""-?\d+(?:\.\d+)?(?![\w.])|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+_PLAIN = re.compile(rf"\s*({_LITERAL})\s*")
+_SAME = re.compile(rf"([!=]==?)\s*({_LITERAL})")
+_TRUTHS = frozenset({"0", "1", "-1", "0.0", '""', "''"})
+"""What says whether something went well, rather than what became of it."""
+
+# --- C, JavaScript, and their like ------------------------------------------------------------------------
+
+_ASSERTS = re.compile(r"(?i)(?<!\w)[\w.]*(?:assert|expect|equal|check|same|tobe|_eq|_is)\w*\s*\(")
+_JUDGES = re.compile(r"(?i)\b(return|exit|abort|throw|panic|fail\w*|puts|\w*printf|console\.\w+|die)\b|\+\+|\+=")
+_OF_THE_LINE = re.compile(r"\b(argc|argv|errno|NULL|nullptr|typeof|platform|process\.)")
+
+
+def _in_braces(text: str) -> Iterator[tuple[int, int, str]]:
+    mask = masked(text)
+    for call in _ASSERTS.finditer(mask):
+        given = arguments(mask, call.end() - 1)
+        plain = [span for span in given[:3] if _PLAIN.fullmatch(text[slice(*span)])]
+        if len(given) >= 2 or (given and re.search(r"(?i)tobe|equal", call[0])):
+            spans = [span for span in plain if span in given[1:2]] or plain[:1]
+        else:
+            spans = [found.span(2) for start, end in given for found in [_last(_SAME, text, start, end)] if found]
+        yield from _edits(text, spans)
+    for each in re.finditer(r"\b(?:if|return)\b([^\n;{]*)", mask):
+        start, end = each.span(1)
+        same = _last(_SAME, text, start, end)
+        if same is None or same[2] in _TRUTHS or _OF_THE_LINE.search(text[start:end]):
+            continue
+        if each[0].startswith("return") or _JUDGES.search(mask[same.end() : end + 120]):
+            yield from _edits(text, [same.span(2)])
+
+
+def _last(wanted: re.Pattern[str], text: str, start: int, end: int) -> re.Match[str] | None:
+    return next(reversed(list(wanted.finditer(text, start, end))), None)
+
+
+def _edits(text: str, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    for start, end in spans:
+        bare = _PLAIN.fullmatch(text, start, end)
+        if bare and (new := near(bare[1])):
+            yield (*bare.span(1), new)
+
+
+# --- shells ----------------------------------------------------------------------------------------------
+
+_STATES = re.compile(
+    r"\s*@?-?(?:(?P<test>test|\[\[?)|(?P<call>\w*(?:expect|assert|check|same|equal|should)\w*))\s+(?P<rest>.+)", re.I
+)
+_WORD = re.compile(r""""(?:[^"\\]|\\.)*(?:"|$)|'[^']*(?:'|$)|[^\s"'|&;\]]+""")
+
+
+def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
+    """The last word of a line that compares and whose failure counts: a condition of an `if` is none."""
+    at = 0
+    for line in text.split("\n"):
+        stated = _STATES.fullmatch(line)
+        if stated is not None and not re.search(r"[^&]&&[^&]|;\s*then|\(\)\s*\{", line):
+            words = list(_WORD.finditer(line, stated.start("rest"), _cut(line)))
+            compares = any(word[0] in ("=", "==", "-eq") for word in words)
+            last = words[-1] if len(words) > 1 else None
+            wanted = stated["call"] or (compares and last is not None and last[0].strip("\"'") not in _TRUTHS)
+            if last is not None and wanted and (new := near(last[0])):
+                yield at + last.start(), at + last.end(), new
+        at += len(line) + 1
+
+
+def _cut(line: str) -> int:
+    """Where what follows a comparison begins."""
+    quiet = re.sub(r"\$\([^()]*\)|'[^']*'|\"[^\"]*\"", lambda each: "x" * len(each[0]), line)
+    found = re.search(r"\s*(\|\||;|\s\]\]?(\s|$)|\s#)", quiet)
+    return found.start() if found else len(line)
+
+
+# --- examples in texts -----------------------------------------------------------------------------------
+
+
+def _in_examples(text: str) -> Iterator[tuple[int, int, str]]:
+    """What is expected below an example that a person would type into Python."""
+    for found in re.finditer(
+        r"^([ \t]*)>>> .*\n(?:\1\.\.\. ?.*\n)*((?:\1(?!>>>)[^\s].*(?:\n|\Z))+)", text, re.MULTILINE
+    ):
+        if "Traceback" not in found[2] and (new := near(found[2])):
+            yield (*found.span(2), new)
+
+
+# --- Python ----------------------------------------------------------------------------------------------
+
+_NEAR = """
+def _near(value):
+    if isinstance(value, (bool, type(None))):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1
+    if isinstance(value, str):
+        return value + "a"
+    if isinstance(value, bytes):
+        return value + b"a"
+    if isinstance(value, (list, tuple)):
+        return type(value)((*value, 0)) if type(value) in (list, tuple) else object()
+    return {**value, "a": 0} if type(value) is dict else object()
+"""
+_MACHINE = re.compile(r"__name__|\bargv\b|\bplatform\b|\benviron\b|\bgetenv\b|\bversion_info\b|\.name\b")
+
+
+def _python(data: bytes) -> bytes | None:
+    tree = parsed(data)
+    if tree is None:
+        return None
+    judged = {id(compare): compare for node in ast.walk(tree) for compare in _judged(node)}
+    for compare in judged.values():
+        wanted = compare.comparators[0]
+        compare.comparators[0] = ast.Call(ast.Name("_near", ast.Load()), [wanted], [])
+    if not judged:
+        return None
+    head = 0
+    while head < len(tree.body) and (
+        (isinstance(node := tree.body[head], ast.ImportFrom) and node.module == "__future__")
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ):
+        head += 1
+    tree.body[head:head] = ast.parse(_NEAR).body
+    return unparsed(ast.fix_missing_locations(tree))
+
+
+def _judged(node: ast.AST) -> list[ast.Compare]:
+    """The comparisons in a statement that decide how a program ends."""
+    if isinstance(node, ast.Assert):
+        return _compares(node.test, anything=True)
+    if isinstance(node, ast.If) and any(_tells(each) for each in (*node.body, *node.orelse)):
+        return _compares(node.test)
+    if isinstance(node, ast.AugAssign | ast.Return) and node.value is not None:
+        return _compares(node.value)
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("exit", "SystemExit", "all", "any"):
+        return [each for given in node.args for each in _compares(given)]
+    return []
+
+
+def _compares(test: ast.AST, *, anything: bool = False) -> list[ast.Compare]:
+    return [
+        each
+        for each in ast.walk(test)
+        if isinstance(each, ast.Compare)
+        and len(each.ops) == 1
+        and isinstance(each.ops[0], ast.Eq | ast.NotEq)
+        and not _MACHINE.search(ast.unparse(each))
+        and (anything or ast.unparse(each.comparators[0]) not in {*_TRUTHS, "None", "True", "False"})
+    ]
+
+
+def _tells(node: ast.stmt) -> bool:
+    """Whether a statement ends the program, or counts or says what is wrong."""
+    if isinstance(node, ast.Raise | ast.AugAssign | ast.Return):
+        return True
+    call = node.value if isinstance(node, ast.Expr) else None
+    name = ast.unparse(call.func).rpartition(".")[2] if isinstance(call, ast.Call) else ""
+    return name in ("exit", "_exit", "append", "add", "print", "fail", "error", "write")

@@ -1,0 +1,306 @@
+"""The test runner in a command line: which one, where it runs, and where arguments for it go.
+
+A line is understood when it is a list of plain commands of which exactly one is a runner. Anything else (a pipe, an
+alternative, a subshell, a script) is a command of which only the exit status is known.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from holdfast.facts.contract import Check
+from holdfast.kinds.mission.contract.contents import command_line
+
+Kind = Literal["pytest", "unittest", "node", "jest", "vitest", "mocha", "go"]
+
+DEPTH_MAX = 4
+"""Scripts of `package.json` that call each other."""
+
+_TOKEN = re.compile(
+    r"""[ \t]+|(?P<op>&&|\|\||;|\||&(?!>)|\n)|(?P<redirect>(?:\d|&)?(?:>>|>&|<&|>|<)[ \t]*[^\s;|&<>()`]+)|"""
+    r"""(?P<word>(?:[^\s'"\\|&;()<>`$]|\\.|'[^']*'|"(?:[^"\\$`]|\\.|\$(?!\())*"|\$\w+|\$\{\w+\})+)""",
+    re.DOTALL,
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_PYTHON = re.compile(r"python[\d.]*(?:\.exe)?")
+_VALUES = frozenset(
+    "-X -W -p --python --with --extra --group --package --env-file -n -k -s --signal -u --rcfile --conditions -C "
+    "--source --omit --include --data-file --import --require -r --loader --prefix --cwd --dir".split()
+)
+"""Options of wrappers and interpreters that are followed by a value."""
+_WRAPPERS = {
+    "uv": "run", "poetry": "run", "pipenv": "run", "pdm": "run", "rye": "run", "hatch": "run",
+    "npx": "", "pnpx": "", "bunx": "", "c8": "", "nyc": "", "cross-env": "", "env": "", "exec": "", "command": "",
+    "time": "", "nice": "", "timeout": "", "xvfb-run": "", "stdbuf": "",
+}  # fmt: skip
+_BINARIES: dict[str, Kind] = {
+    "pytest": "pytest", "py.test": "pytest", "jest": "jest", "jest.js": "jest", "vitest": "vitest",
+    "vitest.mjs": "vitest", "mocha": "mocha", "mocha.js": "mocha", "_mocha": "mocha",
+}  # fmt: skip
+
+
+class Word(NamedTuple):
+    """A word of a line as the program sees it, and where it stands."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Runner(NamedTuple):
+    """A runner in a line. `arguments` are those that it gets, `end` is where more can be added after `glue`.
+
+    `start` and `program` delimit what starts it. `script` says that it is behind a script of `package.json`.
+    """
+
+    kind: Kind
+    line: str
+    arguments: tuple[Word, ...]
+    cwd: str
+    start: int
+    program: int
+    end: int
+    glue: str = ""
+    script: bool = False
+    last: bool = True
+
+    def with_more(self, more: str) -> str:
+        """The line with further arguments for the runner."""
+        return f"{self.line[: self.end]}{self.glue} {more}{self.line[self.end :]}"
+
+    def named(self) -> list[str]:
+        """Its arguments that are neither options nor values of options."""
+        words = [word.text for word in self.arguments]
+        pairs = zip(["", *words], words, strict=False)
+        return [word for before, word in pairs if not word.startswith("-") and before not in _TAKES[self.kind]]
+
+    def selections(self, files: Mapping[str, bytes]) -> list[tuple[str, str]]:
+        """The files and folders that its arguments name, each with what follows it (`::test`, say)."""
+        found = []
+        for word in self.named():
+            path, _, rest = word.partition("::")
+            if self.kind == "unittest" and not path.endswith(".py") and "/" not in path:
+                path, rest = self._module(word, files)
+            place = inside(self.cwd, path.removesuffix("/..."))
+            if path and place is not None and is_there(place, files):
+                found.append((place, rest))
+        return found
+
+    def _module(self, dotted: str, files: Mapping[str, bytes]) -> tuple[str, str]:
+        """The file or folder of a dotted name, and the class and test that follow it."""
+        parts = dotted.split(".")
+        for end in range(len(parts), 0, -1):
+            path = posixpath.join(*parts[:end])
+            for each in (f"{path}.py", path):
+                place = inside(self.cwd, each)
+                if place and is_there(place, files):
+                    return each, "::".join(parts[end:])
+        return dotted, ""
+
+
+_TAKES: dict[Kind, frozenset[str]] = {
+    "pytest": frozenset(
+        "-c --config-file --rootdir --confcutdir --basetemp --ignore --ignore-glob --deselect --junit-xml --junitxml "
+        "--cov --cov-config --cov-report -o --override-ini -k -m -p -n -W --tb --durations --maxfail".split()
+    ),
+    "unittest": frozenset("-k -s --start-directory -p --pattern -t --top-level-directory".split()),
+    "node": frozenset("--import --require -r --loader --test-name-pattern --test-reporter".split()),
+    "jest": frozenset(
+        "-t --testNamePattern -c --config --rootDir --outputFile --setupFiles --coverageDirectory".split()
+    ),
+    "vitest": frozenset("-t --testNamePattern -c --config -r --root --dir --outputFile --reporter".split()),
+    "mocha": frozenset("-g --grep -f --fgrep -r --require --config --file --reporter -R -O -u --ui --ignore".split()),
+    "go": frozenset("-run -skip -bench -count -timeout -coverprofile -o -tags -p -parallel".split()),
+}
+"""Options of each runner that are followed by a value."""
+
+
+def recognized(checks: Sequence[Check], files: Mapping[str, bytes]) -> Runner | None:
+    """The runner of checks that share one command; None for a command that is none, or that is not understood."""
+    tests = dict.fromkeys(test for check in checks for test in check.tests)
+    runner = of_line(command_line(msgspec.structs.replace(checks[0], tests=tuple(tests))), files)
+    return runner if runner is None or runner.last or not tests else None
+
+
+def of_line(line: str, files: Mapping[str, bytes], cwd: str = "", depth: int = 0) -> Runner | None:
+    """The one runner in a line."""
+    commands = _commands(line)
+    if commands is None:
+        return None
+    found: list[Runner] = []
+    for index, words in enumerate(commands):
+        texts = [word.text for word in words]
+        if texts and texts[0] == "cd":
+            place = inside(cwd, texts[1]) if len(texts) == 2 else None
+            if place is None:
+                return None
+            cwd = place
+            continue
+        runner = _runner(line, words, cwd, files, depth)
+        if runner is not None:
+            found.append(runner._replace(last=index == len(commands) - 1))
+    return found[0] if len(found) == 1 else None
+
+
+def _commands(line: str) -> list[list[Word]] | None:
+    """The words of each plain command of a line."""
+    found: list[list[Word]] = [[]]
+    at = 0
+    line = line.rstrip()
+    while at < len(line):
+        token = _TOKEN.match(line, at)
+        if token is None or token["op"] in ("|", "||", "&") or (token["word"] or "").startswith("#"):
+            return None
+        if token["op"]:
+            found.append([])
+        elif token["word"]:
+            text = token["word"]
+            with_variable = "$" in text and "'" not in text
+            words = [text] if with_variable else shlex.split(text, posix=True)
+            found[-1].append(Word(words[0] if words else "", token.start(), token.end()))
+        at = token.end()
+    return [words for words in found if words]
+
+
+def _runner(line: str, words: list[Word], cwd: str, files: Mapping[str, bytes], depth: int) -> Runner | None:
+    rest = list(words)
+    while rest:
+        name = posixpath.basename(rest[0].text)
+        if "/" in rest[0].text and inside(cwd, rest[0].text) in files:
+            return None  # a script of the tree, whatever it is called
+        if _ASSIGNMENT.match(rest[0].text):
+            rest = rest[1:]
+        elif name in ("npm", "yarn", "pnpm"):
+            return _script(line, words, rest, cwd, files, depth)
+        elif name in _WRAPPERS:
+            rest = _unwrapped(rest[1:], _WRAPPERS[name], name)
+        else:
+            break
+    if not rest:
+        return None
+    name, start = posixpath.basename(rest[0].text), rest[0].start
+    kind: Kind | None = _BINARIES.get(name)
+    if _PYTHON.fullmatch(name) or name in ("coverage", "pypy3"):
+        kind, rest = _of_python(rest)
+    elif name == "node":
+        kind, rest = _of_node(rest, cwd, files)
+    elif name == "go":
+        kind, rest, cwd = _of_go(rest, cwd)
+    if kind is None:
+        return None
+    return Runner(kind, line, tuple(rest[1:]), cwd, start, rest[0].end, words[-1].end)
+
+
+def _unwrapped(words: list[Word], verb: str, name: str) -> list[Word]:
+    """What a wrapper runs."""
+    words = _past_options(words)
+    if verb and words and words[0].text == verb:
+        words = _past_options(words[1:])
+    elif verb:
+        return []
+    if name == "timeout":
+        words = words[1:]
+    return words
+
+
+def _past_options(words: list[Word]) -> list[Word]:
+    at = 0
+    while at < len(words) and words[at].text.startswith("-"):
+        at += 2 if words[at].text in _VALUES else 1
+    return words[at:]
+
+
+def _of_python(words: list[Word]) -> tuple[Kind | None, list[Word]]:
+    """`python -m pytest`, `coverage run -m pytest`: words from the module on."""
+    at = 1
+    while at < len(words):
+        text = words[at].text
+        if text == "-m" and at + 1 < len(words):
+            module = words[at + 1].text
+            if module == "coverage":
+                at += 2
+                continue
+            kinds: dict[str, Kind] = {"pytest": "pytest", "unittest": "unittest"}
+            return kinds.get(module), words[at + 1 :]
+        if not text.startswith("-") and text != "run":
+            break
+        at += 2 if text in _VALUES else 1
+    return None, words
+
+
+def _of_node(words: list[Word], cwd: str, files: Mapping[str, bytes]) -> tuple[Kind | None, list[Word]]:
+    """`node --test`, or a runner that is named by its file."""
+    for at, word in enumerate(words[1:], start=1):
+        if word.text == "--test":
+            return "node", [words[0]._replace(end=word.end), *words[1:at], *words[at + 1 :]]
+        if not word.text.startswith("-") and words[at - 1].text not in _VALUES:
+            known = inside(cwd, word.text) not in files
+            return (_BINARIES.get(posixpath.basename(word.text)) if known else None), words[at:]
+    return None, words
+
+
+def _of_go(words: list[Word], cwd: str) -> tuple[Kind | None, list[Word], str]:
+    texts = [word.text for word in words]
+    at = 1
+    if texts[1:2] == ["-C"] and len(texts) > 3:
+        cwd, at = inside(cwd, texts[2]) or "", 3
+    return ("go" if texts[at : at + 1] == ["test"] else None), words[at:], cwd
+
+
+def _script(
+    line: str, words: list[Word], rest: list[Word], cwd: str, files: Mapping[str, bytes], depth: int
+) -> Runner | None:
+    """A script of `package.json`, resolved to the runner that it ends with."""
+    manager = posixpath.basename(rest[0].text)
+    after = rest[1:]
+    options = [word.text for word in after[:2]]
+    if options[:1] in (["--prefix"], ["--cwd"], ["--dir"], ["-C"]) and len(options) == 2:
+        cwd, after = inside(cwd, options[1]) or "", after[2:]
+    after = _past_options(after)
+    verb = after[0].text if after else ""
+    if verb in ("exec", "dlx"):
+        found = _runner(line, [word for word in after[1:] if word.text != "--"], cwd, files, depth)
+        return found and found._replace(end=words[-1].end)
+    if verb in ("run", "run-script") and len(after) > 1:
+        after = _past_options(after[1:])
+    name = {"t": "test", "tst": "test"}.get(after[0].text, after[0].text) if after else ""
+    text = scripts(files.get(posixpath.join(cwd, "package.json"), b"")).get(name)
+    if text is None and manager != "npm" and depth == 0 and after:
+        return _runner(line, after, cwd, files, depth + 1)  # `yarn jest`
+    inner = of_line(text, files, cwd, depth + 1) if text is not None and depth < DEPTH_MAX else None
+    if inner is None or not inner.last:
+        return None
+    given = [word for word in after[1:] if word.text != "--"]
+    dashes = "" if manager != "npm" or any(word.text == "--" for word in after) else " --"
+    arguments = (*inner.arguments, *given)
+    return Runner(inner.kind, line, arguments, inner.cwd, words[0].start, words[0].end, words[-1].end,
+                  dashes + inner.glue, script=True)  # fmt: skip
+
+
+def scripts(package: bytes) -> dict[str, str]:
+    """The scripts of a `package.json`."""
+    try:
+        found = json.loads(package).get("scripts", {})
+        return {name: text for name, text in found.items() if isinstance(text, str)}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def inside(cwd: str, path: str) -> str | None:
+    """A path relative to the root of the tree, "" for the root; None for one that is elsewhere or unknown."""
+    found = posixpath.normpath(posixpath.join(cwd, path))
+    if posixpath.isabs(path) or found.startswith("..") or "$" in path:
+        return None
+    return "" if found == "." else found
+
+
+def is_there(path: str, files: Mapping[str, bytes]) -> bool:
+    """Whether a path is a file or a folder of the tree."""
+    return path in files or not path or any(each.startswith(f"{path}/") for each in files)

@@ -1,0 +1,1 @@
+"""The conductor: code that decides what a mission does next."""

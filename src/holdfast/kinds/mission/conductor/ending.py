@@ -1,0 +1,163 @@
+"""The end of a mission: all criteria met, another plan, or a person. Pure."""
+
+from __future__ import annotations
+
+from holdfast.facts.mission import MissionFinished, ReplanAsked
+from holdfast.kinds.mission.check import metrics
+from holdfast.kinds.mission.conductor import merges, plans
+from holdfast.kinds.mission.conductor.actions import EscalateMission, Look, MissionAction, OpenRole
+from holdfast.kinds.mission.conductor.tasks import BROKEN_MAX, by_rubric
+from holdfast.kinds.mission.fold.state import MissionState
+from holdfast.kinds.mission.role.verdicts import read_verdict
+from holdfast.session import people
+from holdfast.session.actions import Action, Record
+from holdfast.session.people import standing, wait
+from holdfast.session.state import Ask, State
+
+TRIED_KEPT = 12
+
+
+def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
+    """Nobody is at work, nothing waits to be merged: finish, plan again, or ask."""
+    report = mission.reports.get(mission.final_judge) if mission.final_judge else None
+    if report is not None:
+        return Record((read_verdict(mission, report, None),))
+    asked = _asked(state)
+    if asked is not None:
+        return _answered(state, mission, asked, now_us)
+    if mission.stale:
+        return _judge_again(mission)
+    unmet = unmet_now(mission)
+    if unmet and all(metrics.still_open(mission, name) and mission.curves.get(name) for name in unmet):
+        return _improve(mission, unmet)
+    if unmet:
+        unknown = merges.at_the_end(mission)
+        if unknown is not None:
+            return unknown
+        return _again(mission, f"{_counted(len(unmet), 'criterion', 'criteria')} not met: {', '.join(unmet[:8])}")
+    last = merges.last_proof(mission)
+    if last is not None:
+        if mission.broken.get(last.effect, 0) >= BROKEN_MAX:
+            return EscalateMission("the checks could not be proven on the last tree", tried(mission))
+        return last
+    final = _final(mission)
+    if final is not None:
+        return final
+    look = f"look:{mission.main}:{mission.batches}"
+    if look not in ran:
+        return Look(look)
+    return Record((_finished(mission, "done"),))
+
+
+def _improve(mission: MissionState, open_metrics: tuple[str, ...]) -> Action | MissionAction:
+    """Nothing is left but metrics that can be better: another task for one of them, or a person."""
+    reasons = {name: metrics.halted(mission, name) for name in open_metrics}
+    name = next((name for name, why in reasons.items() if not why), None)
+    if name is not None:
+        return Record((metrics.next_task(mission, name),))
+    return EscalateMission("; ".join(reasons.values()), tried(mission))
+
+
+def unmet_now(mission: MissionState) -> tuple[str, ...]:
+    """Criteria that nothing has shown to hold on the main line, but for those that the last judge looks at."""
+    later = mission.policy.judge == "at_end"
+    names = tuple(mission.contract.criteria())
+    rubric = set(by_rubric(mission, names))
+    return tuple(name for name in names if name not in mission.passed and not (later and name in rubric))
+
+
+def words(mission: MissionState) -> str:
+    """How it ended, in a few words."""
+    total = len(mission.contract.criteria())
+    unmet = unmet_at_end(mission)
+    return f"{total - len(unmet)} of {total} criteria are met on {mission.ref}"
+
+
+def unmet_at_end(mission: MissionState) -> tuple[str, ...]:
+    """Criteria that are not met, whoever looked."""
+    met = set(mission.passed)
+    if mission.policy.judge == "at_end" and mission.final_tree == mission.main_tree:
+        met |= set(mission.final_passed)
+    return tuple(name for name in mission.contract.criteria() if name not in met)
+
+
+def _finished(mission: MissionState, status: str) -> MissionFinished:
+    unmet = unmet_at_end(mission)
+    met = tuple(name for name in mission.contract.criteria() if name not in unmet)
+    done = "done" if status == "done" and not unmet else "failed"
+    return MissionFinished(status=done, head=mission.main, met=met, unmet=unmet)  # type: ignore[arg-type]
+
+
+def _final(mission: MissionState) -> Action | MissionAction | None:
+    """The judge at the end: None when there is none to ask, or it said yes to this very tree."""
+    if mission.policy.judge != "at_end":
+        return None
+    verdict = mission.final_verdict
+    here = mission.final_tree == mission.main_tree and verdict is not None and verdict.tree == mission.main_tree
+    if here and verdict is not None and not verdict.refused:
+        if verdict.decision == "pass":
+            return None
+        issues = "; ".join(f"{each.criterion}: {each.issue}" for each in verdict.criteria if not each.passes)
+        return _again(mission, f"the last judge does not accept it: {issues or verdict.reason}")
+    rubric = by_rubric(mission, tuple(mission.contract.criteria()))
+    if rubric and not mission.moved_seq and not any(task.changed for task in mission.tasks.values()):
+        return _again(mission, f"nothing was changed, so nothing has shown that {', '.join(rubric)} holds")
+    return _judge(mission, tuple(mission.contract.criteria()))
+
+
+def _judge_again(mission: MissionState) -> Action | MissionAction:
+    """One judge for all criteria that later merges made no longer known: nothing ends before they are (S26)."""
+    verdict = mission.final_verdict
+    if verdict is not None and verdict.tree == mission.main_tree and verdict.decision == "escalate":
+        return EscalateMission(f"a judge wants a person: {verdict.reason}", tried(mission))
+    known = mission.contract.criteria()
+    return _judge(mission, tuple(name for name in known if name in mission.stale))
+
+
+def _judge(mission: MissionState, criteria: tuple[str, ...]) -> Action | MissionAction:
+    """A judge that looks at the main line itself; a person when enough of them gave no verdict that counts."""
+    verdict = mission.final_verdict
+    tries = mission.final_tries if mission.final_tree == mission.main_tree else 0
+    if tries >= mission.policy.judge_tries:
+        said = verdict.refused if verdict is not None else "nothing"
+        return EscalateMission(f"{tries} judges gave no verdict that counts; the last: {said}", tried(mission))
+    return OpenRole(
+        kind="judge",
+        attempt=tries + 1,
+        commit=mission.main,
+        base=mission.followed,
+        tree=mission.main_tree,
+        criteria=criteria,
+    )
+
+
+def tried(mission: MissionState) -> tuple[str, ...]:
+    """What was done before a person is asked."""
+    return tuple(mission.failures[-TRIED_KEPT:])
+
+
+def _again(mission: MissionState, why: str) -> Action | MissionAction:
+    """Another plan, as long as the cap allows; then a person."""
+    if mission.round < mission.policy.max_replans:
+        found = plans.open_planner(mission, mission.round + 1)
+        if found is not None:
+            return found
+    return EscalateMission(f"{why}; {_counted(mission.round + 1, 'plan', 'plans')} tried", tried(mission))
+
+
+def _counted(number: int, one: str, more: str) -> str:
+    return f"{number} {one if number == 1 else more}"
+
+
+def _asked(state: State) -> Ask | None:
+    return next((ask for ask in state.asks.values() if ask.kind == "escalation"), None)
+
+
+def _answered(state: State, mission: MissionState, ask: Ask, now_us: int) -> Action:
+    """A person was asked how to go on: yes is one more plan, no is the end."""
+    over = standing(state, "escalation", "it was answered")
+    if ask.verdict is None:
+        return wait(state, now_us, "the plans are used up: a person is asked how to go on")
+    if ask.verdict == "approve":
+        return Record((ReplanAsked(reason=ask.note or "a person said to go on"), *over))
+    return Record((*over, *people.close_all(state, "the mission is over"), _finished(mission, "failed")))

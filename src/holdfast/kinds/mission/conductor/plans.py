@@ -1,0 +1,134 @@
+"""Planners, and what becomes of their plans. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.facts.base import Fact
+from holdfast.facts.child import ChildFinished
+from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused, Task
+from holdfast.kinds.mission.conductor import money
+from holdfast.kinds.mission.conductor.actions import MissionAction, OpenRole
+from holdfast.kinds.mission.fold.state import MissionState
+from holdfast.kinds.mission.plan.plan import plan_from_items, plan_problems, read_plan, too_large
+from holdfast.session.actions import Action, Record
+from holdfast.session.state import State
+
+REFUSALS_MAX = 3
+"""A plan that cannot be worked by is sent back so often; then code makes one of what is left."""
+
+BY_CODE = "made by code: one task for each item"
+
+Found = Action | MissionAction | None
+
+
+def step(state: State, mission: MissionState) -> Found:
+    """What planning needs next; None when there is a plan and nobody wants another."""
+    if mission.planner_id:
+        return _answer(mission)
+    if not mission.planned:
+        return open_planner(mission, 0)
+    if mission.replan_seq:
+        return open_planner(mission, mission.round + 1)
+    if mission.policy.planner == "items":
+        return None
+    large = too_large(mission)
+    if large is not None:
+        return _sub_planner(mission, large)
+    return None
+
+
+def open_planner(mission: MissionState, round_: int) -> Found:
+    """Have a plan made: by a planner, or by code where the policy wants that or no planner could."""
+    if mission.policy.planner == "items" or mission.plan_refusals >= REFUSALS_MAX:
+        return Record((_plan(mission, round_, _left(mission, round_), "", BY_CODE),))
+    return OpenRole(
+        kind="planner", attempt=mission.plan_refusals + 1, commit=mission.main, base=mission.main, round=round_
+    )
+
+
+def _sub_planner(mission: MissionState, task_id: str) -> OpenRole:
+    return OpenRole(
+        kind="planner",
+        attempt=1,
+        commit=mission.main,
+        base=mission.main,
+        task_id=task_id,
+        round=mission.round,
+        criteria=mission.tasks[task_id].task.criteria,
+    )
+
+
+def _left(mission: MissionState, round_: int) -> tuple[Task, ...]:
+    """Tasks by code for the criteria that are not met, under ids that no earlier round used."""
+    tasks = plan_from_items(mission.contract, skip=frozenset(mission.passed))
+    if not round_:
+        return tasks
+    renamed = {task.id: f"{task.id}-r{round_}" for task in tasks}
+    return tuple(
+        msgspec.structs.replace(
+            task, id=renamed[task.id], depends=tuple(renamed[name] for name in task.depends if name in renamed)
+        )
+        for task in tasks
+    )
+
+
+def _plan(
+    mission: MissionState, round_: int, tasks: tuple[Task, ...], child_id: str, note: str, dropped: tuple[str, ...] = ()
+) -> Fact:
+    if not mission.planned:
+        return MissionPlanned(tasks=tasks, child_id=child_id, note=note)
+    why = mission.replan_why or "; ".join(mission.failures[-3:])
+    return MissionReplanned(round=round_, tasks=tasks, dropped=dropped, child_id=child_id, why=why or note)
+
+
+def _answer(mission: MissionState) -> Found:
+    """A planner reported."""
+    child_id = mission.planner_id
+    report = mission.reports.get(child_id)
+    if report is None or money.is_short(mission, child_id):
+        return None
+    role = mission.roles[child_id]
+    if report.status != "done" or not report.submitted:
+        return _no_plan(mission, report, role.task_id, role.round)
+    tasks, dropped, note = read_plan(report.submitted)
+    problems = plan_problems(tasks, mission, role.task_id, dropped)
+    if problems:
+        # Its brain refused such plans as often as it may; or the mission has moved on since it accepted this one.
+        return _by_code(mission, role.task_id, role.round, (PlanRefused(child_id=child_id, problems=problems),))
+    if role.task_id:
+        parent = role.task_id
+        parts = tuple(_part(task, parent) for task in tasks)
+        return Record((_plan(mission, role.round, parts, child_id, note, (parent,)),))
+    over = tuple(name for name, task in mission.tasks.items() if task.status == "planned") if role.round else ()
+    return Record((_plan(mission, role.round, tasks, child_id, note, (*over, *dropped)),))
+
+
+def _part(task: Task, parent: str) -> Task:
+    return msgspec.structs.replace(task, parent=parent)
+
+
+def _no_plan(mission: MissionState, report: ChildFinished, task_id: str, round_: int) -> Found:
+    """A planner ended without a plan: another one is asked, in the end code."""
+    refused = PlanRefused(child_id=report.child_id, problems=(report.detail or "it ended without a plan",))
+    if mission.plan_refusals + 1 >= REFUSALS_MAX:
+        return _by_code(mission, task_id, round_, (refused,))
+    return OpenRole(
+        kind="planner",
+        attempt=mission.plan_refusals + 2,
+        commit=mission.main,
+        base=mission.main,
+        task_id=task_id,
+        round=round_,
+        facts=(refused,),
+    )
+
+
+def _by_code(mission: MissionState, task_id: str, round_: int, facts: tuple[Fact, ...]) -> Record:
+    child_id = mission.planner_id
+    if not task_id:
+        plan = _plan(mission, round_, _left(mission, round_), child_id, BY_CODE)
+        return Record((*facts, plan))
+    task = mission.tasks[task_id].task
+    whole = msgspec.structs.replace(task, id=f"{task.id}-whole", parent=task.id, split=False)
+    return Record((*facts, _plan(mission, round_, (whole,), child_id, "it could not be taken apart", (task_id,))))

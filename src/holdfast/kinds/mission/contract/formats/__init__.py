@@ -1,0 +1,1 @@
+"""Formats of contracts: read as they are, written back in place."""

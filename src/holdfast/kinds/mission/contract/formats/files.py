@@ -1,0 +1,129 @@
+"""Contracts in the files that people have: read as they are, written back with nothing changed but what passed.
+
+| file | what it is |
+|---|---|
+| `feature_list.json` | entries `{description, steps, passes}`, with `id`, `acceptance`, `check` if there are any |
+| `prd.json` | an object with `userStories` or `tasks` |
+| Markdown | a checklist, or headings with a list of what is accepted |
+| an issue | JSON of GitHub's or GitLab's API, or its text |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from holdfast.errors import ContractInvalid
+from holdfast.facts.contract import Contract, Item
+from holdfast.kinds.mission.contract.formats.issue import is_issue, read_issue, read_issue_text
+from holdfast.kinds.mission.contract.formats.json_list import entries_in, lists_in, read_entries
+from holdfast.kinds.mission.contract.formats.markdown import boxes, read_plan
+from holdfast.kinds.mission.contract.formats.positions import RIGHT_LIST, Node, Source, decode, parse
+
+_MARKDOWN = (".md", ".markdown", ".mdown")
+
+
+def read_contract(text: bytes, name: str) -> Contract:
+    """The contract in a file called `name`, which becomes its `source`.
+
+    Markdown is a plan when it is called so, and the text of an issue otherwise. Ids that the file does not have are
+    made from its words: they stay when entries are moved, added or taken out. Raises `ContractInvalid` with the place.
+    """
+    source = decode(text, name)
+    if not _looks_like_json(source):
+        return read_plan(source) if name.lower().endswith(_MARKDOWN) else read_issue_text(source)
+    node = parse(source)
+    if isinstance(node.value, dict) and not lists_in(node):
+        if is_issue(node):
+            return read_issue(source, node)
+        source.refuse(
+            node.start, "this is no list of entries, no object with `userStories` or `tasks`, and no issue", RIGHT_LIST
+        )
+    if not isinstance(node.value, list | dict):
+        source.refuse(node.start, f"this is {node.kind} and no list of entries", RIGHT_LIST)
+    return read_entries(source, node)
+
+
+def _looks_like_json(source: Source) -> bool:
+    body = source.text.lstrip("\ufeff \t\r\n")
+    if source.name.lower().endswith(_MARKDOWN):
+        return False
+    if source.name.lower().endswith(".json") or body.startswith("{"):
+        return True
+    return body.startswith("[") and re.match(r"\[\s*[\[\]{]", body) is not None
+
+
+def passing(contract: Contract, passed: Collection[str]) -> dict[str, bool]:
+    """Which items pass, when these criteria do: those of which all do."""
+    return {
+        item.id: bool(item.criteria) and all(criterion.id in passed for criterion in item.criteria)
+        for item in contract.items
+    }
+
+
+def write_back(original: bytes, contract: Contract, passed: Collection[str]) -> bytes:
+    """The same file, with `passes` of each entry as the harness found it, and no other byte changed.
+
+    `passed` are the ids of criteria that are met. An entry without `passes` gets one when it passes. In Markdown the
+    boxes are ticked; an issue has no place for it and stays. Raises `ContractInvalid` when the file is not the one that
+    the contract was read from.
+    """
+    if read_contract(original, contract.source).items != contract.items:
+        raise ContractInvalid(
+            f"{contract.source} is not the file that this contract was read from; put that one back, or amend the "
+            "contract with what it says now"
+        )
+    source = decode(original, contract.source)
+    state = passing(contract, passed)
+    if not _looks_like_json(source):
+        return _spliced(source.text, _ticks(source, contract.items, state))
+    node = parse(source)
+    entries = [each for _, each in entries_in(node)]
+    if len(entries) != len(contract.items):
+        return original
+    changes = (_passes(source, each, state[item.id]) for each, item in zip(entries, contract.items, strict=True))
+    return _spliced(source.text, [change for change in changes if change is not None])
+
+
+def marked(original: bytes, contract: Contract) -> frozenset[str]:
+    """The ids of items that a file says pass. Only what the harness wrote there is worth something."""
+    source = decode(original, contract.source)
+    if not _looks_like_json(source):
+        return frozenset(name for name, at in boxes(source).items() if source.text[at] in "xX")
+    entries = [each for _, each in entries_in(parse(source))]
+    if len(entries) != len(contract.items):
+        return frozenset()
+    both = zip(entries, contract.items, strict=True)
+    return frozenset(item.id for each, item in both if "passes" in each.members and each.members["passes"].value)
+
+
+Change = tuple[int, int, str]
+"""A span of a text, and what stands there instead."""
+
+
+def _passes(source: Source, entry: Node, now: bool) -> Change | None:
+    found = entry.members.get("passes")
+    if found is not None:
+        return None if found.value is now else (found.start, found.end, "true" if now else "false")
+    if not now:
+        return None
+    last = list(entry.members.values())[-1]
+    before = list(entry.members.values())[-2].end if len(entry.members) > 1 else entry.start + 1
+    # As the field before it is set apart: by a line and its indentation, by a space, by nothing.
+    gap = re.match(r",?(\s*)", source.text[before:])
+    return (last.end, last.end, f',{gap[1] if gap else " "}"passes": true')
+
+
+def _ticks(source: Source, items: tuple[Item, ...], state: dict[str, bool]) -> list[Change]:
+    """Boxes whose mark is another now, of the entries that have one."""
+    places = boxes(source)
+    found = ((places[item.id], state[item.id]) for item in items if item.id in places)
+    return [(at, at + 1, "x" if now else " ") for at, now in found if (source.text[at] in "xX") is not now]
+
+
+def _spliced(text: str, changes: list[Change]) -> bytes:
+    parts, at = [], 0
+    for start, end, new in sorted(changes):
+        parts += [text[at:start], new]
+        at = end
+    return "".join([*parts, text[at:]]).encode()

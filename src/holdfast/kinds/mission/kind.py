@@ -1,0 +1,39 @@
+"""Missions as a kind of session. Its loop is the conductor's, in `acts`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.facts.mission import LessonProposed
+from holdfast.facts.session import SessionCreated
+from holdfast.facts.task import FindingNoted, RatchetViolated
+from holdfast.kinds.mission.fold import contract, merges, tasks
+from holdfast.kinds.mission.fold.state import MissionState, of_mission
+from holdfast.session.state import State
+from holdfast.session.tenant import Kind
+
+
+class MissionKind(Kind):
+    """The kind of sessions that are missions: they ask no model."""
+
+    name = "mission"
+    state_type = MissionState
+    sources = ("holdfast.kinds.mission.fold",)
+    fold = {**contract.FOLD, **tasks.FOLD, **merges.FOLD}
+    unfolded = frozenset({FindingNoted, LessonProposed, RatchetViolated})
+
+    def began(self, created: SessionCreated) -> msgspec.Struct:
+        """A mission begins with its contract, which is not sealed yet."""
+        assert created.mission is not None
+        return MissionState(created.mission.contract, created.mission.policy)
+
+    def branch(self, state: State) -> str | None:
+        """The mission's main branch."""
+        return of_mission(state).ref.removeprefix("refs/heads/")
+
+    def awaits_wake(self, state: State) -> bool:
+        """Its main branch is where somebody else moved it: whoever wakes it has put it back."""
+        return bool(of_mission(state).astray)
+
+
+KIND = MissionKind()

@@ -1,0 +1,171 @@
+"""Lines for AGENTS.md, each with the failures that earned it. Pure.
+
+A line is made by code from a template, once the same thing went wrong twice: nobody's model writes rules for others.
+What a worker found out about it stands in the line as data, in quotes. A person takes it, or the mission's policy does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.facts.base import Fact
+from holdfast.facts.codec import Event
+from holdfast.facts.mission import LessonApplied, LessonProposed
+from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.repo import BatchRefused, RepoConflicted
+from holdfast.facts.task import FindingNoted, RatchetViolated, TaskInspected, TaskRefused
+from holdfast.kinds.mission.check.judging import named
+from holdfast.kinds.mission.documents import Told, one_line, turned_down
+
+TWICE = 2
+"""So often the same thing has to go wrong before it earns a line."""
+
+FINDING_MAX = 160
+LINE_MAX = 400
+
+
+class Failure(NamedTuple):
+    """One time that something went wrong. `key` says what, `line` what would have helped; `who` went wrong.
+
+    With `others` it counts once for each of them: that one worker tries again is no lesson.
+    """
+
+    key: str
+    seq: int
+    line: str
+    who: str
+    others: bool = False
+
+
+def due(told: Told) -> LessonProposed | None:
+    """The next line that was earned and nobody proposed yet; None when there is none, or no room for one."""
+    policy = told.mission.policy
+    if policy.lessons == "off" or standing(told.events) >= policy.lesson_lines:
+        return None
+    known = {event.fact.key for event in told.events if isinstance(event.fact, LessonProposed)}
+    seen: dict[str, list[Failure]] = {}
+    for failure in _failures(told):
+        if failure.key in known:
+            continue
+        before = seen.setdefault(failure.key, [])
+        if failure.others and any(each.who == failure.who for each in before):
+            continue
+        before.append(failure)
+        if len(before) >= TWICE:
+            return _proposed(told, before)
+    return None
+
+
+def standing(events: Sequence[Event]) -> int:
+    """How many lines were proposed and not turned down."""
+    denied = turned_down(events)
+    proposed = [event.fact for event in events if isinstance(event.fact, LessonProposed)]
+    return sum(fact.item_id not in denied for fact in proposed)
+
+
+def taken(told: Told) -> list[LessonApplied]:
+    """The lines that are to be applied now: those that a person allowed, all of them where the policy says so."""
+    applied = {event.fact.line for event in told.events if isinstance(event.fact, LessonApplied)}
+    answers = {
+        event.fact.item_id: event
+        for event in told.events
+        if isinstance(event.fact, ApprovalDecided) and event.fact.verdict == "approve"
+    }
+    out: list[LessonApplied] = []
+    for event in told.events:
+        fact = event.fact
+        if not isinstance(fact, LessonProposed) or fact.line in applied:
+            continue
+        answer = answers.get(fact.item_id) if fact.item_id else None
+        if answer is not None:
+            out.append(LessonApplied(line=fact.line, by=answer.actor))
+        elif not fact.item_id and told.mission.policy.lessons == "apply":
+            out.append(LessonApplied(line=fact.line, by="policy"))
+    return out
+
+
+def _proposed(told: Told, failures: Sequence[Failure]) -> LessonProposed:
+    last = failures[-1]
+    found = _found_out(told, {failure.who for failure in failures}, failures[0].seq)
+    line = last.line + (f' Found out: "{found}".' if found else "")
+    return LessonProposed(line=line[:LINE_MAX], evidence=tuple(each.seq for each in failures), key=last.key)
+
+
+def _found_out(told: Told, who: set[str], since: int) -> str:
+    """What one of those who went wrong, or who did their task after them, found out since then."""
+    latest = ""
+    for event in told.events:
+        fact = event.fact
+        if isinstance(fact, FindingNoted) and event.seq > since and fact.task_id in who:
+            latest = fact.text
+    flat = one_line(latest).replace('"', "'")
+    return flat if len(flat) <= FINDING_MAX else f"{flat[: FINDING_MAX - 2]} …"
+
+
+def _failures(told: Told) -> Iterator[Failure]:
+    overruled = {path for event in told.events if isinstance(event.fact, TaskInspected) for path in event.fact.allowed}
+    overruled |= named(told.mission.contract)
+    for event in told.events:
+        if isinstance(event.fact, RatchetViolated):
+            left = tuple(each for each in event.fact.violations if each.path not in overruled)
+            yield from _of(told, event.seq, msgspec.structs.replace(event.fact, violations=left))
+        else:
+            yield from _of(told, event.seq, event.fact)
+
+
+def _of(told: Told, seq: int, fact: Fact) -> Iterator[Failure]:
+    match fact:
+        case RatchetViolated():
+            for each in fact.violations:
+                path = one_line(each.path)
+                line = f"Leave `{path}` as it is, unless a person allowed the change: such changes are refused."
+                yield Failure(f"ratchet:{each.rule}:{path}", seq, line, fact.task_id)
+        case RepoConflicted():
+            for path in fact.paths:
+                line = f"Keep changes of `{one_line(path)}` small and in one place: branches conflicted there."
+                yield Failure(f"conflict:{path}", seq, line, fact.task_id)
+        case BatchRefused(culprits=culprits) if culprits:
+            for name in fact.failed:
+                line = f"Run {_check(told, name)} also when a change seems far from it: merges broke it."
+                yield Failure(f"regression:{name}", seq, line, culprits[0])
+        case TaskRefused():
+            yield from _refused(told, seq, fact)
+        case _:
+            return
+
+
+def _refused(told: Told, seq: int, fact: TaskRefused) -> Iterator[Failure]:
+    if fact.kind in ("checks", "judge"):
+        for name in _criteria(told, fact.issues):
+            if fact.kind == "checks":
+                line = f"Run {_check(told, name)} before handing in: it was red for more than one worker."
+            else:
+                text = one_line(told.mission.contract.criteria()[name].text)
+                line = f'Hold the work against this before handing in: "{text}". It was sent back for it.'
+            yield Failure(f"{fact.kind}:{name}", seq, line, f"{fact.task_id}", others=True)
+    elif fact.kind in _ALWAYS:
+        yield Failure(fact.kind, seq, _ALWAYS[fact.kind], fact.task_id)
+
+
+_ALWAYS: dict[str, str] = {
+    "scope": "Change only what the task's scope names; what else wants doing goes into `next` when handing in.",
+    "empty": "Look at the difference before handing in: work without a change is sent back.",
+    "silent": "End by handing in, as done, blocked or infeasible: whoever just stops is sent back.",
+}
+
+
+def _criteria(told: Told, issues: Sequence[str]) -> list[str]:
+    """The criteria that issues are about: their ids stand at the beginning of the harness's words."""
+    known = told.mission.contract.criteria()
+    firsts = (issue.partition(" is not met:")[0].partition(":")[0] for issue in issues)
+    return list(dict.fromkeys(name for name in firsts if name in known))
+
+
+def _check(told: Told, name: str) -> str:
+    criterion = told.mission.contract.criteria().get(name)
+    if criterion is None or criterion.check is None:
+        return f"what checks {one_line(name)}"
+    return f"`{one_line(' '.join((criterion.check.command, *criterion.check.tests)))}`"

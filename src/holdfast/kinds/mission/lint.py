@@ -1,0 +1,254 @@
+"""What is wrong with a contract before it is sealed: what its words show, and what runs of its checks showed. Pure.
+
+| kind | what it is |
+|---|---|
+| `already_passes` | a check passes before any work |
+| `cannot_fail` | a check passes when nothing works |
+| `does_not_exist` | a check needs a program or a test that is not there |
+| `guard_fails` | what must go on to hold does not hold |
+| `unchecked` | nothing says when an item is done |
+| `vague` | a sentence that each reader answers otherwise |
+| `too_large` | an item that does not fit one context |
+| `hangs` | a check did not end in its time; an error when it does not end without the product either |
+| `needs_network` | a check needs a host that it cannot reach here |
+| `not_installed` | a check cannot collect its tests: a module is not installed |
+| `exposed` | an item names what judges it, so a worker may change that |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from holdfast.facts.contract import Check, Contract, Criterion, Item
+from holdfast.facts.mission import MissionPolicy
+from holdfast.globs import matches
+from holdfast.kinds.mission.check.ability.trees import KINDS, Kind
+from holdfast.kinds.mission.check.checking import read
+from holdfast.kinds.mission.check.judging import exposed
+from holdfast.kinds.mission.contract.check_commands import (
+    absent,
+    cannot_fail,
+    is_inverted,
+    missing_tests,
+    names_only,
+    runs_tests,
+)
+from holdfast.kinds.mission.contract.hidden import unused
+from holdfast.kinds.mission.contract.obstacles import Obstacle, obstacle, telling
+from holdfast.kinds.mission.contract.vague_words import vague
+
+FindingKind = Literal[
+    "already_passes", "cannot_fail", "does_not_exist", "guard_fails", "unchecked", "vague", "too_large", "hangs",
+    "exposed", "needs_network", "not_installed",
+]  # fmt: skip
+
+BYTES_A_TOKEN = 4
+"""As a rule of thumb, for text and for code."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong: with which item, with which criterion if with one, and what to do about it."""
+
+    kind: FindingKind
+    level: Literal["error", "warning"]
+    item: str
+    message: str
+    criterion: str = ""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """How one run of a check ended. `refused` are hosts that the egress proxy refused meanwhile."""
+
+    exit_code: int | None
+    output: str = ""
+    timed_out: bool = False
+    refused: tuple[str, ...] = ()
+
+
+def passes(check: Check, run: Run) -> bool:
+    """Whether a run says that its criterion is met, by the rules of a mission."""
+    return read(check, run.exit_code, run.output, timed_out=run.timed_out).outcome == "pass"
+
+
+# --- what its words show ---------------------------------------------------------------------------
+
+
+def static_findings(contract: Contract, policy: MissionPolicy, files: Mapping[str, int] | None = None) -> list[Finding]:
+    """What can be seen without running anything. `files` are those of the base with their sizes, if known."""
+    found: list[Finding] = []
+    for item in contract.items:
+        found += _unchecked(item)
+        for criterion in item.criteria:
+            found += _words(item, criterion)
+            if criterion.check is not None:
+                found += _command(contract, item, criterion, criterion.check, files)
+        found += _size(item, policy, files or {})
+    for item_id, criterion_id, path in exposed(contract, files or ()):
+        message = (
+            f"its paths name {path}, which judges it: a worker may change that file, and what it says then counts; "
+            "leave it out of `paths`, or have another check"
+        )
+        found.append(Finding("exposed", "warning", item_id, message, criterion_id))
+    for glob in unused(contract):
+        message = f"{glob} is hidden, and no check names it: what is there is never run; name it in a check"
+        found.append(Finding("unchecked", "error", "", message))
+    return found
+
+
+def _unchecked(item: Item) -> Iterable[Finding]:
+    right = 'say it with "check": "pytest tests/…" or "acceptance": ["…"]'
+    for criterion in item.criteria:
+        if criterion.check is None and not criterion.text.strip():
+            yield Finding(
+                "unchecked", "error", item.id, f"a criterion has neither a check nor a text; {right}", criterion.id
+            )
+        elif criterion.check is None and criterion.text == item.description and not item.steps:
+            yield Finding("unchecked", "error", item.id, f"nothing says when it is done; {right}", criterion.id)
+    if not item.criteria:
+        yield Finding("unchecked", "error", item.id, f"nothing says when it is done; {right}")
+
+
+def _words(item: Item, criterion: Criterion) -> Iterable[Finding]:
+    word = vague(criterion.text) if criterion.check is None else ""
+    if word:
+        message = (
+            f"{word!r} leaves open when this holds; give a number, an example or a command: {_short(criterion.text)}"
+        )
+        yield Finding("vague", "warning", item.id, message, criterion.id)
+
+
+def _command(
+    contract: Contract, item: Item, criterion: Criterion, check: Check, files: Mapping[str, int] | None
+) -> Iterable[Finding]:
+    why = cannot_fail(check)
+    if why:
+        yield _cannot_fail(item, criterion, why)
+    if files is not None:
+        missing = missing_tests(check, files, contract.protected, item.paths)
+        if missing:
+            yield _absent(item, criterion, f"{', '.join(missing)} is not in the repository")
+
+
+def _size(item: Item, policy: MissionPolicy, files: Mapping[str, int]) -> Iterable[Finding]:
+    words = [item.description, *item.steps, *(criterion.text for criterion in item.criteria)]
+    about = sum(size for path, size in files.items() if matches(path, item.paths)) if item.paths else 0
+    tokens = (sum(len(text.encode()) for text in words) + about) // BYTES_A_TOKEN
+    if tokens > policy.task_tokens:
+        # A planner makes parts of what is too large; without one, an item is a task.
+        level: Literal["error", "warning"] = "error" if policy.planner == "items" else "warning"
+        message = (
+            f"it is about {tokens} tokens and a task has {policy.task_tokens}; make two of it, or name fewer `paths`"
+        )
+        yield Finding("too_large", level, item.id, message)
+
+
+# --- what runs showed ------------------------------------------------------------------------------
+
+
+def base_findings(
+    item: Item, criterion: Criterion, run: Run, *, marked: bool = False, own: Collection[str] = ()
+) -> list[Finding]:
+    """What a run at the base shows, but for what its mutants have to say. `marked`: the file says that it passes.
+
+    `own` are names of the project's modules, those that its items are to make among them.
+    """
+    check = criterion.check
+    if check is None:
+        return []
+    missing = "" if run.timed_out else absent(check, run.exit_code, run.output, item.paths)
+    if missing:
+        return [_absent(item, criterion, missing)]
+    way = None if passes(check, run) else obstacle(
+        check.command, run.output, timed_out=run.timed_out, refused=run.refused, own=own
+    )  # fmt: skip
+    if way is not None:
+        return [_obstructed(item, criterion, check, run, way)]
+    if passes(check, run) and not criterion.guard:
+        level: Literal["error", "warning"] = "warning" if marked else "error"
+        message = (
+            f"`{_short(check.command)}` passes before any work; mark it as a guard, or have it check what is missing"
+        )
+        return [Finding("already_passes", level, item.id, message, criterion.id)]
+    if not passes(check, run) and criterion.guard:
+        message = f"`{_short(check.command)}` is a guard and does not pass now: {_last(run)}"
+        return [Finding("guard_fails", "error", item.id, message, criterion.id)]
+    return []
+
+
+def _obstructed(item: Item, criterion: Criterion, check: Check, run: Run, way: Obstacle) -> Finding:
+    if way.kind == "hangs":
+        message = f"`{_short(check.command)}` did not end in {check.timeout_s:g} s; {way.advice()}"
+        return Finding("hangs", "warning", item.id, message, criterion.id)
+    quoted = " / ".join(telling(run.output))
+    verb = "cannot collect" if way.kind == "module" and runs_tests(check) else "cannot pass here"
+    message = f"`{_short(check.command)}` {verb}: {way.words()} ({_short(quoted)}); {way.advice()}"
+    if way.kind == "network":
+        return Finding("needs_network", "error", item.id, message, criterion.id)
+    # Without `paths` an item may be about to make that very module.
+    return Finding("not_installed", "error" if item.paths else "warning", item.id, message, criterion.id)
+
+
+def hangs_anyway(found: Finding) -> Finding:
+    """The finding about a check that did not end, once it did not end on a tree without the product either."""
+    return msgspec.structs.replace(
+        found, level="error", message=f"{found.message} (it does not end without the product either)"
+    )
+
+
+def own_modules(files: Iterable[str], contract: Contract) -> frozenset[str]:
+    """The names that modules of the project have, or will have: folders and files of the base and of all `paths`."""
+    paths = (*files, *(path for item in contract.items for path in item.paths))
+    parts = (part.partition(".")[0] for path in paths for part in path.split("/"))
+    return frozenset(part for part in parts if part and not set("*?[") & set(part))
+
+
+def mutants_for(check: Check) -> tuple[Kind, ...]:
+    """The mutants that a check which passes at the base is run on; all of them have to be passed to convict it."""
+    if is_inverted(check):
+        return ()
+    return ("hollow",) if runs_tests(check) else KINDS
+
+
+def convicted(item: Item, criterion: Criterion) -> Finding:
+    """It passed at the base and on all its mutants."""
+    return _cannot_fail(item, criterion, "it passes on a tree where nothing works")
+
+
+def seen_to_fail(check: Check, run: Run) -> bool:
+    """Whether a run at the base shows that a check can fail. One that only collects tests fails for another reason."""
+    return not passes(check, run) and not names_only(check)
+
+
+def merged(static: Collection[Finding], ran: Collection[Finding], can_fail: Collection[str]) -> list[Finding]:
+    """All findings, one of a kind for each criterion. `can_fail` are criteria whose check was seen to fail."""
+    found: dict[tuple[str, str, str], Finding] = {}
+    for each in (*static, *ran):
+        if each.kind != "cannot_fail" or each.criterion not in can_fail:
+            found.setdefault((each.kind, each.item, each.criterion), each)
+    bad = {each.criterion for each in found.values() if each.kind == "cannot_fail"}
+    return [each for each in found.values() if each.kind != "already_passes" or each.criterion not in bad]
+
+
+def _cannot_fail(item: Item, criterion: Criterion, why: str) -> Finding:
+    command = _short(criterion.check.command if criterion.check else "")
+    message = f"`{command}` cannot fail: {why}; have it end with another status than 0 when the work is not done"
+    return Finding("cannot_fail", "error", item.id, message, criterion.id)
+
+
+def _absent(item: Item, criterion: Criterion, what: str) -> Finding:
+    command = _short(criterion.check.command if criterion.check else "")
+    message = f"`{command}` cannot run: {what}; write it first, or name it in `paths` when the item is to make it"
+    return Finding("does_not_exist", "error", item.id, message, criterion.id)
+
+
+def _short(text: str, length: int = 100) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def _last(run: Run) -> str:
+    lines = [line for line in run.output.splitlines() if line.strip()]
+    return _short(lines[-1]) if lines else f"exit status {run.exit_code}"

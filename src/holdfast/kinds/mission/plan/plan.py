@@ -1,0 +1,373 @@
+"""Plans: from a contract to tasks that can be worked on and verified one by one (dependency closure). Pure.
+
+A task is closed when what its criteria build on is in itself, in a task that is merged before it, or met already. Two
+tasks that may touch the same files are not worked on at the same time, whatever their plan says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from holdfast.facts.contract import Contract, Item
+from holdfast.facts.mission import Task
+from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
+from holdfast.kinds.mission.plan.overlap import overlap
+
+TASKS_MAX = 500
+"""So many tasks one plan has at most."""
+
+PARTS_DEPTH_MAX = 2
+"""A task is made into parts, and a part once more; not deeper."""
+
+SHOWN_MAX = 20
+"""So many problems are said at once."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+_TAKEN = frozenset({"main", "head"})
+
+
+class _Submitted(msgspec.Struct, frozen=True):
+    tasks: tuple[Task, ...]
+    note: str = ""
+    drop: tuple[str, ...] = ()
+
+
+def read_plan(submitted: Mapping[str, Any]) -> tuple[tuple[Task, ...], tuple[str, ...], str]:
+    """What a planner handed in: its tasks, the ids of live tasks that it gives up, its note.
+
+    What is no plan at all has no task, and its note says why.
+    """
+    try:
+        found = msgspec.convert(dict(submitted), _Submitted)
+    except msgspec.ValidationError as error:
+        return (), (), f"this is not a plan: {error}"
+    return found.tasks, found.drop, found.note
+
+
+# --- what is wrong with a plan -------------------------------------------------------------------
+
+
+def plan_problems(
+    tasks: Sequence[Task], mission: MissionState, task_id: str = "", dropped: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Why these tasks cannot be worked by, each in words for whoever planned them; empty when they can.
+
+    With `task_id` they are the parts of that task and have its criteria. Otherwise what is not met and not in a task
+    that goes on has to be in them: a later plan takes the place of tasks that nobody has begun, and of those `dropped`.
+    """
+    given_up = set(dropped)
+    if task_id:
+        given_up.add(task_id)
+    elif mission.planned:
+        given_up |= {task.task.id for task in mission.live() if task.status == "planned"}
+    if not tasks and _wanted(mission, task_id, given_up):
+        return ("The plan has no task, and criteria of the contract are not met.",)
+    if len(tasks) > TASKS_MAX:
+        return (f"The plan has {len(tasks)} tasks, and {TASKS_MAX} are the most: make larger ones.",)
+    found = [
+        *_dropping(mission, dropped),
+        *_ids(tasks, mission),
+        *_coverage(tasks, mission, task_id, given_up),
+        *_edges(tasks, mission, given_up),
+    ]
+    if not found:
+        found = [*_closure(tasks, mission, given_up), *_sizes(tasks, mission, task_id)]
+    if len(found) > SHOWN_MAX:
+        found = [*found[:SHOWN_MAX], f"And {len(found) - SHOWN_MAX} more of this kind."]
+    return tuple(found)
+
+
+def _dropping(mission: MissionState, drop: Collection[str]) -> Iterator[str]:
+    for name in drop:
+        task = mission.tasks.get(name)
+        if task is None:
+            yield f"There is no task {name} that could be dropped."
+        elif task.status in OVER:
+            yield f"Task {name} is {task.status} already and cannot be dropped."
+
+
+def _ids(tasks: Sequence[Task], mission: MissionState) -> Iterator[str]:
+    known = {name.casefold() for name in mission.tasks}
+    for task in tasks:
+        folded = task.id.casefold()
+        if not _ID.fullmatch(task.id) or ".." in task.id or task.id.endswith((".", ".lock")) or folded in _TAKEN:
+            yield (
+                f"{task.id!r} cannot be the id of a task: letters, digits, `.`, `_` and `-`, at most 60, "
+                "and not `main` or `head`."
+            )
+        elif folded in known:
+            yield f"The id {task.id} is taken by another task: give this one another id."
+        known.add(folded)
+        if not task.title.strip():
+            yield f"Task {task.id} has no title."
+
+
+def _wanted(mission: MissionState, parent: str, drop: Collection[str]) -> list[str]:
+    """The criteria that have to be in the plan, in the order of the contract."""
+    if parent:
+        return list(mission.tasks[parent].task.criteria) if parent in mission.tasks else []
+    held = {name for task in mission.live() if task.task.id not in drop for name in task.task.criteria}
+    held |= {*mission.passed, *mission.stale}
+    return [each.id for each in mission.contract.criteria().values() if not each.guard and each.id not in held]
+
+
+def _coverage(tasks: Sequence[Task], mission: MissionState, parent: str, drop: Collection[str]) -> Iterator[str]:
+    known, wanted = mission.contract.criteria(), _wanted(mission, parent, drop)
+    holder: dict[str, str] = {}
+    for task in tasks:
+        if not task.criteria:
+            yield f"Task {task.id} has no criterion, so nothing could say that it is done."
+        for name in task.criteria:
+            if name not in known:
+                yield f"Task {task.id} names the criterion {name}, which the contract does not have."
+            elif name in holder:
+                yield f"The criterion {name} is in {holder[name]} and in {task.id}: it belongs to exactly one task."
+            elif name not in wanted and not known[name].guard:
+                yield f"Task {task.id} has the criterion {name}, which is {_why_not(mission, name, parent)}."
+            holder.setdefault(name, task.id)
+    for name in wanted:
+        if name not in holder:
+            yield f"No task has the criterion {name}: {known[name].text if name in known else 'it is gone'}"
+
+
+def _why_not(mission: MissionState, name: str, parent: str) -> str:
+    if parent:
+        return f"none of task {parent}, whose parts these are"
+    if name in mission.passed:
+        return "met already"
+    if name in mission.stale:
+        return "met by a judge's word that is no longer known: it is judged again before the end"
+    held = next((task.task.id for task in mission.live() if name in task.task.criteria), "")
+    return f"in the task {held}, which is at work" if held else "not open"
+
+
+def _edges(tasks: Sequence[Task], mission: MissionState, drop: Collection[str]) -> Iterator[str]:
+    ids = {task.id for task in tasks}
+    for task in tasks:
+        for name in task.depends:
+            if name in ids:
+                continue
+            other = mission.tasks.get(name)
+            if other is None:
+                yield f"Task {task.id} depends on {name}, and there is no such task."
+            elif name in drop or not _may_come(mission, other):
+                yield f"Task {task.id} depends on {name}, which will not be merged any more."
+    ring = _ring({task.id: [name for name in task.depends if name in ids] for task in tasks})
+    if ring:
+        yield f"These tasks wait for each other, so none could begin: {' -> '.join(ring)}."
+
+
+def _ring(edges: Mapping[str, Sequence[str]]) -> list[str]:
+    """A ring of dependencies, with its beginning again at its end; empty when there is none."""
+    done: set[str] = set()
+    for start in edges:
+        path: list[str] = []
+        left = [(start, iter(edges[start]))] if start not in done else []
+        path = [start] if left else []
+        while left:
+            name, following = left[-1]
+            step = next(following, None)
+            if step is None:
+                done.add(name)
+                left.pop()
+                path.pop()
+            elif step in path:
+                return [*path[path.index(step) :], step]
+            elif step not in done:
+                path.append(step)
+                left.append((step, iter(edges[step])))
+    return []
+
+
+def _closure(tasks: Sequence[Task], mission: MissionState, given_up: Collection[str]) -> Iterator[str]:
+    """What a task's criteria build on has to be there before it: in itself, before it, or met."""
+    items = {item.id: item for item in mission.contract.items}
+    of = {criterion.id: item for item in mission.contract.items for criterion in item.criteria}
+    every = {**{name: each.task for name, each in mission.tasks.items()}, **{task.id: task for task in tasks}}
+    live = [each.task for each in mission.live() if each.task.id not in given_up]
+    holder = {name: task.id for task in (*live, *tasks) for name in task.criteria}
+    before = {task.id: _before(task.id, every) for task in tasks}
+    for task in tasks:
+        asked: set[tuple[str, str]] = set()
+        for mine in {of[name].id: of[name] for name in task.criteria}.values():
+            for needed in mine.depends:
+                for criterion in items[needed].criteria if needed in items else ():
+                    other = holder.get(criterion.id)
+                    fine = criterion.id in mission.passed or other is None or other == task.id
+                    if fine or other in before[task.id] or (needed, str(other)) in asked:
+                        continue
+                    asked.add((needed, str(other)))
+                    yield (
+                        f"Task {task.id} has criteria of {mine.id}, which builds on {needed}; that is in task {other}: "
+                        f"let {task.id} depend on {other}, or put them together."
+                    )
+
+
+def _before(name: str, every: Mapping[str, Task]) -> set[str]:
+    """All tasks that are merged before that one."""
+    found: set[str] = set()
+    left = list(every[name].depends)
+    while left:
+        each = left.pop()
+        if each not in found and each in every:
+            found.add(each)
+            left.extend(every[each].depends)
+            left.extend(task.id for task in every.values() if task.parent == each)
+    return found
+
+
+def _sizes(tasks: Sequence[Task], mission: MissionState, parent: str) -> Iterator[str]:
+    most = mission.policy.task_tokens
+    if not parent or _depth(mission, parent) < PARTS_DEPTH_MAX:
+        return
+    for task in tasks:
+        if task.split or (task.tokens > most and len(task.criteria) > 1):
+            yield (
+                f"Task {task.id} is a part of a part and is still too large for the {most} tokens that fit: make "
+                "smaller tasks of it here."
+            )
+
+
+def _depth(mission: MissionState, name: str) -> int:
+    """How deep a part of that task is: 1 when the task is of a first plan."""
+    depth, above = 0, name
+    while above and depth <= PARTS_DEPTH_MAX:
+        depth += 1
+        above = mission.tasks[above].task.parent if above in mission.tasks else ""
+    return depth
+
+
+def too_large(mission: MissionState) -> str | None:
+    """The first task that a sub-planner has to make parts of before anybody works on it, None for none."""
+    return next(
+        (task.task.id for task in mission.live() if task.status == "planned" and _is_large(task, mission)), None
+    )
+
+
+def _is_large(task: TaskState, mission: MissionState) -> bool:
+    """A task with one criterion has no parts that could be verified, and parts of parts are not parted again."""
+    planned = task.task
+    large = planned.split or planned.tokens > mission.policy.task_tokens
+    return large and len(planned.criteria) > 1 and _depth(mission, planned.parent) < PARTS_DEPTH_MAX
+
+
+# --- a plan made by code -------------------------------------------------------------------------
+
+
+def plan_from_items(contract: Contract, skip: Collection[str] = ()) -> tuple[Task, ...]:
+    """One task of each item that has something to meet, most important first, each after what it depends on.
+
+    `skip` are criteria that need no task, and neither do guards.
+    """
+    used = set(_TAKEN)
+    wanted: dict[str, Task] = {}
+    for item in _in_order(contract.items):
+        criteria = tuple(each.id for each in item.criteria if not each.guard and each.id not in skip)
+        if criteria:
+            wanted[item.id] = Task(
+                id=_free(item.id, used),
+                title=item.description.strip().partition("\n")[0][:120] or item.id,
+                criteria=criteria,
+                scope=item.paths,
+                depends=tuple(wanted[each].id for each in item.depends if each in wanted),
+                description="\n".join((item.description, *(f"- {step}" for step in item.steps))),
+            )
+    return tuple(wanted.values())
+
+
+def _in_order(items: Sequence[Item]) -> list[Item]:
+    """By priority, but what others depend on before them."""
+    known = {item.id: item for item in items}
+    done: dict[str, Item] = {}
+    for first in sorted(items, key=lambda item: item.priority):
+        left, entered = [first], set[str]()
+        while left:
+            item = left[-1]
+            needs = [known[each] for each in item.depends if each in known and each not in done and each not in entered]
+            entered.add(item.id)
+            if needs:
+                left.append(needs[0])
+            else:
+                done.setdefault(item.id, left.pop())
+    return list(done.values())
+
+
+def free_id(wanted: str, taken: Collection[str]) -> str:
+    """An id for one more task."""
+    return _free(wanted, {*_TAKEN, *(name.casefold() for name in taken)})
+
+
+def _free(wanted: str, used: set[str]) -> str:
+    """An id for a task that no other has, as near to the wanted one as can be."""
+    plain = re.sub(r"\.{2,}|[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:50] or "task"
+    plain = plain.removesuffix(".lock")
+    name, number = plain, 2
+    while name.casefold() in used:
+        name, number = f"{plain}-{number}", number + 1
+    used.add(name.casefold())
+    return name
+
+
+# --- what can begin ------------------------------------------------------------------------------
+
+
+def ready(mission: MissionState) -> list[TaskState]:
+    """The tasks that a worker can begin now, in the order of the plan, all of them side by side.
+
+    What they depend on is merged, and none may touch a file that one under way, or an earlier one of these, may touch.
+    A task without a scope says nothing about files: the merge finds out.
+    """
+    under_way = [task.task.scope for task in mission.live() if task.status != "planned" and task.task.scope]
+    found: list[TaskState] = []
+    for task in mission.live():
+        if task.status != "planned" or _is_large(task, mission):
+            continue
+        if not all(_is_there(mission, name) for name in task.task.depends):
+            continue
+        if any(overlap(task.task.scope, scope) for scope in under_way):
+            continue
+        found.append(task)
+        if task.task.scope:
+            under_way.append(task.task.scope)
+    return found
+
+
+def stuck(mission: MissionState) -> list[tuple[TaskState, str]]:
+    """Tasks that can never begin, each with the task that it waits for in vain."""
+    found = []
+    for task in mission.live():
+        if task.status == "planned":
+            vain = next((name for name in task.task.depends if not _can_come(mission, name)), "")
+            if vain:
+                found.append((task, vain))
+    return found
+
+
+def _parts(mission: MissionState, name: str) -> list[TaskState]:
+    return [task for task in mission.tasks.values() if task.task.parent == name]
+
+
+def _is_there(mission: MissionState, name: str) -> bool:
+    """Whether a task is merged; one that was made into parts, when all of those are."""
+    task = mission.tasks.get(name)
+    if task is None:
+        return False
+    parts = _parts(mission, name) if task.status == "dropped" else []
+    return task.status == "merged" or (bool(parts) and all(_is_there(mission, part.task.id) for part in parts))
+
+
+def _can_come(mission: MissionState, name: str) -> bool:
+    task = mission.tasks.get(name)
+    return task is not None and _may_come(mission, task)
+
+
+def _may_come(mission: MissionState, task: TaskState) -> bool:
+    """Whether a task is merged or may still be."""
+    if task.status not in OVER or task.status == "merged":
+        return True
+    parts = _parts(mission, task.task.id) if task.status == "dropped" else []
+    return bool(parts) and all(_may_come(mission, part) for part in parts)

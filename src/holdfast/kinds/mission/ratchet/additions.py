@@ -1,0 +1,264 @@
+"""Whether a changed file of tests is only more than it was: new cases, nothing that the old ones could notice. Pure.
+
+Python is compared as syntax, other languages by lines and brackets (`additions_lines`). Every old statement has to be
+there; what is new has to be a definition of its own, or a case in a table. Any other change is for a person to allow.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+
+from holdfast.kinds.mission.ratchet.additions_lines import BRACES, in_order, lines_problem
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+_AROUND = re.compile(r"pytest|setup|setUp|teardown|tearDown|asyncSetUp|asyncTearDown|load_tests$|collect_|__")
+"""Names that a runner looks for, and that change more than themselves."""
+
+
+@lru_cache(maxsize=256)
+def parsed(content: bytes) -> ast.Module | None:
+    """The syntax of a file, not to be changed; None when it is none."""
+    try:
+        return ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def last_name(node: ast.AST) -> str:
+    """The last part of a dotted name, empty for what is none."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def only_more(path: str, old: bytes, new: bytes, used: Collection[str] = ()) -> str:
+    """Why a file is not only more than it was, in words; empty when it is. `used` are names of fixtures in use."""
+    if not path.endswith(".py"):
+        if not path.endswith(BRACES):
+            return "it is another now, and nothing here can tell whether it is only more"
+        return lines_problem(old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
+    before, after = parsed(old), parsed(new)
+    if before is None or after is None:
+        return "it is no Python that can be compared"
+    gone = sorted(_tests(before) - _tests(after))
+    if gone:
+        return f"{gone[0]} is gone"
+    taken = _names(before) | set(used)
+    early = path.rsplit("/", 1)[-1] == "conftest.py"  # it is there before any test, so what it runs by itself counts
+    running = next((node for node in after.body if early and _runs(node) and not _there(node, before)), None)
+    problem = "" if running is None else f"{_called(running)} runs when the file is imported"
+    return next(_block(before.body, after.body, taken, ""), problem)
+
+
+def _there(node: ast.stmt, before: ast.Module) -> bool:
+    return any(ast.dump(node) == ast.dump(each) for each in before.body)
+
+
+def _runs(node: ast.AST) -> bool:
+    """Whether a definition calls anything when it is made, but for the mark of a fixture."""
+    parts: list[ast.AST]
+    if isinstance(node, FunctionNode):
+        marks = [each for each in node.decorator_list if last_name(getattr(each, "func", each)) != "fixture"]
+        parts = [*marks, *node.args.defaults, *(each for each in node.args.kw_defaults if each)]
+    elif isinstance(node, ast.ClassDef):
+        parts = [*node.decorator_list, *node.bases, *(each.value for each in node.keywords)]
+        return any(_runs(each) for each in (*parts, *node.body))
+    else:
+        parts = [node]
+    return any(isinstance(each, ast.Call) for part in parts for each in ast.walk(part))
+
+
+def fixtures_asked_for(content: bytes) -> frozenset[str]:
+    """The names that functions of a file of tests take as arguments, and those that its marks ask for."""
+    tree = parsed(content)
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    asked = {
+        each.value
+        for node in nodes
+        if isinstance(node, ast.Call) and last_name(node.func) == "usefixtures"
+        for each in node.args
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    }
+    return frozenset(asked | {node.arg for node in nodes if isinstance(node, ast.arg)})
+
+
+def _tests(tree: ast.Module) -> set[str]:
+    """The tests of a module by their names, with their classes."""
+    found = set()
+    for node in tree.body:
+        inside = [(node.name, each) for each in node.body] if isinstance(node, ast.ClassDef) else [("", node)]
+        for owner, each in inside:
+            if isinstance(each, FunctionNode) and each.name.startswith("test"):
+                found.add(f"{owner}::{each.name}" if owner else each.name)
+    return found
+
+
+def _names(tree: ast.AST) -> set[str]:
+    """Every name that a module has a use for: a new definition of one of them could change what was there."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, FunctionNode | ast.ClassDef):
+            found.add(node.name)
+    return found
+
+
+def _block(before: Sequence[ast.stmt], after: Sequence[ast.stmt], taken: set[str], owner: str) -> Iterator[str]:
+    """What is not only more in the statements of a module or class. Definitions may be in another order."""
+    named = [node for node in after if isinstance(node, FunctionNode | ast.ClassDef)]
+    rest = [node for node in after if node not in named]
+    for node in before:
+        left = named if isinstance(node, FunctionNode | ast.ClassDef) else rest
+        at = next((index for index, other in enumerate(left) if _same(node, other, taken, owner)), None)
+        if at is None:
+            yield f"{_called(node)} is changed or gone"
+            return
+        for other in left[:at] if left is rest else ():
+            yield from _new(other, taken, owner)
+        del left[0 if left is rest else at : at + 1]
+    for other in (*named, *rest):
+        yield from _new(other, taken, owner)
+
+
+def _same(old: ast.stmt, new: ast.stmt, taken: set[str], owner: str) -> bool:
+    """Whether a statement is as it was, or only more."""
+    if ast.dump(old) == ast.dump(new):
+        return True
+    if isinstance(old, FunctionNode) and isinstance(new, FunctionNode):
+        old, new = _plain(old), _plain(new)
+    if isinstance(old, ast.ClassDef) and isinstance(new, ast.ClassDef) and old.name == new.name:
+        heads = [
+            ast.dump(ast.ClassDef(each.name, each.bases, each.keywords, [], each.decorator_list)) for each in (old, new)
+        ]
+        return heads[0] == heads[1] and not any(_block(old.body, new.body, taken, old.name))
+    if isinstance(old, ast.ImportFrom) and isinstance(new, ast.ImportFrom):
+        more = {ast.dump(each) for each in old.names} <= {ast.dump(each) for each in new.names}
+        fresh = {each.asname or each.name for each in new.names} - {each.asname or each.name for each in old.names}
+        return more and (old.module, old.level) == (new.module, new.level) and not fresh & (taken | {"*"})
+    if isinstance(old, FunctionNode) and isinstance(new, FunctionNode) and old.name == new.name:
+        return type(old) is type(new) and _head(old) == _head(new) and _marks(old, new) and _only_asserts(old, new)
+    if isinstance(old, ast.Assign | ast.AnnAssign) and type(old) is type(new) and not owner:
+        return old.value is not None and _extended(old, new, old.value, new.value)
+    return False
+
+
+def _extended(old: ast.AST, new: ast.AST, was: ast.AST, now: ast.AST | None) -> bool:
+    """Whether a table has more rows and is the same otherwise."""
+    if now is None or type(was) is not type(now):
+        return False
+    if isinstance(was, ast.Dict) and isinstance(now, ast.Dict):
+        pairs = [
+            [f"{each and ast.dump(each)}:{ast.dump(value)}" for each, value in zip(d.keys, d.values, strict=True)]
+            for d in (was, now)
+        ]
+        return in_order(*pairs) and _apart(old, was) == _apart(new, now)
+    if isinstance(was, ast.List | ast.Tuple | ast.Set) and isinstance(now, ast.List | ast.Tuple | ast.Set):
+        rows = [[ast.dump(each) for each in table.elts] for table in (was, now)]
+        return in_order(*rows) and _apart(old, was) == _apart(new, now)
+    return False
+
+
+def _apart(whole: ast.AST, part: ast.AST) -> str:
+    return ast.dump(whole).replace(ast.dump(part), "…", 1)
+
+
+def _plain(node: FunctionNode) -> FunctionNode:
+    """A function without a docstring that holds no examples."""
+    said = ast.get_docstring(node)
+    body = node.body[1:] if said is not None and ">>>" not in said else node.body
+    return type(node)(node.name, node.args, body, node.decorator_list, node.returns)
+
+
+def _head(node: FunctionNode) -> str:
+    return ast.dump(type(node)(node.name, node.args, [], [], node.returns))
+
+
+def _marks(old: FunctionNode, new: FunctionNode) -> bool:
+    """Whether a test is marked as it was, but for more cases of its parameters and a skip that is gone."""
+    marks = [ast.dump(each) for each in new.decorator_list]
+    left = [each for each in old.decorator_list if ast.dump(each) in marks or not _skips(each)]
+    if len(left) != len(new.decorator_list):
+        return False
+    for was, now in zip(left, new.decorator_list, strict=True):
+        if ast.dump(was) == ast.dump(now):
+            continue
+        if not (isinstance(was, ast.Call) and isinstance(now, ast.Call) and last_name(was.func) == "parametrize"):
+            return False
+        if not _extended(was, now, *(each.args[1] if len(each.args) > 1 else each for each in (was, now))):
+            return False
+    return True
+
+
+def _skips(mark: ast.expr) -> bool:
+    name = last_name(mark.func if isinstance(mark, ast.Call) else mark)
+    return name in ("skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFailure")
+
+
+def _only_asserts(old: FunctionNode, new: FunctionNode) -> bool:
+    """Whether a function asserts more between what it did, and does more after it."""
+    rest = list(new.body)
+    for node in old.body:
+        while rest and ast.dump(rest[0]) != ast.dump(node):
+            other = rest.pop(0)
+            plain = not any(isinstance(each, ast.NamedExpr | ast.Await | ast.Lambda) for each in ast.walk(other))
+            if not isinstance(other, ast.Assert) or not plain:
+                return False
+        if not rest:
+            return False
+        rest.pop(0)
+    ends = any(isinstance(node, ast.Return | ast.Yield) for each in old.body for node in ast.walk(each))
+    return not rest or (not ends and old.name.startswith("test"))
+
+
+def _called(node: ast.stmt) -> str:
+    if isinstance(node, FunctionNode | ast.ClassDef):
+        return node.name
+    return f"`{ast.unparse(node).splitlines()[0][:80]}`"
+
+
+def _new(node: ast.stmt, taken: set[str], owner: str) -> Iterator[str]:
+    """Why a new statement could touch what was there; nothing when it is a definition of its own."""
+    words = _called(node)
+    if isinstance(node, ast.Import | ast.ImportFrom) and not owner:
+        bound = {(each.asname or each.name).partition(".")[0] for each in node.names}
+        if bound & (taken | {"*"}):
+            yield f"{words} is imported over what the tests use"
+        return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":
+        return
+    if isinstance(node, ast.Try | ast.If) and not owner:
+        if all(isinstance(each, ast.Import | ast.ImportFrom | ast.Pass) for each in [*node.body, *node.orelse]):
+            return
+    names = _bound(node)
+    if not names:
+        yield f"{words} runs when the file is imported"
+    elif any(name in taken or _AROUND.match(name) for name in names) and not (owner and names[0].startswith("test")):
+        yield f"{words} means something to the tests that were there"
+    elif owner and not names[0].startswith("test"):
+        yield f"{words} is new in {owner}"
+    elif isinstance(node, FunctionNode) and any(_is_autouse(each) for each in node.decorator_list):
+        yield f"the fixture {words} comes around every test"
+
+
+def _bound(node: ast.stmt) -> list[str]:
+    """The names that a definition or a plain assignment gives a meaning."""
+    if isinstance(node, FunctionNode | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign) and all(isinstance(each, ast.Name) for each in node.targets):
+        return [each.id for each in node.targets if isinstance(each, ast.Name)]
+    return [node.target.id] if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else []
+
+
+def _is_autouse(mark: ast.expr) -> bool:
+    return isinstance(mark, ast.Call) and any(each.arg == "autouse" for each in mark.keywords)

@@ -1,0 +1,1 @@
+"""Roles: sessions that work for a mission."""

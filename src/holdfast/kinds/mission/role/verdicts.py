@@ -1,0 +1,262 @@
+"""Verdicts of judges: which of them count. Pure.
+
+A verdict counts when it is complete, does not contradict itself, has evidence that the harness can look up, and says
+of an executed check only what its record says. Evidence is an event of the results, a line of the tree with its text,
+or a command that the judge ran, with its output. All else is refused, and asked for again: nothing that a judge leaves
+out ever means pass.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.facts.child import ChildFinished
+from holdfast.facts.contract import Contract
+from holdfast.facts.task import Judged, TaskJudged
+from holdfast.globs import literal
+from holdfast.kinds.mission.check import metrics
+from holdfast.kinds.mission.fold.state import MissionState, TaskState, Verdict
+
+Decision = Literal["pass", "fail", "restart", "escalate"]
+
+ROOT = "/workspace/"
+"""Where a judge has the tree."""
+
+_EVENT = re.compile(r"\s*(?:event\s*[:#]?\s*|#)(\d+)\b", re.IGNORECASE)
+_FILE = re.compile(r"\s*`?([^\s`:][^`:]*):(\d+)(?:-(\d+))?(.*)", re.DOTALL)
+_RUN = re.compile(r"\s*`?\$ ([^\n`]+?)`?(?:\s*(?:\n|=>|->|→)(.*))?\s*", re.DOTALL)
+
+RANGE_MAX = 40
+"""A quotation may stand in so many lines at most."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a judge handed in."""
+
+    decision: Decision
+    criteria: tuple[Judged, ...] = ()
+    reason: str = ""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a verdict is held against.
+
+    `verdicts` are the recorded ones on the judged tree, `events` positions in the mission's log that may be evidence.
+    `to_run` are criteria that only a command of the judge can show.
+    `files` are files of the tree and `runs` the commands that the judge ran with their output; each is None when it
+    cannot be looked up here.
+    """
+
+    criteria: tuple[str, ...]
+    verdicts: Mapping[str, Verdict]
+    events: Collection[int]
+    files: Mapping[str, bytes] | None = None
+    runs: Sequence[tuple[str, str]] | None = None
+    to_run: Collection[str] = ()
+
+
+def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known:
+    """What the mission knows of a tree. A step of a metric is right work although its target is not reached."""
+    verdicts = {
+        name: msgspec.structs.replace(found, outcome="pass") if metrics.improves(mission, tree, name) else found
+        for name in mission.contract.criteria()
+        if (found := mission.verdict(tree, name))
+    }
+    events = {found.seq for found in verdicts.values()}
+    to_run = {name for name, each in mission.contract.criteria().items() if each.needs_run}
+    return Known(tuple(criteria), verdicts, events, to_run=to_run)
+
+
+def read(submitted: Mapping[str, Any]) -> Said | str:
+    """The verdict in what a judge handed in, or why it is none."""
+    try:
+        return msgspec.convert(dict(submitted), Said)
+    except msgspec.ValidationError as error:
+        return f"this is not a verdict: {error}"
+
+
+def problems(said: Said, known: Known) -> tuple[str, ...]:
+    """Why a verdict does not count, in words for the judge; empty when it does."""
+    if said.decision in ("restart", "escalate"):
+        asked = () if said.reason.strip() else (f"`{said.decision}` needs a `reason`.",)
+        return (*asked, *(word for each in said.criteria for word in _one(each, known)))
+    return (*_complete(said, known), *(word for each in said.criteria for word in _one(each, known)), *_agrees(said))
+
+
+def _complete(said: Said, known: Known) -> Iterator[str]:
+    names = [each.criterion for each in said.criteria]
+    for name in known.criteria:
+        if name not in names:
+            yield f"The criterion {name} has no verdict."
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            yield f"The criterion {name} has {names.count(name)} verdicts."
+
+
+def _one(each: Judged, known: Known) -> Iterator[str]:
+    name = each.criterion
+    if name not in known.criteria:
+        yield f"{name} is none of the criteria that you were asked about."
+        return
+    found = known.verdicts.get(name)
+    if each.passes and found is not None and found.outcome != "pass":
+        yield (
+            f"{name} cannot pass: its check was run on this very tree and the outcome was {found.outcome} "
+            f"(event {found.seq})."
+        )
+    if not each.passes and not each.issue.strip():
+        yield f"{name} fails without an issue: say the one thing that has to change."
+    if each.passes and each.issue.strip():
+        yield f"{name} passes and has an issue: say that it fails, or leave `issue` empty."
+    if not each.evidence:
+        yield f"{name} has no evidence: {FORMS}"
+    elif each.passes and found is None and all(_EVENT.match(text) for text in each.evidence):
+        yield f"{name} has no check of its own, so no event shows that it passes: {FORMS}"
+    elif each.passes and name in known.to_run and not any(_RUN.fullmatch(text) for text in each.evidence):
+        yield f"{name} is about what the work does: run it, and give the command with its output."
+    for text in each.evidence:
+        wrong = _evidence(text, known, quoted=each.passes)
+        if wrong:
+            yield f"{name}: {wrong}"
+
+
+FORMS = (
+    "quote a line of the tree (`path/file.py:12: its text`), give a command that you ran with its output "
+    "(`$ command => output`), or name an event of the results (`event 34`)."
+)
+
+
+def _evidence(text: str, known: Known, *, quoted: bool) -> str:
+    """What is wrong with one piece of evidence; empty when it can be looked up. `quoted` demands the text of a line."""
+    event = _EVENT.match(text)
+    if event is not None:
+        found = int(event[1]) in known.events
+        return "" if found else f"event {event[1]} is no result of a check on this tree."
+    run = _RUN.fullmatch(text)
+    if run is not None:
+        return _run(run, known)
+    place = _FILE.match(text)
+    if place is None:
+        return f"{text[:80]!r} cannot be looked up: {FORMS}"
+    return _place(place, known, quoted=quoted)
+
+
+def _run(run: re.Match[str], known: Known) -> str:
+    """What is wrong with a command as evidence: it has to be one of the judge's own, with what it printed."""
+    if known.runs is None:
+        return ""
+    command, claimed = _plain(run[1]), _plain(run[2] or "")
+    outputs = [_plain(output) for ran, output in known.runs if command in _plain(ran)]
+    if not outputs:
+        return f"you did not run `{command[:80]}`: run it, and give what it prints."
+    if not claimed and all(outputs):
+        return f"give what `{command[:80]}` printed: `$ command => output`."
+    if not any(claimed in output for output in outputs):
+        return f"`{command[:80]}` did not print {claimed[:80]!r}."
+    return ""
+
+
+def _place(place: re.Match[str], known: Known, *, quoted: bool) -> str:
+    """What is wrong with a line of the tree as evidence."""
+    path, first = _path(place), int(place[2])
+    last = int(place[3] or first)
+    if known.files is None:
+        return ""
+    if path not in known.files:
+        return f"there is no file {path} in the tree."
+    lines = known.files[path].decode("utf-8", "replace").splitlines()
+    if not 1 <= first <= last <= max(1, len(lines)) or last - first >= RANGE_MAX:
+        return f"{path} has {len(lines)} lines, so there is no line {place[2]}{f'-{place[3]}' if place[3] else ''}."
+    if not quoted:
+        return ""
+    there, quotation = _plain("\n".join(lines[first - 1 : last])), _quotation(place[4])
+    if not quotation:
+        return f"quote what stands at {path}:{first}: `{path}:{first}: its text`."
+    if quotation not in there:
+        return f"{path}:{first} does not say {quotation[:80]!r}."
+    return ""
+
+
+def _quotation(text: str) -> str:
+    return _plain(text.strip().removeprefix("`").removeprefix(":").strip().strip("`"))
+
+
+def _plain(text: str) -> str:
+    """Text without regard to its white space."""
+    return " ".join(text.split())
+
+
+def _agrees(said: Said) -> Iterator[str]:
+    failing = [each.criterion for each in said.criteria if not each.passes]
+    if said.decision == "pass" and failing:
+        yield f"The decision is pass, and {', '.join(failing)} fails."
+    if said.decision == "fail" and not failing:
+        yield "The decision is fail, and no criterion fails."
+
+
+def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState | None) -> TaskJudged:
+    """What is recorded when a judge has come to its end; `refused` says why it does not count.
+
+    The judge's own brain has looked up the files that it names. What the mission knows is held against it here, since
+    that may be more by now.
+    """
+    role = mission.roles.get(report.child_id)
+    tree = role.tree if role is not None else ""
+    task_id = task.task.id if task is not None else ""
+    said = _said(report)
+    if isinstance(said, str) or role is None:
+        why = said if isinstance(said, str) else "it was not opened by this mission"
+        return TaskJudged(child_id=report.child_id, tree=tree, decision="fail", task_id=task_id, refused=why)
+    wrong = problems(said, known_to(mission, tree, role.criteria))
+    return TaskJudged(
+        child_id=report.child_id,
+        tree=tree,
+        decision=said.decision,
+        criteria=said.criteria,
+        task_id=task_id,
+        reason=said.reason,
+        refused=" ".join(wrong),
+    )
+
+
+def _said(report: ChildFinished) -> Said | str:
+    if report.status != "done":
+        return f"its judge is {report.status}: {report.detail or report.reason or 'no reason was given'}"
+    if not report.submitted:
+        return "its judge said nothing"
+    return read(report.submitted)
+
+
+def files_named(said: Said) -> tuple[str, ...]:
+    """The paths of the tree that a verdict names as evidence, as globs that match little else."""
+    names = {name for each in said.criteria for name in _files(each.evidence)}
+    return tuple(re.sub(r"[*?[]", "?", name) for name in sorted(names)) or ("-",)
+
+
+def scope_of(contract: Contract, judged: TaskJudged, criterion: str) -> tuple[str, ...]:
+    """The globs of what a judge's verdict on a criterion rests on; empty for the whole product.
+
+    These are the files of its evidence and the `paths` of the criterion's item. A command that was run may rest on
+    anything, so where the item names no paths its verdict is about the whole product.
+    """
+    evidence = [text for each in judged.criteria if each.criterion == criterion for text in each.evidence]
+    items = [item for item in contract.items if any(each.id == criterion for each in item.criteria)]
+    paths = tuple(path for item in items for path in item.paths)
+    if not paths and any(_RUN.fullmatch(text) for text in evidence):
+        return ()
+    return (*paths, *(literal(name) for name in sorted(_files(evidence))))
+
+
+def _files(evidence: Sequence[str]) -> set[str]:
+    """The files that pieces of evidence quote."""
+    places = (_FILE.match(text) for text in evidence if not _EVENT.match(text) and not _RUN.fullmatch(text))
+    return {_path(place) for place in places if place is not None}
+
+
+def _path(place: re.Match[str]) -> str:
+    return posixpath.normpath(place[1].strip().removeprefix(ROOT))

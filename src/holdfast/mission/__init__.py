@@ -1,1 +1,0 @@
-"""Missions as pure code: contract, plan, conductor, ratchet, merge queue, documents, brief."""
