@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.app.trusting import accept, find_files
+from holdfast.app.mission_trust import mission_found
+from holdfast.app.trusting import accept, project_found
 
 
 def trust(folder: Path | str = ".") -> None:
     """Accept the settings files of the project in that folder, into the configuration folder of the test."""
-    files = find_files(Path(folder), {})
+    files = [*project_found(Path(folder), {}), *mission_found(Path(folder), {})]
     assert files, f"there are no project settings in {folder}"
     accept(files)

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path, environment
@@ -17,7 +18,6 @@ from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
 from holdfast.app.loop_tools import loop_tools
 from holdfast.app.models import find_model
-from holdfast.app.outside import open_egress
 from holdfast.app.prompts import load_prompts
 from holdfast.app.providers import Providers, SessionProvider
 from holdfast.app.serving import workers
@@ -30,7 +30,6 @@ from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
 from holdfast.fleet.intake import Intake
-from holdfast.fleet.serve import Share
 from holdfast.hands.base import Provider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
@@ -42,9 +41,10 @@ from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
-from holdfast.repo.repository_git import GitRepository
-from holdfast.repo.shadow import ShadowShelf
 from holdfast.session.rows import Uptime
+
+if TYPE_CHECKING:
+    from holdfast.fleet.serve import Share
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -74,6 +74,8 @@ class Runtime:
 
     def share(self) -> Share:
         """The place of this worker among those that serve the same log."""
+        from holdfast.fleet.serve import Share
+
         living = partial(workers, self.home, database_path(self.settings))
         return Share(self.worker.worker_id, living, SystemClock())
 
@@ -86,7 +88,11 @@ class Runtime:
     @cached_property
     def shelf(self) -> Shelf | None:
         """Where workspaces are kept as they were; None on a machine without git, which is what keeps them."""
-        return ShadowShelf(self.home.path / "snapshots") if is_here() else None
+        if not is_here():
+            return None
+        from holdfast.repo.shadow import ShadowShelf
+
+        return ShadowShelf(self.home.path / "snapshots")
 
     @cached_property
     def providers(self) -> Providers:
@@ -101,12 +107,16 @@ class Runtime:
     @cached_property
     def egress(self) -> Egress:
         """What opens ways outside for hands. Raises `UsageError` for settings that cannot be meant."""
+        from holdfast.app.outside import open_egress
+
         return open_egress(self.settings, self.home.path)
 
     def repository(self, path: str) -> Repository:
         """A user's repository, for missions. Raises `CannotRunSafely` on a machine without git."""
         if not is_here():
             raise CannotRunSafely(f"there is no git on this machine to work on {path} with: apt install git")
+        from holdfast.repo.repository_git import GitRepository
+
         return GitRepository(path, self.home.path / "repositories")
 
     def discard(self, workspace: Workspace) -> None:

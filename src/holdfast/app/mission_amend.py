@@ -11,8 +11,8 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.mission_contract import load_contract
+from holdfast.app.mission_trust import mission_settings
 from holdfast.app.progress import counted
-from holdfast.app.trusting import mission_settings
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract

@@ -23,12 +23,12 @@ from holdfast.app.config import Settings, budget_pico, pinned_rules
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.mission_file import MissionFile, parse_mission_file, project_mission
 from holdfast.app.mission_issue import goal_text
+from holdfast.app.mission_trust import mission_settings
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_machine, check_model
 from holdfast.app.progress import counted
 from holdfast.app.project_files import MISSION_FILE as FILE
 from holdfast.app.trust import require
-from holdfast.app.trusting import mission_settings
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Role, WorkSubmitted

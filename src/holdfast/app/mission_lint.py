@@ -15,9 +15,9 @@ from holdfast.app.config import Settings
 from holdfast.app.mission_contract import find_contract, load_contract
 from holdfast.app.mission_file import read_mission_file
 from holdfast.app.mission_lint_runs import Ground, file_sizes, run_checks
+from holdfast.app.mission_trust import mission_settings
 from holdfast.app.opening import check_machine
 from holdfast.app.progress import counted
-from holdfast.app.trusting import mission_settings
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import MissionPolicy

@@ -16,11 +16,11 @@ from holdfast.app.detach import detach
 from holdfast.app.drive import drive, observer_for
 from holdfast.app.mission_contract import find_contract, load_contract
 from holdfast.app.mission_file import MissionFile, accepted_hooks, read_mission_file
+from holdfast.app.mission_trust import mission_settings
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_account, check_machine, check_model, existing
 from holdfast.app.project_files import has_hooks
 from holdfast.app.trust import require
-from holdfast.app.trusting import mission_settings
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import RepositoryUnfit, UsageError

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.app.trust import SettingsFile, read_settings_file
 from holdfast.errors import UsageError
-from holdfast.kinds.mission.role.hooks import SCRIPTS, SETTINGS
+from holdfast.facts.hook import SCRIPTS, SETTINGS
 
 FILE = "holdfast.toml"
 MISSION_FILE = "mission.toml"

@@ -1,8 +1,12 @@
-"""Which provider makes a session's hands, and which one finds them again."""
+"""Providers of hands: the one that makes a session's hands, and the one that finds them again.
+
+Each is loaded when it is needed: most sessions never meet a second one.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from holdfast.app.config import passed_on
 from holdfast.clock import SystemClock
@@ -10,15 +14,10 @@ from holdfast.errors import UsageError
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
-from holdfast.hands.bubblewrap import BubblewrapProvider
-from holdfast.hands.far.link import PipeLink
-from holdfast.hands.far.provider import FarProvider, ssh_command
-from holdfast.hands.landlock import LandlockProvider
-from holdfast.hands.oci.provider import OciProvider
-from holdfast.hands.remote.link import RemoteProvider
-from holdfast.hands.remote.queue import Queue
-from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import system_entropy
+
+if TYPE_CHECKING:
+    from holdfast.hands.far.link import PipeLink
 
 NAMES = "bubblewrap, podman:IMAGE, docker:IMAGE, runc, crun, runsc, ssh:HOST, remote, landlock"
 """What `provider` in [hands] can be."""
@@ -57,12 +56,20 @@ class Providers:
         kind, _, rest = name.partition(":")
         clock = SystemClock()
         if name == "unsandboxed":
+            from holdfast.hands.unsandboxed import UnsandboxedProvider
+
             return UnsandboxedProvider(self._folder)
         if kind == "ssh":
+            from holdfast.hands.far.link import PipeLink
+            from holdfast.hands.far.provider import FarProvider, ssh_command
+
             link = PipeLink(ssh_command(rest), name=name, env=passed_on(SSH_NEEDS))
             self._links.append(link)
             return FarProvider(link, self._folder / "far", name=name)
         if name == "remote":
+            from holdfast.hands.remote.link import RemoteProvider
+            from holdfast.hands.remote.queue import Queue
+
             queue = Queue(queue_path(self._folder.parent), clock, system_entropy)
             return RemoteProvider(queue, self._folder / "far", clock)
         return local_provider(name, self._folder, accept_weak=accept_weak)
@@ -76,10 +83,16 @@ def queue_path(home: Path) -> Path:
 def local_provider(name: str, folder: Path, *, accept_weak: bool = False) -> Provider:
     """A provider of this machine, with its journals in `folder`. Raises `UsageError` or `CannotRunSafely`."""
     if name in ("", "bubblewrap"):
+        from holdfast.hands.bubblewrap import BubblewrapProvider
+
         return BubblewrapProvider(folder)
     if name == "landlock":
+        from holdfast.hands.landlock import LandlockProvider
+
         return LandlockProvider(folder, accept_weak=accept_weak)
     if name.partition(":")[0].partition("+")[0] in CONTAINERS:
+        from holdfast.hands.oci.provider import OciProvider
+
         return OciProvider(folder, name)
     raise UsageError(f"there are no hands by {name!r}; provider in [hands] is one of {NAMES}")
 

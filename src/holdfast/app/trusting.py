@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from holdfast.app.call import Call
-from holdfast.app.config import find_project, load_settings, project_changes, trust_store
-from holdfast.app.mission_file import MissionFile, mission_changes, mission_values, project_mission
-from holdfast.app.project_files import MISSION_FILE, read_mission
+from holdfast.app.config import find_project, project_changes, trust_store
 from holdfast.app.project_keys import Change
 from holdfast.app.trust import Ignored, SettingsFile
 from holdfast.clock import SystemClock, rfc3339
@@ -70,18 +68,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= VALUE_MAX else f"{text[:VALUE_MAX]}… ({len(text)} characters; --json shows all)"
 
 
-def find_files(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
-    """The settings files that a command in that folder would read. Raises `UsageError`."""
-    store, found = trust_store(), []
+def project_found(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
+    """The holdfast.toml that a command in that folder would read, if there is one. Raises `UsageError`."""
     project = find_project(folder)
-    if project is not None:
-        found.append(Found(project, project_changes(project, flags), store.accepts(project)))
-    mission = read_mission(folder.resolve() / MISSION_FILE)
-    if mission is not None:
-        settings = load_settings(folder, flags)
-        changes = mission_changes(mission, mission_values(mission), settings)
-        found.append(Found(mission, changes, store.accepts(mission)))
-    return found
+    if project is None:
+        return []
+    return [Found(project, project_changes(project, flags), trust_store().accepts(project))]
 
 
 def accept(files: Sequence[Found]) -> None:
@@ -106,22 +98,19 @@ async def ask(call: Call, files: Sequence[Found]) -> bool:
     return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
 
 
-async def settled(call: Call, folder: Path, ignored: Sequence[Ignored], *, asks: bool = True) -> bool:
-    """Ask about the files whose keys are ignored, if there is a person; say so otherwise. True when they now count."""
+async def settled(
+    call: Call, ignored: Sequence[Ignored], find: Callable[[], Sequence[Found]], *, asks: bool = True
+) -> bool:
+    """Ask about the files whose keys are ignored, if there is a person; say so otherwise. True when they now count.
+
+    `find` reads the files anew, to show them.
+    """
     paths = {each.path for each in ignored if not each.problem}
     if asks and paths and can_ask(call):
-        files = [each for each in find_files(folder, vars(call.args)) if str(each.file.path) in paths]
+        files = [each for each in find() if str(each.file.path) in paths]
         if await ask(call, files):
             accept(files)
             return True
     for each in ignored:
         call.note(f"holdfast {call.args.verb}: {each.note()}")
     return False
-
-
-async def mission_settings(call: Call, folder: Path) -> MissionFile:
-    """What counts of a repository's mission.toml; on a terminal the user is asked about the rest of it."""
-    file = project_mission(folder, call.settings)
-    if await settled(call, folder, file.ignored):
-        file = project_mission(folder, call.settings)
-    return file

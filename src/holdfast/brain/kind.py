@@ -65,3 +65,7 @@ class Acts:
     async def report(self) -> Report:
         """What the session reports to its parent when it comes to rest."""
         return Report()
+
+
+ACTS = Acts
+"""A plain agent's."""

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from holdfast.facts.base import Fact
 
+SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
+"""Where a project declares its hooks; both count."""
+
+SCRIPTS = ".claude/hooks"
+"""The folder of a project's own scripts for hooks: put back as the base has it before they run."""
+
 NOT_HANDED_IN = "HandIn"
 """The event name of the harness's own message to a role that stopped and handed nothing in: no command ran."""
 

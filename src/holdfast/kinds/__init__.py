@@ -1,15 +1,18 @@
-"""The kinds of sessions beside the plain agent. Each is loaded when a session of it is met."""
+"""The kinds of sessions. Each is loaded when a session of it is met."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from holdfast.brain.kind import Acts
-from holdfast.session.tenant import AGENT, Kind
+if TYPE_CHECKING:
+    from holdfast.brain.kind import Acts
+    from holdfast.session.tenant import Kind
 
 _MODULES = {
+    "agent": ("holdfast.session.tenant", "holdfast.brain.kind"),
     "mission": ("holdfast.kinds.mission.kind", "holdfast.kinds.mission.acts.conducting"),
     "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
 }
@@ -21,17 +24,19 @@ class Registry:
 
     def __call__(self, name: str) -> Kind:
         """Its pure part: state, fold, tools, decisions. Raises `LookupError` for a name that is no kind."""
-        kind: Kind = AGENT if name == AGENT.name else _loaded(name, 0).KIND
+        kind: Kind = _loaded(name, 0).KIND
         return kind
 
     def acts(self, name: str) -> type[Acts]:
         """The part that acts. Raises `LookupError` for a name that is no kind."""
-        acts: type[Acts] = Acts if name == AGENT.name else _loaded(name, 1).ACTS
+        acts: type[Acts] = _loaded(name, 1).ACTS
         return acts
 
 
 @cache
 def _loaded(name: str, part: int) -> ModuleType:
+    if name not in _MODULES:
+        raise LookupError(f"no kind of session is named {name!r}")
     return import_module(_MODULES[name][part])
 
 

@@ -64,7 +64,7 @@ class Kind:
         return False
 
 
-AGENT = Kind()
+AGENT = KIND = Kind()
 """A plain agent."""
 
 Kinds = Callable[[str], Kind]

@@ -16,7 +16,7 @@ from holdfast.app import exits
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.config import load_settings
 from holdfast.app.trouble import sentence_of
-from holdfast.app.trusting import settled
+from holdfast.app.trusting import project_found, settled
 from holdfast.brain.alongside import alongside
 from holdfast.errors import HoldfastError
 from holdfast.session.visible import harmless
@@ -65,7 +65,9 @@ async def _until_signal(module: Any, args: argparse.Namespace) -> int:
     async def work() -> int:
         here, flags = _here(), vars(args)
         call = Call(args, load_settings(here, flags))
-        if args.verb != "trust" and await settled(call, here, call.settings.ignored, asks=args.verb in ASKING):
+        if args.verb != "trust" and await settled(
+            call, call.settings.ignored, lambda: project_found(here, vars(args)), asks=args.verb in ASKING
+        ):
             call = Call(args, load_settings(here, flags))
         return int(await module.run(call))
 

@@ -10,7 +10,8 @@ import msgspec
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.config import trust_store
-from holdfast.app.trusting import accept, ask, can_ask, find_files
+from holdfast.app.mission_trust import mission_found
+from holdfast.app.trusting import accept, ask, can_ask, project_found
 from holdfast.errors import NotTrusted, UsageError
 
 
@@ -39,7 +40,7 @@ async def run(call: Call) -> int:
 
 
 async def _accept(call: Call, folder: Path) -> int:
-    files = find_files(folder, {})
+    files = [*project_found(folder, {}), *mission_found(folder, {})]
     if not files:
         raise UsageError(f"there are no project settings for {folder}: no holdfast.toml, mission.toml, or hooks")
     for each in files:

@@ -19,7 +19,7 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost, HeadMoved
 from holdfast.facts.base import Fact
 from holdfast.facts.budget import BreakerOpened
-from holdfast.facts.hook import HookRan
+from holdfast.facts.hook import SCRIPTS, HookRan
 from holdfast.facts.mission import Role
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult
@@ -188,7 +188,7 @@ async def _read(shift: Shift, role: Role) -> Hooked:
     if role.hooks and role.repo:
         repository = shift.doors.repository(role.repo)
         files = await repository.files(role.base, project.PATHS)
-        scripts = {path: content for path, content in files.items() if path.startswith(f"{project.SCRIPTS}/")}
+        scripts = {path: content for path, content in files.items() if path.startswith(f"{SCRIPTS}/")}
         if scripts:
             nothing = project.EMPTY_TREES[len(role.base)]
             alone = await repository.graft(nothing, role.base, project.PATHS)
@@ -328,13 +328,13 @@ async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[p
         await hands.start(shift.epoch, call_id, ExecRequest("bash", compared, project.HOOK_TIMEOUT_S))
         found = await wait(shift, hands, call_id)
         if not found.ok:
-            return f"[The project's own scripts in {project.SCRIPTS} could not be looked at: {found.output[-500:]}]"
+            return f"[The project's own scripts in {SCRIPTS} could not be looked at: {found.output[-500:]}]"
         printed = found.output.splitlines()
         await _unpack(shift, hands, plan, [path for path in plan.scripts if path in printed])
     except HandsLost:
         raise
     except HandsError as error:
-        return f"[The project's own scripts in {project.SCRIPTS} could not be put back as they were: {error}]"
+        return f"[The project's own scripts in {SCRIPTS} could not be put back as they were: {error}]"
     return ""
 
 

@@ -12,12 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.facts import nesting
-
-SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
-"""Where hooks are declared; both count."""
-
-SCRIPTS = ".claude/hooks"
-"""The folder of a project's own scripts for hooks: put back as the base has it before they run."""
+from holdfast.facts.hook import SCRIPTS, SETTINGS
 
 PATHS = (*SETTINGS, f"{SCRIPTS}/**")
 """Globs of what is read of the base."""
