@@ -78,9 +78,13 @@ def only_agents(name: str) -> Kind:
     raise LookupError(f"no kind of session is named {name!r} here")
 
 
+NAMING = ("mission", "role")
+"""Fields of `session.created` that make a session one of the kind of that name."""
+
+
 def kind_name(created: SessionCreated) -> str:
     """The name of a session's kind. It follows from the first event."""
-    return "mission" if created.mission is not None else "role" if created.role is not None else AGENT.name
+    return next((name for name in NAMING if getattr(created, name) is not None), AGENT.name)
 
 
 class Tenant:
