@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.facts.hook import SETTINGS as DECLARED
 from holdfast.kinds.mission.role import hooks, hooks_talk
 from holdfast.kinds.mission.role.hooks import Hook
 from tests.support.waiting import PATIENCE_S
@@ -31,9 +32,9 @@ SETTINGS = {
 
 def read(value: Any, local: Any = None) -> hooks.Settings:
     """The settings of a project with these files."""
-    files = {SETTINGS[0]: json.dumps(value).encode()}
+    files = {DECLARED[0]: json.dumps(value).encode()}
     if local is not None:
-        files[SETTINGS[1]] = json.dumps(local).encode()
+        files[DECLARED[1]] = json.dumps(local).encode()
     return hooks.read(files)
 
 
@@ -105,7 +106,7 @@ def test_what_cannot_be_used_is_said(value: Any, said: str) -> None:
 
 def test_a_file_that_is_no_json_is_said_and_the_other_one_counts() -> None:
     stop = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "mine"}]}]}}
-    found = hooks.read({SETTINGS[0]: b"{nonsense", SETTINGS[1]: json.dumps(stop).encode()})
+    found = hooks.read({DECLARED[0]: b"{nonsense", DECLARED[1]: json.dumps(stop).encode()})
     assert [hook.command for hook in found.hooks] == ["mine"]
     assert "is not valid JSON" in found.problems[0]
 
