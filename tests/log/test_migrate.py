@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import get_args
 
 import anyio
 import pytest
@@ -15,6 +17,7 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
 from holdfast.session.accounts import spent_within
+from holdfast.session.rows import RowStatus
 from holdfast.testing.log import Scenario
 from tests.log.rigs import open_store, sqlite_rig
 
@@ -38,6 +41,25 @@ def columns(path: Path) -> dict[str, set[tuple[str, str, int]]]:
             table: {(name, kind, need) for _, name, kind, need, *_ in connection.execute(f"pragma table_info({table})")}
             for table in tables
         }
+
+
+LATER_INDEXES = {
+    4: ("sessions_runnable", "sessions_by_boot", "sessions_parked"),
+    5: (
+        *("sessions_newest", "sessions_by_root", "sessions_by_parent", "sessions_by_reason"),
+        *(f"sessions_{status}_newest" for status in get_args(RowStatus)),
+    ),
+}
+"""Version → the indexes that came with it."""
+
+LATER_COLUMNS = {2: ("boot_id", "due_boot_us", "marks"), 3: ("boot_id", "due_boot_us"), 4: ()}
+"""Version → the columns of sessions that it does not have."""
+
+
+def indexes(path: Path) -> set[str]:
+    """The names of all indexes in a database."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {name for (name,) in connection.execute("select name from sqlite_master where type = 'index'")}
 
 
 async def test_an_old_file_becomes_what_its_events_say(holdfast_home: Path) -> None:
@@ -74,7 +96,7 @@ async def test_the_tables_are_those_of_a_new_file(holdfast_home: Path, tmp_path:
     assert columns(holdfast_home / "holdfast.db") == columns(tmp_path / "holdfast.db")
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 async def test_later_tables(holdfast_home: Path, tmp_path: Path, version: int) -> None:
     async with sqlite_rig(holdfast_home) as rig:
         case = Scenario(rig)
@@ -84,9 +106,9 @@ async def test_later_tables(holdfast_home: Path, tmp_path: Path, version: int) -
         parked = ShiftEnded(status="parked", reason="timer", due_us=9_000, boot_id="boot", booted_us=2_000)
         await case.append(lease, case.draft(parked))
     with sqlite3.connect(holdfast_home / "holdfast.db") as old:
-        for index in ("sessions_runnable", "sessions_by_boot", "sessions_parked"):
+        for index in (*LATER_INDEXES[5], *(LATER_INDEXES[4] if version < 4 else ())):
             old.execute(f"drop index {index}")
-        for column in ("boot_id", "due_boot_us", *(("marks",) if version == 2 else ())):
+        for column in LATER_COLUMNS[version]:
             old.execute(f"alter table sessions drop column {column}")
         old.execute("update meta set value = ? where name = 'schema'", (str(version),))
     async with await open_store(holdfast_home) as store:
@@ -96,6 +118,7 @@ async def test_later_tables(holdfast_home: Path, tmp_path: Path, version: int) -
     async with await open_store(tmp_path):
         pass
     assert columns(holdfast_home / "holdfast.db") == columns(tmp_path / "holdfast.db")
+    assert indexes(holdfast_home / "holdfast.db") == indexes(tmp_path / "holdfast.db")
 
 
 async def test_many_open_an_old_file_at_once(holdfast_home: Path) -> None:

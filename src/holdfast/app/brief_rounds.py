@@ -6,13 +6,14 @@ from holdfast.app.briefs import moment
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.inbox import FINISHED_US, GROUPS, Entry, build, minute
+from holdfast.app.inbox import GROUPS, Entry, minute
 from holdfast.app.inbox import public as public_entry
-from holdfast.app.looking import shown_of
+from holdfast.app.looking import look
 from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UnknownSession
 from holdfast.facts.home import BriefRead
+from holdfast.log.base import Which
 from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
@@ -29,12 +30,11 @@ async def show_all(call: Call, runtime: Runtime) -> int:
     now_us = SystemClock().now_us()
     asked_us = None if call.args.since else await _asked(runtime)
     since_us = moment(call.args.since, now_us) if call.args.since else asked_us or now_us - DEFAULT_US
-    rows = await runtime.store.sessions()
-    entries = await _entries(runtime, rows, since_us)
+    entries = await _entries(runtime, since_us)
     if call.json:
         for entry in entries:
-            family = [row for row in rows if row.root == entry.row.session_id]
-            call.emit({**public_entry(entry), "type": "brief", "events": entry.row.head, "cost_usd": _usd(family)})
+            cost = _usd(await _family(runtime, entry))
+            call.emit({**public_entry(entry), "type": "brief", "events": entry.row.head, "cost_usd": cost})
         return 0
     call.say(f"# What moved since {minute(since_us)}{_which(call, asked_us)}")
     for group in GROUPS:
@@ -43,7 +43,7 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             continue
         call.say(f"\n## {group.capitalize()} ({len(mine)})\n")
         for entry in mine[:SHOWN]:
-            call.say(f"- {_line(call, entry, rows)}")
+            call.say(f"- {_line(call, entry, await _family(runtime, entry))}")
         if len(mine) > SHOWN:
             more = call.typed("ps", "--all") if group != "needs you" else call.typed("inbox")
             call.say(f"- and {len(mine) - SHOWN} more: `{more}`")
@@ -70,28 +70,22 @@ def _which(call: Call, asked_us: int | None) -> str:
     return ", when you last asked" if asked_us else ", the last 24 hours: you have not asked before"
 
 
-async def _entries(runtime: Runtime, rows: list[SessionRow], since_us: int) -> list[Entry]:
-    """What waits for a person, and the sessions at the top that moved: what is below them is in their own briefs."""
-    items = [await shown_of(runtime, item) for item in await runtime.store.items()]
-    holders = await runtime.store.holders()
-    moved = _moved(rows)
-    entries = build(rows, items, holders, since_us + FINISHED_US)
+async def _entries(runtime: Runtime, since_us: int) -> list[Entry]:
+    """What waits for a user, and the tops of trees that moved: what is below them is in their own briefs."""
     return [
         entry
-        for entry in entries
-        if entry.item is not None or (not entry.row.parent and moved[entry.row.session_id] > since_us)
+        for entry in await look(runtime, since_us)
+        if entry.item is not None
+        or (not entry.row.parent and max(row.updated_us for row in await _family(runtime, entry)) > since_us)
     ]
 
 
-def _moved(rows: list[SessionRow]) -> dict[str, int]:
-    """When anything of a tree last moved, by its top."""
-    moved: dict[str, int] = {}
-    for row in rows:
-        moved[row.root] = max(moved.get(row.root, 0), row.updated_us)
-    return moved
+async def _family(runtime: Runtime, entry: Entry) -> list[SessionRow]:
+    """The session of an entry and, where it is a top, all sessions below it."""
+    return await runtime.store.sessions(Which(root=entry.row.session_id)) or [entry.row]
 
 
-def _line(call: Call, entry: Entry, rows: list[SessionRow]) -> str:
+def _line(call: Call, entry: Entry, family: list[SessionRow]) -> str:
     row = entry.row
     name = one_line(entry.name or name_of(row), 60)
     if entry.item is not None:
@@ -100,7 +94,6 @@ def _line(call: Call, entry: Entry, rows: list[SessionRow]) -> str:
             f"{name}: {one_line(entry.item.request.title, 90)} [{row.session_id} e{item.seq}] "
             f"`{call.typed('approve', item.item_id)}`"
         )
-    family = [each for each in rows if each.root == row.session_id]
     size = f"{counted(len(family), 'session')}, " if len(family) > 1 else ""
     return (
         f"{name}: {one_line(entry.title, 60)}, {size}{_cost(family)}; {one_line(row.goal, 60)} "

@@ -17,6 +17,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.kinds.mission.brief.brief import Brief, brief
 from holdfast.kinds.mission.brief.text import markdown
+from holdfast.log.base import Which
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
 
@@ -57,7 +58,7 @@ async def pull_request_body(runtime: Runtime, row: SessionRow) -> str:
 
 async def logs_below(runtime: Runtime, row: SessionRow) -> list[Sequence[Event]]:
     """The logs of all sessions below one, oldest first."""
-    rows = list(reversed(await runtime.store.sessions()))
+    rows = list(reversed(await runtime.store.sessions(Which(root=row.root))))
     below: list[Sequence[Event]] = []
     parents = {row.session_id}
     for each in rows:  # a child is always younger than its parent

@@ -30,6 +30,7 @@ from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.log.base import Which
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
@@ -216,8 +217,8 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
 
 async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) -> State:
     """The state of a mission with the tokens and the money of all sessions below it."""
-    for each in await runtime.store.sessions():
-        if each.root == row.session_id and each.parent:
+    for each in await runtime.store.sessions(Which(root=row.session_id)):
+        if each.parent:
             below, _ = await recall(each.session_id, runtime.store, runtime.store, runtime.kinds)
             state.usage += below.usage
             state.uncounted = state.uncounted or below.uncounted
@@ -229,7 +230,7 @@ async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) ->
 async def _a_person_is_needed(runtime: Runtime, row: SessionRow) -> bool:
     """Whether one of those below, for which it waits, waits for a person."""
     below = {row.session_id}
-    for each in reversed(await runtime.store.sessions()):
+    for each in reversed(await runtime.store.sessions(Which(root=row.root))):
         if each.parent in below:
             below.add(each.session_id)
             if each.status == "parked" and each.reason == "person":

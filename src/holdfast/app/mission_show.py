@@ -13,6 +13,7 @@ from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.kinds.mission.check.metrics import curve, metric_of, values
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState, mission_of, of_mission
+from holdfast.log.base import Which
 from holdfast.session.money import usd, usd_float
 from holdfast.session.people import unanswered
 from holdfast.session.rows import SessionRow
@@ -65,8 +66,8 @@ async def run(call: Call) -> int:
 async def spent_of(runtime: Runtime, row: SessionRow) -> dict[str, int]:
     """What each role of it cost so far, in pico-dollars."""
     spent: dict[str, int] = {}
-    for each in await runtime.store.sessions():
-        if each.root == row.session_id and each.parent:
+    for each in await runtime.store.sessions(Which(root=row.session_id)):
+        if each.parent:
             role = each.name.partition(" ")[0] or "other"
             spent[role] = spent.get(role, 0) + each.cost_pico
     return spent

@@ -29,6 +29,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import Fenced, HandsError, HandsLost, HoldfastError
 from holdfast.facts.session import SessionError
+from holdfast.log.base import Which
 from holdfast.model.names import parse_name
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
@@ -36,6 +37,9 @@ from holdfast.session.state import State
 
 LOOK_AFTER_S = 60.0
 """How often whoever stays with sessions asks after jobs whose hands say nothing: their supervisor may be gone."""
+
+ASKED = 100
+"""Sessions that are asked at a time when all are looked after. Where more wait for jobs, they take turns."""
 
 ACTOR = "system"
 
@@ -62,10 +66,13 @@ async def take_in(runtime: Runtime, session_id: str) -> bool:
 async def look_after(runtime: Runtime, only: str = "") -> NoReturn:
     """Until cancelled: take in the news of jobs that nobody told of, of one session or of all."""
     clock = SystemClock()
+    before = None
     while True:
         with contextlib.suppress(HoldfastError):  # what cannot be asked now is asked again
-            for row in await runtime.store.sessions():
-                if row.status == "parked" and row.reason == "job" and only in ("", row.session_id, row.root):
+            rows = await runtime.store.sessions(Which(reason="job"), before=before, limit=None if only else ASKED)
+            before = rows[-1] if len(rows) == ASKED and not only else None
+            for row in rows:
+                if only in ("", row.session_id, row.root):
                     with contextlib.suppress(HoldfastError):
                         await take_in(runtime, row.session_id)
         await clock.sleep(LOOK_AFTER_S)

@@ -15,6 +15,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.mission import MissionOpened
 from holdfast.kinds.mission.fold.state import mission_of, of_mission
 from holdfast.kinds.mission.why import Link, Merge, Written, beginning, chain, handed_in, mapped, suspects
+from holdfast.log.base import Which
 from holdfast.repo.repository import Repository
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
@@ -111,7 +112,7 @@ def _repo(seen: _Seen) -> str:
 
 async def _missions(runtime: Runtime, place: Line, mission: str) -> list[_Seen]:
     """The mission that is named, or all that work on this repository, the newest first."""
-    rows = [await runtime.store.find(mission)] if mission else await runtime.store.sessions()
+    rows = [await runtime.store.find(mission)] if mission else await runtime.store.sessions(Which(top=True))
     found = []
     for row in rows:
         if row.parent or (not mission and row.name != "mission"):

@@ -14,7 +14,7 @@ from holdfast.brain.doors import uptime
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, UnknownSession
 from holdfast.fleet.crew import Crew, Handler, OnError
-from holdfast.log.base import Index
+from holdfast.log.base import Index, Which
 
 LOOK_S = 1.0
 """How often to look whether a process still lives that holds a session which is waited for."""
@@ -132,9 +132,9 @@ class InlineDispatcher:
         return self._stays and any([await self._is_mine(each) for each in await self._with_jobs()])
 
     async def _with_jobs(self) -> list[str]:
-        """Sessions that wait for a job."""
-        rows = await self._board.sessions()
-        return [row.session_id for row in rows if row.status == "parked" and row.reason == "job"]
+        """Sessions of the tree that wait for a job."""
+        root = (await self._board.find(self._only)).root
+        return [row.session_id for row in await self._board.sessions(Which(root=root, reason="job"))]
 
     async def _is_mine(self, session_id: str) -> bool:
         """Whether a session is one of those to look at. Who is above whom never changes, so each is asked once."""

@@ -13,7 +13,7 @@ from holdfast.facts.session import SessionUpdated
 from holdfast.facts.user import UserPause, UserResume
 from holdfast.fleet.answers import check_cap
 from holdfast.fleet.posting import Poster, person
-from holdfast.log.base import PostReceipt
+from holdfast.log.base import PostReceipt, Which
 from holdfast.session.home import HOME, Stop
 from holdfast.session.people import STOPPED
 from holdfast.session.rows import SessionRow
@@ -83,7 +83,8 @@ async def set_cap(
 
 async def wake_for_money(poster: Poster, account_id: str, reason: str) -> list[SessionRow]:
     """Have every session looked at that waits for money of an account."""
-    waiting = [row for row in await poster.index.sessions() if row.reason == "budget" and account_id in row.accounts]
+    rows = await poster.index.sessions(Which(reason="budget"))
+    waiting = [row for row in rows if account_id in row.accounts]
     for row in waiting:
         await resume(poster, row, reason)
     return waiting
@@ -98,7 +99,7 @@ async def stop_all(poster: Poster, reason: str) -> Stopping:
         stop = await poster.index.stopped()
         assert stop is not None
     # What is parked cannot start while the stop holds, and keeps what it waits for.
-    resting = [row for row in await poster.index.sessions() if row.status == "runnable"]
+    resting = await poster.index.sessions(Which(status="runnable"))
     for row in resting:
         fact = UserPause(reason=reason or "emergency stop", stop_seq=stop.seq)
         await poster.post(row.session_id, fact, f"stop:{stop.seq}")
@@ -110,8 +111,10 @@ async def release(poster: Poster, reason: str) -> tuple[Stop | None, list[Sessio
     stop = await poster.index.stopped()
     if stop is not None:
         await poster.post(HOME, EmergencyReleased(stop_seq=stop.seq, reason=reason), f"release:{stop.seq}")
-    rows = await poster.index.sessions()
-    stopped = [row for row in rows if row.detail == STOPPED or (stop is not None and row.status == "runnable")]
+    paused = await poster.index.sessions(Which(reason="person"))
+    stopped = [row for row in paused if row.detail == STOPPED]
+    if stop is not None:
+        stopped += await poster.index.sessions(Which(status="runnable"))
     for row in stopped:
         await resume(poster, row, reason or "the emergency stop is lifted", f"release:{stop.seq}" if stop else "")
     return stop, stopped

@@ -7,8 +7,8 @@ events alone and can be rebuilt from them (S20); `holdfast.session` says how (`r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from holdfast.facts.codec import Draft, Event
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow, Uptime
+from holdfast.session.rows import RowStatus, SessionRow, Uptime
 
 
 class Post(msgspec.Struct, frozen=True):
@@ -151,6 +151,43 @@ class Leases(Protocol):
         ...
 
 
+class Which(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter over sessions. A field that is empty does not filter.
+
+    `root` is the session at the top of a tree, `parent` the one that opened the session, `top` asks for sessions that
+    no session opened. `status` and `reason`
+    are those of the row, which says nothing of live processes; only a parked session has a reason. `updated_us` is
+    the earliest time of the latest event.
+    """
+
+    root: str = ""
+    parent: str = ""
+    top: bool = False
+    status: RowStatus | Literal[""] = ""
+    reason: str = ""
+    updated_us: int = 0
+
+    def has(self, row: SessionRow) -> bool:
+        """Return whether a row passes the filter."""
+        return (
+            self.root in ("", row.root)
+            and self.parent in ("", row.parent)
+            and not (self.top and row.parent)
+            and self.status in ("", row.status)
+            and self.reason in ("", row.reason)
+            and row.updated_us >= self.updated_us
+        )
+
+
+EVERY = Which()
+"""No filter."""
+
+
+def is_older(row: SessionRow, other: SessionRow) -> bool:
+    """Return whether a row comes after another in lists, which have the newest session first."""
+    return (row.created_us, row.session_id) < (other.created_us, other.session_id)
+
+
 class Index(Protocol):
     """The rows beside the events."""
 
@@ -158,8 +195,17 @@ class Index(Protocol):
         """The session with that id, key or unique prefix of either. Raises `UnknownSession`."""
         ...
 
-    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
-        """All of them, newest first; with `home` the home's own log too."""
+    async def sessions(
+        self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        """Those that pass the filter, newest first; with `home` the home's own log too.
+
+        A page begins behind the row `before`, the last one of the page before it, and has at most `limit` rows.
+        """
+        ...
+
+    async def count(self, which: Which = EVERY) -> int:
+        """The number of sessions that pass the filter, without the home's own log."""
         ...
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
@@ -178,8 +224,8 @@ class Index(Protocol):
         """One money account, None when no session and no budget has named it."""
         ...
 
-    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
-        """What people are asked, oldest first; without `open_only` also what was answered."""
+    async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
+        """What people are asked, oldest first, at most `limit`; without `open_only` also what was answered."""
         ...
 
     async def item(self, name: str) -> ItemRow:
@@ -189,3 +235,16 @@ class Index(Protocol):
     async def stopped(self) -> Stop | None:
         """The emergency stop in force, None when there is none."""
         ...
+
+
+PAGE = 500
+"""Rows that `each_session` reads at a time."""
+
+
+async def each_session(index: Index, which: Which = EVERY, *, home: bool = False) -> AsyncIterator[SessionRow]:
+    """Every session that passes the filter, newest first, read page by page."""
+    before = None
+    while rows := await index.sessions(which, home=home, before=before, limit=PAGE):
+        for row in rows:
+            yield row
+        before = rows[-1]

@@ -16,7 +16,7 @@ from holdfast.clock import Clock
 from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log import lineage
-from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
 from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
 from holdfast.log.transaction import Transaction, fenced, pick, pick_item, ready, unknown
 from holdfast.log.verify import Beside, Look
@@ -245,11 +245,18 @@ class MemoryStore:
         like = [row.session_id for row in tables.rows.values() if _begins(row, name) and row.session_id != HOME]
         return tables.rows[pick(name, sorted(like))]
 
-    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
+    async def sessions(
+        self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
-        rows = [row for row in self._tables.rows.values() if home or row.session_id != HOME]
-        return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)
+        rows = [row for row in self._tables.rows.values() if (home or row.session_id != HOME) and which.has(row)]
+        rows = [row for row in rows if before is None or is_older(row, before)]
+        return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)[:limit]
+
+    async def count(self, which: Which = EVERY) -> int:
+        """See `holdfast.log.base.Index`."""
+        return len(await self.sessions(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """See `holdfast.log.base.Index`."""
@@ -274,11 +281,11 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         return self._tables.account(account_id)
 
-    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+    async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
         """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         items = [item for item in self._tables.items.values() if item.status == "open" or not open_only]
-        return sorted(items, key=lambda item: (item.opened_us, item.item_id))
+        return sorted(items, key=lambda item: (item.opened_us, item.item_id))[:limit]
 
     async def item(self, name: str) -> ItemRow:
         """See `holdfast.log.base.Index`."""

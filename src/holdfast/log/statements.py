@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "sql"
-_MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql"}
+_MIGRATIONS = {1: "from_1.sql", 2: "from_2.sql", 3: "from_3.sql", 4: "from_4.sql"}
 _MARK = "-- name: "
 
 

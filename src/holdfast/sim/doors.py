@@ -17,7 +17,7 @@ from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.session import Workspace
 from holdfast.facts.union import type_of
 from holdfast.kinds import KINDS
-from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
 from holdfast.model.base import ModelRequest, StreamPart
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
@@ -167,9 +167,17 @@ class StoreDoor:
         """See `holdfast.log.base.Index`."""
         return await self._process.through("find", lambda: self._store.find(name))
 
-    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
+    async def sessions(
+        self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
         """See `holdfast.log.base.Index`."""
-        return await self._process.through("sessions", lambda: self._store.sessions(home=home))
+        return await self._process.through(
+            "sessions", lambda: self._store.sessions(which, home=home, before=before, limit=limit)
+        )
+
+    async def count(self, which: Which = EVERY) -> int:
+        """See `holdfast.log.base.Index`."""
+        return await self._process.through("count", lambda: self._store.count(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """See `holdfast.log.base.Index`. Whoever dies here has not begun: no weather."""
@@ -187,9 +195,9 @@ class StoreDoor:
         """See `holdfast.log.base.Index`."""
         return await self._process.through("account", lambda: self._store.account(account_id))
 
-    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+    async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
         """See `holdfast.log.base.Index`."""
-        return await self._process.through("items", lambda: self._store.items(open_only=open_only))
+        return await self._process.through("items", lambda: self._store.items(open_only=open_only, limit=limit))
 
     async def item(self, name: str) -> ItemRow:
         """See `holdfast.log.base.Index`."""

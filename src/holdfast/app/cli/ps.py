@@ -5,23 +5,33 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import msgspec
+
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
+from holdfast.log.base import EVERY, Index, Which
 from holdfast.session.money import usd, usd_float
 from holdfast.session.people import PAUSED, STOPPED
-from holdfast.session.rows import TAINTED, WEAK, SessionRow
+from holdfast.session.rows import TAINTED, WEAK, RowStatus, SessionRow
 
-UNFINISHED = ("runnable", "parked")
+UNFINISHED: tuple[RowStatus, ...] = ("runnable", "parked")
 
 SHOWN = 20
-"""Sessions listed without --all, beside every unfinished one."""
+"""The latest sessions listed without --all, beside unfinished ones."""
+
+UNFINISHED_SHOWN = 100
+"""The latest unfinished sessions of each status that are listed without --all."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
-    parser.add_argument("--all", action="store_true", help=f"all of them, not the unfinished and the latest {SHOWN}")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=f"list all (default: the latest {SHOWN} and {UNFINISHED_SHOWN} unfinished ones)",
+    )
     parser.add_argument("--tree", action="store_true", help="children under the sessions that opened them")
     parser.add_argument("--json", action="store_true", help="print JSON lines")
 
@@ -29,9 +39,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 async def run(call: Call) -> int:
     """List them."""
     async with open_runtime(call.settings) as runtime:
-        holders = await runtime.store.holders()
-        rows = await runtime.store.sessions()
-    chosen = _trees(call, rows) if call.args.tree else _latest(call, rows)
+        store = runtime.store
+        holders = await store.holders()
+        chosen = await (_trees(store, call.args.all) if call.args.tree else _latest(store, call.args.all))
+        total = await store.count()
     if call.json:
         for row in chosen:
             call.emit(public(row, running=row.session_id in holders))
@@ -53,34 +64,45 @@ async def run(call: Call) -> int:
         )
         if row.status == "parked" and row.detail not in ("", PAUSED, STOPPED) and not running:
             call.say(f"{'':<{width}} {one_line(row.detail, 90)}")
-    if len(chosen) < len(rows):
-        call.note(f"and {counted(len(rows) - len(chosen), 'older session')}: `{call.typed('ps', '--all')}`")
+    if len(chosen) < total:
+        call.note(f"and {counted(total - len(chosen), 'more session')}: `{call.typed('ps', '--all')}`")
     return 0
 
 
-def _latest(call: Call, rows: list[SessionRow]) -> list[SessionRow]:
-    """The latest, and every unfinished one."""
-    return [row for place, row in enumerate(rows) if call.args.all or place < SHOWN or row.status in UNFINISHED]
+async def _latest(index: Index, whole: bool, which: Which = EVERY) -> list[SessionRow]:
+    """The latest sessions and the latest unfinished ones, newest first; with `whole` all of them."""
+    if whole:
+        return await index.sessions(which)
+    found = {row.session_id: row for row in await index.sessions(which, limit=SHOWN)}
+    for status in UNFINISHED:
+        of_status = msgspec.structs.replace(which, status=status)
+        found |= {row.session_id: row for row in await index.sessions(of_status, limit=UNFINISHED_SHOWN)}
+    return sorted(found.values(), key=lambda row: (row.created_us, row.session_id), reverse=True)
 
 
-def _trees(call: Call, rows: list[SessionRow]) -> list[SessionRow]:
+async def _trees(index: Index, whole: bool) -> list[SessionRow]:
     """Whole trees, the newest first; in each the children under their parent, oldest first."""
+    tops = await _latest(index, whole, Which(top=True))
+    roots = dict.fromkeys(row.session_id for row in tops)
+    if not whole:
+        roots |= dict.fromkeys(row.root for row in await _latest(index, False) if row.status in UNFINISHED)
+    rows = (
+        await index.sessions() if whole else [row for root in roots for row in await index.sessions(Which(root=root))]
+    )
     below: dict[str, list[SessionRow]] = {}
     known = {row.session_id for row in rows}
-    for row in reversed(rows):
+    for row in sorted(rows, key=lambda row: (row.created_us, row.session_id)):
         below.setdefault(row.parent if row.parent in known else "", []).append(row)
-    unfinished = {row.root for row in rows if row.status in UNFINISHED}
-    told: list[SessionRow] = []
+    listed: list[SessionRow] = []
 
-    def tell(row: SessionRow) -> None:
-        told.append(row)
+    def add(row: SessionRow) -> None:
+        listed.append(row)
         for child in below.get(row.session_id, []):
-            tell(child)
+            add(child)
 
-    for place, top in enumerate(reversed(below.get("", []))):
-        if call.args.all or place < SHOWN or top.root in unfinished:
-            tell(top)
-    return told
+    for top in reversed(below.get("", [])):
+        add(top)
+    return listed
 
 
 def _name(row: SessionRow, *, tree: bool) -> str:

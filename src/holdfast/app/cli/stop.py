@@ -17,6 +17,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import HoldfastError
 from holdfast.fleet.posting import person
+from holdfast.log.base import Which
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
@@ -68,9 +69,7 @@ async def _stop(call: Call, runtime: Runtime) -> int:
 
 async def _end_jobs(call: Call, runtime: Runtime) -> None:
     """Jobs and services go on without a brain, so they are ended here."""
-    for row in await runtime.store.sessions():
-        if row.status not in ("runnable", "parked"):
-            continue
+    for row in [row for status in ("runnable", "parked") for row in await runtime.store.sessions(Which(status=status))]:
         try:
             ended = await end_jobs(runtime, row.session_id)
         except HoldfastError as error:

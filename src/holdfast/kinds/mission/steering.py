@@ -8,7 +8,7 @@ from holdfast.facts.mission import ReplanAsked
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.user import UserPause, UserResume
 from holdfast.fleet.posting import Poster
-from holdfast.log.base import Log, PostReceipt
+from holdfast.log.base import Log, PostReceipt, Which
 from holdfast.session.rows import SessionRow
 
 
@@ -41,8 +41,8 @@ async def amend(
 
 async def family(poster: Poster, row: SessionRow) -> list[SessionRow]:
     """The mission and all sessions below it that are not over."""
-    rows = await poster.index.sessions()
-    return [each for each in rows if each.root == row.session_id and each.status in ("runnable", "parked")]
+    rows = await poster.index.sessions(Which(root=row.session_id))
+    return [each for each in rows if each.status in ("runnable", "parked")]
 
 
 async def pause(poster: Poster, row: SessionRow, reason: str) -> list[SessionRow]:

@@ -17,11 +17,14 @@ select session_id, key, goal, model, workspace, accounts, created_us, updated_us
 from sessions where session_id = :session_id;
 
 -- name: sessions
--- All rows, newest first.
+-- A page of rows, newest first. The conditions of the filter are put in by name.
 select session_id, key, goal, model, workspace, accounts, created_us, updated_us, head, head_hash, epoch,
     status, reason, detail, holder, due_us, turns, cost_pico, input_tokens, output_tokens,
     parent, root, depth, owner, name, origin, origin_seq, marks, boot_id, due_boot_us
-from sessions order by created_us desc, session_id desc;
+from sessions where {conditions} order by created_us desc, session_id desc limit :count;
+
+-- name: sessions_count
+select count(*) from sessions where {conditions};
 
 -- name: sessions_like
 -- Ids of sessions whose id or key begins with the text; three are enough to say "not unique".
@@ -157,11 +160,11 @@ from items where item_id = :item_id;
 
 -- name: items
 select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
-from items order by opened_us, item_id;
+from items order by opened_us, item_id limit :count;
 
 -- name: items_open
 select item_id, session_id, seq, kind, title, opened_us, expires_us, status, closed_seq, seen_us
-from items where status = 'open' order by opened_us, item_id;
+from items where status = 'open' order by opened_us, item_id limit :count;
 
 -- name: items_like
 -- Items whose id begins with the text; three are enough to say "not unique".

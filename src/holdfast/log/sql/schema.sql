@@ -1,4 +1,4 @@
--- The tables of the log, schema 4. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
+-- The tables of the log, schema 5. SQLite and PostgreSQL read this file alike: `bigint` and `bytea`
 -- are integer and blob columns to both.
 
 -- One row per fact about the file itself; `schema` is the version of these tables.
@@ -77,6 +77,15 @@ create index sessions_by_due on sessions (due_us) where due_us is not null;
 create index sessions_runnable on sessions (due_us) where status = 'runnable';
 create index sessions_by_boot on sessions (boot_id, due_boot_us) where due_boot_us is not null;
 create index sessions_parked on sessions (updated_us) where status = 'parked' and due_us is not null;
+create index sessions_runnable_newest on sessions (created_us, session_id) where status = 'runnable';
+create index sessions_parked_newest on sessions (created_us, session_id) where status = 'parked';
+create index sessions_done_newest on sessions (created_us, session_id) where status = 'done';
+create index sessions_failed_newest on sessions (created_us, session_id) where status = 'failed';
+create index sessions_cancelled_newest on sessions (created_us, session_id) where status = 'cancelled';
+create index sessions_by_reason on sessions (reason, created_us, session_id) where reason <> '';
+create index sessions_newest on sessions (created_us, session_id);
+create index sessions_by_root on sessions (root, created_us);
+create index sessions_by_parent on sessions (parent, created_us) where parent <> '';
 create index sessions_by_holder on sessions (holder) where holder <> '';
 
 -- Questions to people (S20, S21): what the inbox lists.

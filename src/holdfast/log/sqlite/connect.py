@@ -16,7 +16,7 @@ from holdfast.log.statements import queries, schema
 
 SQL = queries()
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the tables in `sql/schema.sql`."""
 
 PAGE_SIZE = 4096

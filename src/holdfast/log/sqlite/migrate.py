@@ -16,6 +16,9 @@ from holdfast.log.sqlite.watermark import check_acknowledged
 from holdfast.log.statements import migration
 from holdfast.log.verify import Rebuilt
 
+COLUMNS_VERSION = 4
+"""Since this version tables got indexes and no columns: nothing has to be filled in from the events."""
+
 
 def open_file(path: Path, busy_timeout_s: float, *, accept_loss: bool = False) -> None:
     """Make the file ready for today's statements: made, migrated, or refused before anything is written.
@@ -42,8 +45,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         for version in range(before, SCHEMA_VERSION):  # another process may have been faster
             for statement in migration(version):
                 connection.execute(statement)
-        if before < SCHEMA_VERSION:
+        if before < COLUMNS_VERSION:
             _refill(connection, Reader(connection, path))
+        if before < SCHEMA_VERSION:
             connection.execute(SQL["set_schema_version"], {"version": str(SCHEMA_VERSION)})
         connection.execute("commit")
     finally:

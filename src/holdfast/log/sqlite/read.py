@@ -7,11 +7,13 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
+
+from msgspec.structs import asdict
 
 from holdfast.facts.codec import Event
 from holdfast.log import lineage
-from holdfast.log.base import Snapshot
+from holdfast.log.base import EVERY, Snapshot, Which
 from holdfast.log.lineage import ALL
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
@@ -22,7 +24,7 @@ from holdfast.log.verify import Beside, Look
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop, stop_in
 from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow, Uptime
+from holdfast.session.rows import RowStatus, SessionRow, Uptime
 from holdfast.session.state import CLOCK_STEP_US
 
 T = TypeVar("T")
@@ -30,6 +32,30 @@ T = TypeVar("T")
 
 def _of_boot(up: Uptime | None) -> dict[str, object]:
     return {"boot_id": up.boot_id, "up_us": up.us} if up is not None else {"boot_id": "", "up_us": 0}
+
+
+_FILTERS = {
+    "root": "root = :root",
+    "parent": "parent = :parent and parent <> ''",
+    "top": "parent = ''",
+    **{f"status:{status}": f"status = '{status}'" for status in get_args(RowStatus)},
+    "reason": "reason = :reason and reason <> ''",
+    "updated_us": "updated_us >= :updated_us",
+}
+"""Field of `Which` → its condition. Each status is a literal, so that its own index fits."""
+
+
+def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[str, dict[str, object]]:
+    """The conditions of a filter and a page, and the values in them. Only the filter's own fields name a condition."""
+    values: dict[str, object] = {name: value for name, value in asdict(which).items() if value}
+    conditions = [_FILTERS[f"status:{value}" if name == "status" else name] for name, value in values.items()]
+    if not home:
+        conditions.append("session_id <> :home")
+        values["home"] = HOME
+    if before is not None:
+        conditions.append("(created_us, session_id) < (:created_us, :session_id)")
+        values |= {"created_us": before.created_us, "session_id": before.session_id}
+    return " and ".join(conditions) or "true", values
 
 
 class Reader:
@@ -93,9 +119,20 @@ class Reader:
                 keyed = pick(name, [found for (found,) in like] if name else [])
             return self.row(keyed)
 
-    def sessions(self) -> list[SessionRow]:
-        """All rows, newest first, the home's among them."""
-        return [session_row(values) for values in self._rows("sessions")]
+    def sessions(
+        self, which: Which = EVERY, *, home: bool = True, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
+        """A page of rows, newest first."""
+        conditions, values = _conditions(which, home, before)
+        statement = SQL["sessions"].format(conditions=conditions)
+        found = self._connection.execute(statement, {**values, "count": -1 if limit is None else limit})
+        return [session_row(each) for each in found]
+
+    def count(self, which: Which) -> int:
+        """The number of rows that pass the filter, without the home's."""
+        conditions, values = _conditions(which, False, None)
+        ((found,),) = self._connection.execute(SQL["sessions_count"].format(conditions=conditions), values)
+        return int(found)
 
     def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
         """`(session, holder)` of what is due, longest due first."""
@@ -114,9 +151,10 @@ class Reader:
         """One account."""
         return self._view.account(account_id)
 
-    def items(self, open_only: bool) -> list[ItemRow]:
+    def items(self, open_only: bool, limit: int | None = None) -> list[ItemRow]:
         """Items, oldest first."""
-        return [item_row(values) for values in self._rows("items_open" if open_only else "items")]
+        found = self._rows("items_open" if open_only else "items", count=ALL if limit is None else limit)
+        return [item_row(values) for values in found]
 
     def item(self, name: str) -> ItemRow:
         """By id or unique prefix."""

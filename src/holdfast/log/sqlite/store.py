@@ -15,7 +15,7 @@ from holdfast.clock import Clock
 from holdfast.errors import LogUnavailable, StorageFull
 from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
-from holdfast.log.base import Lease, Post, PostReceipt, Snapshot
+from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import connect
 from holdfast.log.sqlite.migrate import open_file
@@ -27,7 +27,7 @@ from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.log.workers import is_live
 from holdfast.session.accounts import AccountRow
-from holdfast.session.home import HOME, Stop
+from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow, Uptime
 
@@ -178,10 +178,15 @@ class SqliteStore:
         """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.find(name))
 
-    async def sessions(self, *, home: bool = False) -> list[SessionRow]:
+    async def sessions(
+        self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
+    ) -> list[SessionRow]:
         """See `holdfast.log.base.Index`."""
-        rows = await self._read(lambda reader: reader.sessions())
-        return rows if home else [row for row in rows if row.session_id != HOME]
+        return await self._read(lambda reader: reader.sessions(which, home=home, before=before, limit=limit))
+
+    async def count(self, which: Which = EVERY) -> int:
+        """See `holdfast.log.base.Index`."""
+        return await self._read(lambda reader: reader.count(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
         """See `holdfast.log.base.Index`. What a live process holds is not due: that one looks itself."""
@@ -206,9 +211,9 @@ class SqliteStore:
         """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.account(account_id))
 
-    async def items(self, *, open_only: bool = True) -> list[ItemRow]:
+    async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
         """See `holdfast.log.base.Index`."""
-        return await self._read(lambda reader: reader.items(open_only))
+        return await self._read(lambda reader: reader.items(open_only, limit))
 
     async def item(self, name: str) -> ItemRow:
         """See `holdfast.log.base.Index`."""

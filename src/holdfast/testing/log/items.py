@@ -17,6 +17,7 @@ async def a_question_is_a_row(rig: Rig) -> None:
     await case.append(lease, case.question("itm_a"))
     items = await rig.store.items()
     assert [item.item_id for item in items] == ["itm_z", "itm_a"]
+    assert await rig.store.items(limit=1) == items[:1]
     item = items[0]
     assert (item.session_id, item.seq, item.kind, item.title) == ("ses_a", first.seq, "tool", "delete it?")
     assert (item.opened_us, item.expires_us, item.status) == (first.at_us, 5_000_000, "open")

@@ -7,7 +7,8 @@ from holdfast.facts.base import Text
 from holdfast.facts.child import ChildFinished, ChildOpened
 from holdfast.facts.session import Parent, SessionUpdated
 from holdfast.facts.user import UserMessage
-from holdfast.log.base import Lease, Post
+from holdfast.log.base import Lease, Post, Which, each_session
+from holdfast.session.rows import SessionRow
 from holdfast.testing.log.rig import Check, Rig, Scenario
 
 
@@ -114,7 +115,35 @@ async def the_end_of_a_child_wakes_its_parent(rig: Rig) -> None:
     await case.whole()
 
 
+async def sessions_are_listed_in_pages(rig: Rig) -> None:
+    """Filters pass what `Which.has` passes; pages put together are the list, whatever their size, without the home."""
+    case = Scenario(rig)
+    _, child = await _family(case)
+    await case.append(child, case.parked("job"), head=(await case.row("ses_b")).head)
+    for name in ("ses_d", "ses_e", "ses_f"):
+        await case.started(name)
+    await case.open("ses_g")
+    rows = await rig.store.sessions()
+    middle = sorted(row.updated_us for row in rows)[3]
+    assert [row.session_id for row in rows] == sorted((row.session_id for row in rows), reverse=True)
+    filters = [Which(), Which(root="ses_a"), Which(parent="ses_a"), Which(top=True), Which(status="runnable")]
+    filters += [Which(reason="job"), Which(status="parked", reason="timer"), Which(updated_us=middle)]
+    filters += [Which(top=True, status="runnable", updated_us=middle), Which(root="ses_none")]
+    for which in filters:
+        wanted = [row for row in rows if which.has(row)]
+        assert await rig.store.sessions(which) == wanted
+        assert await rig.store.count(which) == len(wanted)
+        for size in (1, 2, len(rows)):
+            pages: list[SessionRow] = []
+            while page := await rig.store.sessions(which, before=pages[-1] if pages else None, limit=size):
+                assert len(page) <= size
+                pages += page
+            assert pages == wanted
+        assert [row async for row in each_session(rig.store, which)] == wanted
+
+
 CHECKS: tuple[Check, ...] = (
+    sessions_are_listed_in_pages,
     a_tree_is_in_the_rows,
     a_child_is_opened_whole_or_not_at_all,
     accounts_on_the_way_begin_with_the_session,
