@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.loop_model import plan_of
-from holdfast.app.loop_next import CHEAP_MS, Means, Seen, next_plan
-from holdfast.app.loop_plan import Plan, Step
-from holdfast.app.loop_prompt import reported
-from holdfast.app.loop_spec import STEP, LoopSpec
 from holdfast.facts.base import Usage
+from holdfast.kinds.loop.model import plan_of
+from holdfast.kinds.loop.next import CHEAP_MS, Means, Seen, next_plan
+from holdfast.kinds.loop.plan import Plan, Step
+from holdfast.kinds.loop.prompt import reported
+from holdfast.kinds.loop.spec import STEP, LoopSpec
 from holdfast.model.base import ModelRequest
 from holdfast.session.conversation import Message, TextPart, ToolResultPart
 from tests.app.looping import DOES, loop, passes, plans, project, story

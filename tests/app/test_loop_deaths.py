@@ -18,12 +18,12 @@ import pytest
 
 from holdfast.app.compose import open_runtime
 from holdfast.app.config import load_settings
-from holdfast.app.loop_next import Means
-from holdfast.app.loop_plan import read_story
-from holdfast.app.loop_spec import spec_of
-from holdfast.app.loop_tools import Loop
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolResult
+from holdfast.kinds.loop.next import Means
+from holdfast.kinds.loop.plan import read_story
+from holdfast.kinds.loop.spec import spec_of
+from holdfast.kinds.loop.tools import Loop
 from tests.app.looping import MINE, passes, project, story
 from tests.app.terminal import Type, ended, rows, spawn
 

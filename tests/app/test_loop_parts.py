@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.loop_chain import analysis_problem, plan_problem
-from holdfast.app.loop_guard import holds, kept, restored
-from holdfast.app.loop_items import edits, marked, read_board
-from holdfast.app.loop_next import Means, Seen, choose, next_plan
-from holdfast.app.loop_plan import Outcome, Plan, judge
-from holdfast.app.loop_prompt import cut, filled, reported, shell
-from holdfast.app.loop_spec import LoopSpec, loop_agent, spec_of
 from holdfast.facts.session import Agent
+from holdfast.kinds.loop.chain import analysis_problem, plan_problem
+from holdfast.kinds.loop.guard import holds, kept, restored
+from holdfast.kinds.loop.items import edits, marked, read_board
+from holdfast.kinds.loop.next import Means, Seen, choose, next_plan
+from holdfast.kinds.loop.plan import Outcome, Plan, judge
+from holdfast.kinds.loop.prompt import cut, filled, reported, shell
+from holdfast.kinds.loop.spec import LoopSpec, loop_agent, spec_of
 from tests.app.looping import story
 
 SPEC = LoopSpec(command=("agent", "--go"), items="prd.json", template="{{item}} {{check}}")

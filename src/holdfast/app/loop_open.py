@@ -6,19 +6,20 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.app import hands_policy, loop_files, policies
+from holdfast.app import hands_policy, policies
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.config import budget_pico
 from holdfast.app.exits import name_of
-from holdfast.app.loop_items import checks_of, read_board
-from holdfast.app.loop_next import PROGRESS_MAX
-from holdfast.app.loop_prompt import PART_MAX, cut
-from holdfast.app.loop_spec import ANALYSIS, ITEM_FILES, PROGRESS, LoopSpec, loop_agent
 from holdfast.app.opening import check_folder, existing, open_session
 from holdfast.app.prompts import load_prompts
 from holdfast.errors import UsageError
 from holdfast.facts.session import ContextPolicy, Limits
+from holdfast.kinds.loop import files as loop_files
+from holdfast.kinds.loop.items import checks_of, read_board
+from holdfast.kinds.loop.next import PROGRESS_MAX
+from holdfast.kinds.loop.prompt import PART_MAX, cut
+from holdfast.kinds.loop.spec import ANALYSIS, ITEM_FILES, PROGRESS, LoopSpec, loop_agent
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import BASH_TIMEOUT_MAX_S
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.app.loop_chain import analysis_problem, branch_of, plan_problem
-from holdfast.app.loop_guard import kept
-from holdfast.app.loop_items import Board, checks_of, read_board
-from holdfast.app.loop_plan import Plan, Stage, Step, again_calls, asking, work_calls
-from holdfast.app.loop_prompt import ITEM_MAX, LAST_MAX, PART_MAX, cut, filled, shell
-from holdfast.app.loop_spec import ANALYSIS, IDLE_MAX, PROGRESS, STEP, TRIES_MAX, LoopSpec
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Item
+from holdfast.kinds.loop.chain import analysis_problem, branch_of, plan_problem
+from holdfast.kinds.loop.guard import kept
+from holdfast.kinds.loop.items import Board, checks_of, read_board
+from holdfast.kinds.loop.plan import Plan, Stage, Step, again_calls, asking, work_calls
+from holdfast.kinds.loop.prompt import ITEM_MAX, LAST_MAX, PART_MAX, cut, filled, shell
+from holdfast.kinds.loop.spec import ANALYSIS, IDLE_MAX, PROGRESS, STEP, TRIES_MAX, LoopSpec
 from holdfast.kinds.mission.contract.contents import in_words
 from holdfast.session.money import usd
 

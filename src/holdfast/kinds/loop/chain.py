@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-from holdfast.app.loop_items import checks_of, read_board
-from holdfast.app.loop_spec import ANALYSIS, LoopSpec
 from holdfast.errors import ContractInvalid
+from holdfast.kinds.loop.items import checks_of, read_board
+from holdfast.kinds.loop.spec import ANALYSIS, LoopSpec
 
 _TEXTS = ("priority_item", "description", "rationale")
 _BRANCH = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]|/(?=[A-Za-z0-9])){0,99}")

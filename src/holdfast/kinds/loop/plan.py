@@ -8,9 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.app.loop_items import Board, checks_of
-from holdfast.app.loop_prompt import PART_MAX, cut, promised
-from holdfast.app.loop_spec import LOOK, RESTORE, STEP, LoopSpec
 from holdfast.clock import rfc3339
 from holdfast.facts.base import Usage, text_of
 from holdfast.facts.codec import Event
@@ -18,6 +15,9 @@ from holdfast.facts.contract import Check, Item
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
+from holdfast.kinds.loop.items import Board, checks_of
+from holdfast.kinds.loop.prompt import PART_MAX, cut, promised
+from holdfast.kinds.loop.spec import LOOK, RESTORE, STEP, LoopSpec
 from holdfast.kinds.mission.contract.contents import command_line, metric_holds, metric_value
 from holdfast.session.money import usd
 

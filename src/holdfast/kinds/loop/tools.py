@@ -12,18 +12,18 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.app import loop_files
-from holdfast.app.loop_guard import content, differences, restored
-from holdfast.app.loop_items import Board, marked, read_board
-from holdfast.app.loop_next import Means, Seen, next_plan, with_files
-from holdfast.app.loop_plan import Outcome, Plan, Story, Verdict, entry, judge, read_story
-from holdfast.app.loop_prompt import LAST_MAX, PART_MAX, cut, reported
-from holdfast.app.loop_spec import ANALYSIS, LOOK, PROGRESS, RESTORE, STEP, LoopSpec, spec_of
 from holdfast.brain.custom import CustomResult, ToolRunner
 from holdfast.brain.recall import recall
 from holdfast.errors import ContractInvalid, HoldfastError
 from holdfast.facts.base import Usage
 from holdfast.facts.session import CustomTool, SessionCreated
+from holdfast.kinds.loop import files as loop_files
+from holdfast.kinds.loop.guard import content, differences, restored
+from holdfast.kinds.loop.items import Board, marked, read_board
+from holdfast.kinds.loop.next import Means, Seen, next_plan, with_files
+from holdfast.kinds.loop.plan import Outcome, Plan, Story, Verdict, entry, judge, read_story
+from holdfast.kinds.loop.prompt import LAST_MAX, PART_MAX, cut, reported
+from holdfast.kinds.loop.spec import ANALYSIS, LOOK, PROGRESS, RESTORE, STEP, LoopSpec, spec_of
 from holdfast.log.base import Log, Snapshots
 from holdfast.session.tenant import only_agents
 

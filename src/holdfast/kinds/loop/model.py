@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from holdfast.app.loop_plan import ASK, Plan, Step, asking
-from holdfast.app.loop_spec import MODEL, STEP
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
+from holdfast.kinds import LOOP
+from holdfast.kinds.loop.plan import ASK, Plan, Step, asking
+from holdfast.kinds.loop.spec import STEP
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.session.conversation import ToolCallPart, ToolResultPart
 
@@ -49,7 +50,7 @@ class LoopModel:
     """Answers with the calls of the plan. Its price is what the command of the loop said that it cost."""
 
     def __init__(self) -> None:
-        self.name = MODEL
+        self.name = LOOP
         self._cost_pico: int | None = 0
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.app.loop_items import edits
-from holdfast.app.loop_plan import Kept, Stage
-from holdfast.app.loop_spec import PROGRESS, LoopSpec
+from holdfast.kinds.loop.items import edits
+from holdfast.kinds.loop.plan import Kept, Stage
+from holdfast.kinds.loop.spec import PROGRESS, LoopSpec
 
 
 def kept(data: bytes | None) -> Kept:

@@ -7,9 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.facts.session import Agent, CustomTool
-
-MODEL = "loop:command"
-"""The name of the model that a loop's session has: code that follows the loop's own plan."""
+from holdfast.kinds import LOOP
 
 LOOK, RESTORE, STEP = "loop_look", "loop_restore", "loop_step"
 """The loop's own tools: what a command left behind; put back what is not its to change; record and plan."""
@@ -58,7 +56,7 @@ def loop_agent(spec: LoopSpec) -> Agent:
             {_KEY: msgspec.json.decode(msgspec.json.encode(spec))},
         ),
     )
-    return Agent(model=MODEL, name="loop", tools=("bash", "ask_person"), custom=tools)
+    return Agent(model=LOOP, name="loop", tools=("bash", "ask_person"), custom=tools)
 
 
 def _tool(name: str, description: str, more: dict[str, Any] | None = None, *, read_only: bool = False) -> CustomTool:
@@ -69,7 +67,7 @@ def _tool(name: str, description: str, more: dict[str, Any] | None = None, *, re
 
 def spec_of(agent: Agent) -> LoopSpec | None:
     """What the loop of a session with that agent was asked to do; None when it is no loop."""
-    if agent.model != MODEL:
+    if agent.model != LOOP:
         return None
     step = next((tool for tool in agent.custom if tool.name == STEP), None)
     return None if step is None else msgspec.convert(step.input_schema.get(_KEY), LoopSpec)
