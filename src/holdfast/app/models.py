@@ -98,7 +98,7 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
     if provider == "anxious":
         return AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
     if name == LOOP:
-        loop: Model = importlib.import_module("holdfast.kinds.loop.model").LoopModel()
+        loop: Model = importlib.import_module("holdfast.kinds.loop.agent").LoopModel()
         return loop
     if not name and settings is not None:
         require(settings.ignored, "model")
