@@ -188,6 +188,16 @@ def test_an_analysis_is_an_object(data: bytes | None, words: str) -> None:
         read_analysis(data)
 
 
+def test_a_byte_order_mark_in_an_analysis_is_no_obstacle() -> None:
+    chosen = {name: "x" for name in ("priority_item", "description", "rationale", "branch_name")}
+    data = json.dumps({**chosen, "acceptance_criteria": ["y"]}).encode("utf-8-sig")
+    spec = LoopSpec(("true",), "prd.json", report="slow", plan_template="on {{branch}}")
+    carried = Plan("work", "", stage="analysis", tries=1)
+    plan = next_plan(spec, carried, Seen({"analysis.json": data}, "", "t"), Means(True, None, 0))
+    assert (plan.kind, plan.stage) == ("work", "plan")
+    assert "\non x\n" in str(plan.calls[0].input["command"])
+
+
 def test_a_plan_needs_tasks_with_checks_that_do_not_pass_yet() -> None:
     check_tasks(json.dumps({"tasks": [story(1)]}).encode(), "prd.json", until="")
     check_tasks(json.dumps({"tasks": [story(1, check=None)]}).encode(), "prd.json", until="true")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -20,20 +19,18 @@ _KEY = "x-holdfast-loop"
 
 
 def loop_agent(spec: LoopSpec) -> Agent:
-    """The agent of a session with that loop."""
+    """The agent of a session with that loop. Its tools may be repeated: the second time they find their work done."""
     request = {_KEY: msgspec.json.decode(msgspec.json.encode(spec))}
-    tools = (
-        _tool(LOOK, "See what the command of the loop left behind. Changes nothing.", {}, read_only=True),
-        _tool(RESTORE, "Put back what the command of the loop must not change.", {}),
-        _tool(STEP, "Record the iteration that has ended, and plan the next one.", request),
-    )
-    return Agent(model=LOOP, name="loop", tools=("bash", ASK), custom=tools)
-
-
-def _tool(name: str, description: str, more: dict[str, Any], *, read_only: bool = False) -> CustomTool:
-    """The declaration of a tool that can be repeated: the second time it finds its work done."""
-    schema = {"type": "object", "properties": {}, **more}
-    return CustomTool(name, description, schema, on_unknown="retry", timeout_s=600.0, read_only=read_only)
+    described = {
+        LOOK: "See what the command of the loop left behind. Changes nothing.",
+        RESTORE: "Put back what the command of the loop must not change.",
+        STEP: "Record the iteration that has ended, and plan the next one.",
+    }
+    tools = []
+    for name, text in described.items():
+        schema = {"type": "object", "properties": {}, **(request if name == STEP else {})}
+        tools.append(CustomTool(name, text, schema, on_unknown="retry", timeout_s=600.0, read_only=name == LOOK))
+    return Agent(model=LOOP, name="loop", tools=("bash", ASK), custom=tuple(tools))
 
 
 def spec_of(agent: Agent) -> LoopSpec | None:

@@ -62,9 +62,9 @@ class Board(msgspec.Struct, frozen=True):
         return [item for item in waiting if self.passing.issuperset(item.depends)] or waiting
 
 
-def checks_of(item: Item | None) -> tuple[Check, ...]:
+def checks_of(item: Item) -> tuple[Check, ...]:
     """Commands that show that an item is done."""
-    return tuple(each.check for each in item.criteria if each.check is not None) if item is not None else ()
+    return tuple(each.check for each in item.criteria if each.check is not None)
 
 
 def read_board(data: bytes, name: str) -> Board:
@@ -130,7 +130,7 @@ def read_analysis(data: bytes | None) -> Analysis:
     try:
         found = msgspec.convert(json.loads(data), Analysis)
     except msgspec.ValidationError as error:
-        raise ContractInvalid(f"{ANALYSIS} is not the object that is wanted: {error}") from None
+        raise ContractInvalid(f"{ANALYSIS} does not have the right form: {error}") from None
     except (ValueError, RecursionError) as error:
         raise ContractInvalid(f"{ANALYSIS} is not JSON: {error}") from None
     name = found.branch_name
@@ -201,9 +201,8 @@ def guard(
         files[items] = original
     told, found = before.get(PROGRESS, Kept()).data, now.get(PROGRESS)
     if told and not holds(told, found or b""):
-        did = "took lines out of" if found is not None else "removed"
-        also = "" if found is not None else ", or made something else of it"
-        notes.append(f"the command {did} {PROGRESS}{also}; put back")
+        gone = f"removed {PROGRESS}, or made something else of it"
+        notes.append(f"the command {gone if found is None else f'took lines out of {PROGRESS}'}; put back")
         known = set(told.splitlines())
         added = [line for line in (found or b"").splitlines() if line not in known]
         files[PROGRESS] = b"\n".join([told.rstrip(b"\n"), *added]) + b"\n"

@@ -57,10 +57,6 @@ class Outcome(msgspec.Struct, frozen=True):
             return f"ended by signal {self.signal}{took}"
         return f"exit status {self.exit_code or 0}{took}"
 
-    def why_failed(self) -> str:
-        """How it failed, for a list of checks."""
-        return f"failed ({self.words()})" if self.exit_code or self.timed_out or self.signal else "failed"
-
 
 class Story(msgspec.Struct, frozen=True):
     """A loop's log: the latest plan, the files before it, the outcomes of its calls, and messages of people since."""
@@ -138,7 +134,8 @@ def judge(spec: LoopSpec, board: Board | None, plan: Plan, outcomes: dict[str, O
             failing.add(name)
         if found.ran:
             took_ms[name] = took_ms.get(name, 0.0) + (found.duration_ms or 0.0)
-            lines.append(f"`{command}` {'passed' if holds else found.why_failed()}")
+            how = f" ({found.words()})" if found.exit_code or found.timed_out or found.signal else ""
+            lines.append(f"`{command}` {'passed' if holds else f'failed{how}'}")
             failed += [] if holds else [f"`{command}` failed:\n{found.content}"]
         else:
             lines.append(f"`{command}` was not run")

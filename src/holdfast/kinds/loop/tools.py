@@ -104,10 +104,10 @@ class LoopTool:
                 why = f"a person ended the loop, asked: {carried.say}"
                 return replace(carried, kind="failed", say=why, calls=(), files={})
             told = (answer.content,) if answer.end == "ok" and answer.content != "Yes." else ()
-            carried = replace(_again(carried), words=(*carried.words, *told))
+            carried = replace(_restarted(carried), words=(*carried.words, *told))
             carried = replace(carried, unsteady=0, accepted=carried.unsteady > 0)
         elif carried.kind == "failed" and story.words:
-            carried = _again(carried)
+            carried = _restarted(carried)
         with files.opened(self.folder) as folder:
             agents = next((data for name in AGENTS if (data := files.read(folder, name)) is not None), b"")
             seen = Seen(
@@ -180,8 +180,8 @@ class LoopTool:
                 files.write(folder, PROGRESS, text.rstrip(b"\n") + (b"\n" if text else b"") + more.encode())
 
 
-def _again(plan: Plan) -> Plan:
-    """The plan with its counts of vain attempts started again, after a person answered."""
+def _restarted(plan: Plan) -> Plan:
+    """The plan with its counts of failed attempts reset, after a person answered."""
     return replace(plan, idle=0, tried=(), tries=min(plan.tries, 1))
 
 
