@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,7 @@ class LoopTool:
             self._restore(story)
         verdict = judge(self.loop, self._board(story), plan, story.outcomes) if plan.stage == "items" else Verdict()
         used = reported(work.content, truncated=work.truncated)
-        passed = (plan.item,) if verdict.passed else ()
-        self._write(entry(self.session_id, plan, story.outcomes, verdict, left.notes, used.cost_pico), passed, verdict)
+        self._write(story, plan, verdict, left.notes, used.cost_pico)
         idle = plan.idle
         if work.ran and plan.stage == "items":
             same = left.tree == plan.tree and not verdict.passed and plan.signature in ("", verdict.signature)
@@ -152,7 +151,7 @@ class LoopTool:
         """Record the result of checking all items again: the end of the loop, or items that no longer pass."""
         verdict = judge(self.loop, self._board(story), plan, story.outcomes)
         if verdict.lost:
-            self._write(entry(self.session_id, plan, story.outcomes, verdict, [], None), (), verdict)
+            self._write(story, plan, verdict, [], None)
             plan = replace(plan, last="\n".join((*verdict.lines, cut(verdict.failed, LAST_MAX - 1_000))))
         return replace(
             plan,
@@ -165,14 +164,13 @@ class LoopTool:
         data = story.files.get(self.loop.items, Kept(there=False)).data
         return None if data is None else read_board(data, self.loop.items)
 
-    def _write(self, more: str, passed: Collection[str], verdict: Verdict) -> None:
-        """Set `passes` of items, and add an entry to progress.txt, once.
-
-        When the items' file is no longer readable, the next plan asks a person.
-        """
+    def _write(self, story: Story, plan: Plan, verdict: Verdict, notes: list[str], cost_pico: int | None) -> None:
+        """Set `passes` of items, and add an entry to progress.txt, once."""
+        more = entry(self.session_id, plan, story.outcomes, verdict, notes, cost_pico)
+        passed = (plan.item,) if verdict.passed else ()
         with files.opened(self.folder) as folder:
             data = files.read(folder, self.loop.items) if passed or verdict.lost else None
-            with contextlib.suppress(ContractInvalid):
+            with contextlib.suppress(ContractInvalid):  # a file that is no longer readable: the next plan asks
                 if data is not None and (now := mark(data, self.loop.items, passed, verdict.lost)) != data:
                     files.write(folder, self.loop.items, now)
             text = files.read(folder, PROGRESS) or b""
