@@ -9,12 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.loop_model import plan_of
-from holdfast.app.loop_next import CHEAP_MS, Means, Seen, next_plan
-from holdfast.app.loop_plan import Plan, Step
-from holdfast.app.loop_prompt import reported
-from holdfast.app.loop_spec import STEP, LoopSpec
 from holdfast.facts.base import Usage
+from holdfast.kinds.loop.agent import plan_of
+from holdfast.kinds.loop.plan import CHEAP_MS, STEP, LoopSpec, Means, Plan, Seen, Step, next_plan
+from holdfast.kinds.loop.prompt import reported
 from holdfast.model.base import ModelRequest
 from holdfast.session.conversation import Message, TextPart, ToolResultPart
 from tests.app.looping import DOES, loop, passes, plans, project, story
@@ -70,11 +68,11 @@ def test_slow_checks_are_run_again_at_the_end_alone() -> None:
     items = [story(n, passes=n < 4) for n in range(1, 6)]
     seen = Seen({"prd.json": json.dumps({"userStories": items}).encode()}, "", "t")
     carried = Plan("rest", "", took_ms={"US-001": 10.0, "US-002": CHEAP_MS * 3})
-    plan = next_plan(SPEC, carried, seen, Means(True, None, 0), over=False)
+    plan = next_plan(SPEC, carried, seen, Means(True, None, 0))
     assert plan.again == ("US-001",), "how long US-003 takes is not known yet"
     items[4]["passes"] = True
     seen = Seen({"prd.json": json.dumps({"userStories": items}).encode()}, "", "t")
-    last = next_plan(SPEC, carried, seen, Means(True, None, 0), over=False)
+    last = next_plan(SPEC, carried, seen, Means(True, None, 0))
     assert last.again == ("US-001", "US-002", "US-003", "US-005")
     assert [call.purpose for call in last.calls if call.purpose.startswith("again")] == [
         f"again:{name}:0" for name in last.again

@@ -18,12 +18,12 @@ import pytest
 
 from holdfast.app.compose import open_runtime
 from holdfast.app.config import load_settings
-from holdfast.app.loop_next import Means
-from holdfast.app.loop_plan import read_story
-from holdfast.app.loop_spec import spec_of
-from holdfast.app.loop_tools import Loop
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolResult
+from holdfast.kinds.loop.agent import spec_of
+from holdfast.kinds.loop.outcome import read_story
+from holdfast.kinds.loop.plan import Means
+from holdfast.kinds.loop.tools import LoopTool
 from tests.app.looping import MINE, passes, project, story
 from tests.app.terminal import Type, ended, rows, spawn
 
@@ -132,7 +132,9 @@ async def test_a_record_that_was_written_before_its_brain_died_is_not_written_ag
         steps = [number for number, event in enumerate(events) if isinstance(event.fact, ToolResult)]
         before = read_story(events[: steps[-1]])
         assert before.outcomes["work"].end == "ok"
-        again = Loop(row.session_id, spec, folder, runtime.store, runtime.store).recorded(before, Means(True, None, 0))
+        step = created.agent.custom[-1]
+        tool = LoopTool(step, row.session_id, spec, folder, runtime.store, runtime.store)
+    again = tool.recorded(before, Means(True, None, 0))
     assert (again.kind, again.say) == ("done", "The loop is done: all 2 items of prd.json pass after 2 iterations.")
     assert [(folder / name).read_text() for name in ("prd.json", "progress.txt")] == texts
 

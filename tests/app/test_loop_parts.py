@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.loop_chain import analysis_problem, plan_problem
-from holdfast.app.loop_guard import holds, kept, restored
-from holdfast.app.loop_items import edits, marked, read_board
-from holdfast.app.loop_next import Means, Seen, choose, next_plan
-from holdfast.app.loop_plan import Outcome, Plan, judge
-from holdfast.app.loop_prompt import cut, filled, reported, shell
-from holdfast.app.loop_spec import LoopSpec, loop_agent, spec_of
+from holdfast.errors import ContractInvalid
 from holdfast.facts.session import Agent
+from holdfast.kinds.loop.agent import loop_agent, spec_of
+from holdfast.kinds.loop.folder import Kept, check_tasks, edits, guard, holds, mark, read_analysis, read_board
+from holdfast.kinds.loop.outcome import Outcome, judge
+from holdfast.kinds.loop.plan import LoopSpec, Means, Plan, Seen, choose, next_plan
+from holdfast.kinds.loop.prompt import cut, filled, reported, shell
 from tests.app.looping import story
 
+FIRST = Plan("work", "", item="US-001")
 SPEC = LoopSpec(command=("agent", "--go"), items="prd.json", template="{{item}} {{check}}")
 
 
@@ -84,20 +84,21 @@ def test_lines_may_be_added_and_none_taken() -> None:
     assert holds(b"a\nb\n", b"x\na\ny\nb\nz\n")
     assert not holds(b"a\nb\n", b"b\na\n")
     assert not holds(b"a\na\n", b"a\n")
-    before = {"progress.txt": kept(b"a\nb\n"), "prd.json": kept(b"{}")}
-    now = {"progress.txt": b"new\nb\n", "prd.json": b"{ }"}
-    assert restored(SPEC, "items", before, now) == {"progress.txt": b"a\nb\nnew\n", "prd.json": b"{}"}
-    assert restored(SPEC, "plan", before, {**now, "progress.txt": b"a\nb\n"}) == {}, "a stage writes the items"
-    again = {"progress.txt": b"a\nb\nnew\n", "prd.json": b"{}"}
-    assert restored(SPEC, "items", before, again) == {}, "doing it twice does nothing"
+    items = board_of(story(1))
+    before = {"progress.txt": Kept.of(b"a\nb\n"), "prd.json": Kept.of(items)}
+    now = {"progress.txt": b"new\nb\n", "prd.json": items + b" "}
+    assert guard("prd.json", before, now)[1] == {"progress.txt": b"a\nb\nnew\n", "prd.json": items}
+    assert guard("", before, {**now, "progress.txt": b"a\nb\n"})[1] == {}, "a stage writes the items"
+    again = {"progress.txt": b"a\nb\nnew\n", "prd.json": items}
+    assert guard("prd.json", before, again)[1] == {}, "doing it twice does nothing"
 
 
 def test_marking_changes_one_word() -> None:
     data = b'[ {"description":"One" ,"passes" : false},\n\t{"description": "Two", "passes": false} ]'
     board = read_board(data, "feature_list.json")
     second = board.items[1].id
-    assert marked(data, board, (second,)) == data.replace(b'Two", "passes": false', b'Two", "passes": true')
-    assert "`passes` of" in edits(data, marked(data, board, (second,)), "feature_list.json")
+    assert mark(data, "feature_list.json", (second,)) == data.replace(b'Two", "passes": false', b'Two", "passes": true')
+    assert "`passes` of" in edits(data, mark(data, "feature_list.json", (second,)), "feature_list.json")
 
 
 def test_the_next_item_by_priority_and_what_it_depends_on() -> None:
@@ -111,7 +112,7 @@ def test_the_next_item_by_priority_and_what_it_depends_on() -> None:
 
 def outcome(end: str = "ok", code: int | None = 0, content: str = "", *, timed_out: bool = False) -> Outcome:
     """How a call ended."""
-    return Outcome(end, content, code, timed_out, False, 1.0, 1)  # type: ignore[arg-type]
+    return Outcome(content, end, code, timed_out=timed_out, duration_ms=1.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -129,20 +130,20 @@ def outcome(end: str = "ok", code: int | None = 0, content: str = "", *, timed_o
 def test_only_a_check_that_ran_and_succeeded_passes(found: Outcome | None, passed: bool) -> None:
     board = read_board(board_of(story(1)), "prd.json")
     outcomes = {"check:0": found} if found is not None else {}
-    assert judge(SPEC, board, "US-001", outcomes).passed is passed
+    assert judge(SPEC, board, FIRST, outcomes).passed is passed
 
 
 def test_without_check_and_until_nothing_passes() -> None:
     board = read_board(board_of(story(1, check=None)), "prd.json")
-    assert not judge(SPEC, board, "US-001", {"work": outcome(content="<promise>COMPLETE</promise>")}).passed
+    assert not judge(SPEC, board, FIRST, {"work": outcome(content="<promise>COMPLETE</promise>")}).passed
 
 
 def test_a_metric_is_the_number_of_the_command_and_not_of_a_note_below_it() -> None:
     check = {"metric": {"command": "bench", "target": 0.9, "direction": "at_least"}}
     board = read_board(board_of(story(1, check=check)), "prd.json")
     note = "\n[3 processes left behind were ended]"
-    assert not judge(SPEC, board, "US-001", {"check:0": outcome(content="score 0.5" + note)}).passed
-    assert judge(SPEC, board, "US-001", {"check:0": outcome(content="score 0.95" + note)}).passed
+    assert not judge(SPEC, board, FIRST, {"check:0": outcome(content="score 0.5" + note)}).passed
+    assert judge(SPEC, board, FIRST, {"check:0": outcome(content="score 0.95" + note)}).passed
 
 
 @pytest.mark.parametrize(
@@ -150,17 +151,16 @@ def test_a_metric_is_the_number_of_the_command_and_not_of_a_note_below_it() -> N
 )
 def test_the_budget_counts_what_was_just_said(spent: int, kind: str) -> None:
     seen = Seen({"prd.json": board_of(story(1)), "progress.txt": None}, "", "t")
-    plan = next_plan(SPEC, Plan("rest", "", cost_pico=1), seen, Means(True, 10, spent), over=False)
+    plan = next_plan(SPEC, Plan("rest", "", cost_pico=1), seen, Means(True, 10, spent))
     assert plan.kind == kind
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({}, ""),
-        ({"description": " "}, "`description`"),
-        ({"acceptance_criteria": []}, "`acceptance_criteria`"),
-        ({"acceptance_criteria": ["x", 1]}, "`acceptance_criteria`"),
+        ({"description": " "}, "description"),
+        ({"acceptance_criteria": []}, "acceptance_criteria"),
+        ({"acceptance_criteria": ["x", 1]}, "acceptance_criteria"),
         ({"branch_name": "-x"}, "`branch_name`"),
         ({"branch_name": "a/../b"}, "`branch_name`"),
         ({"branch_name": "a..b"}, "`branch_name`"),
@@ -177,22 +177,39 @@ def test_an_analysis_is_checked_field_by_field(change: dict[str, object], words:
         "acceptance_criteria": ["d"],
         "branch_name": "e/f",
     }
-    problem = analysis_problem(json.dumps({**right, **change}).encode())
-    assert words in problem
-    assert bool(problem) == bool(change)
-    assert "not written" in analysis_problem(None)
-    assert "not JSON" in analysis_problem(b"[")
-    assert "object" in analysis_problem(b"[]")
+    assert read_analysis(json.dumps(right).encode()).branch_name == "e/f"
+    with pytest.raises(ContractInvalid, match=words):
+        read_analysis(json.dumps({**right, **change}).encode())
+
+
+@pytest.mark.parametrize(("data", "words"), [(None, "not written"), (b"[", "not JSON"), (b"[]", "object")])
+def test_an_analysis_is_an_object(data: bytes | None, words: str) -> None:
+    with pytest.raises(ContractInvalid, match=words):
+        read_analysis(data)
+
+
+def test_a_byte_order_mark_in_an_analysis_is_no_obstacle() -> None:
+    chosen = {name: "x" for name in ("priority_item", "description", "rationale", "branch_name")}
+    data = json.dumps({**chosen, "acceptance_criteria": ["y"]}).encode("utf-8-sig")
+    spec = LoopSpec(("true",), "prd.json", report="slow", plan_template="on {{branch}}")
+    carried = Plan("work", "", stage="analysis", tries=1)
+    plan = next_plan(spec, carried, Seen({"analysis.json": data}, "", "t"), Means(True, None, 0))
+    assert (plan.kind, plan.stage) == ("work", "plan")
+    assert "\non x\n" in str(plan.calls[0].input["command"])
 
 
 def test_a_plan_needs_tasks_with_checks_that_do_not_pass_yet() -> None:
-    assert plan_problem(json.dumps({"tasks": [story(1)]}).encode(), SPEC) == ""
-    assert "`tasks`" in plan_problem(board_of(story(1)), SPEC)
-    assert "begin with false" in plan_problem(json.dumps({"tasks": [story(1, passes=True)]}).encode(), SPEC)
-    assert "no `check`" in plan_problem(json.dumps({"tasks": [story(1, check=None)]}).encode(), SPEC)
-    assert "at most 50" in plan_problem(
-        json.dumps({"tasks": [{**story(1), "id": f"T{number}"} for number in range(51)]}).encode(), SPEC
-    )
+    check_tasks(json.dumps({"tasks": [story(1)]}).encode(), "prd.json", until="")
+    check_tasks(json.dumps({"tasks": [story(1, check=None)]}).encode(), "prd.json", until="true")
+    many = [{**story(1), "id": f"T{number}"} for number in range(51)]
+    for content, words in (
+        ({"userStories": [story(1)]}, "`tasks`"),
+        ({"tasks": [story(1, passes=True)]}, "begin with false"),
+        ({"tasks": [story(1, check=None)]}, "no `check`"),
+        ({"tasks": many}, "at most 50"),
+    ):
+        with pytest.raises(ContractInvalid, match=words):
+            check_tasks(json.dumps(content).encode(), "prd.json", until="")
 
 
 def test_what_was_asked_for_is_in_the_log_word_for_word() -> None:

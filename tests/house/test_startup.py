@@ -7,7 +7,7 @@ import sys
 
 HEAVY = {"anyio", "asyncio", "concurrent", "ctypes", "http", "logging", "msgspec", "sqlite3", "ssl", "urllib"}
 
-LOADED = "import sys\n{}\nsys.stderr.write(' '.join({{name.split('.')[0] for name in sys.modules}}))"
+LOADED = "import sys\n{}\nsys.stderr.write(' '.join(sys.modules))"
 
 HELP = """
 from holdfast.app.cli import main
@@ -18,13 +18,18 @@ except SystemExit as end:
 """
 
 
-def loaded_by(code: str) -> set[str]:
-    """The top-level modules in memory after `code` ran in a fresh Python."""
+def modules_after(code: str) -> set[str]:
+    """The modules in memory after `code` ran in a fresh Python."""
     # -S: what a site package loads at every start is not ours.
     paths = [path for path in sys.path if path]
     code = f"import sys; sys.path[:0] = {paths!r}\n" + LOADED.format(code)
     done = subprocess.run([sys.executable, "-S", "-c", code], check=True, capture_output=True, text=True)
     return set(done.stderr.split())
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level modules in memory after `code` ran in a fresh Python."""
+    return {name.partition(".")[0] for name in modules_after(code)}
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -37,3 +42,9 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_a_heavy_import_would_be_seen() -> None:
     assert {"asyncio", "ssl"} <= loaded_by("import asyncio, ssl")
+
+
+def test_a_session_that_is_no_loop_loads_no_loop() -> None:
+    loaded = modules_after("import holdfast.app.drive, holdfast.app.cli.ps, holdfast.app.cli.run")
+    assert "holdfast.app.models" in loaded
+    assert [name for name in loaded if name.startswith("holdfast.kinds.loop")] == []

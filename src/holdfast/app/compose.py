@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import sys
@@ -16,7 +17,6 @@ from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path, environment
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
-from holdfast.app.loop_tools import loop_tools
 from holdfast.app.models import find_model
 from holdfast.app.prompts import load_prompts
 from holdfast.app.providers import Providers, SessionProvider
@@ -34,7 +34,7 @@ from holdfast.hands.base import Provider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
-from holdfast.kinds import KINDS
+from holdfast.kinds import KINDS, LOOP
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
 from holdfast.notify.outlet import Outlet
@@ -173,7 +173,9 @@ class Runtime:
             self._opened[session_id] = state.created
         created = self._opened[session_id]
         doors = self.doors(created.workspace, observer=observer)
-        doors = replace(doors, tools=loop_tools(session_id, created, self.store, self.store))
+        if created.agent.model == LOOP:
+            loop = importlib.import_module("holdfast.kinds.loop.tools")
+            doors = replace(doors, tools=loop.loop_tools(session_id, created, self.store, self.store))
         missing = [tool.name for tool in created.agent.custom if tool.name not in doors.tools]
         if missing:
             raise NeedsProgram(

@@ -1,28 +1,26 @@
-"""`holdfast loop`, before anything runs: what is asked for is checked, and the loop's session opened."""
+"""`holdfast loop`, before anything runs: check the arguments and the folder, and open the loop's session."""
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.app import hands_policy, loop_files, policies
+from holdfast.app import hands_policy, policies
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.config import budget_pico
 from holdfast.app.exits import name_of
-from holdfast.app.loop_items import checks_of, read_board
-from holdfast.app.loop_next import PROGRESS_MAX
-from holdfast.app.loop_prompt import PART_MAX, cut
-from holdfast.app.loop_spec import ANALYSIS, ITEM_FILES, PROGRESS, LoopSpec, loop_agent
 from holdfast.app.opening import check_folder, existing, open_session
 from holdfast.app.prompts import load_prompts
 from holdfast.errors import UsageError
 from holdfast.facts.session import ContextPolicy, Limits
+from holdfast.kinds.loop.agent import loop_agent
+from holdfast.kinds.loop.folder import ANALYSIS, ITEM_FILES, PROGRESS, Board, checks_of, opened, read, read_board
+from holdfast.kinds.loop.plan import PROGRESS_MAX, LoopSpec
+from holdfast.kinds.loop.prompt import PART_MAX, cut
 from holdfast.session.rows import SessionRow
-from holdfast.session.tools import BASH_TIMEOUT_MAX_S
-
-TIMEOUT_MAX_S = BASH_TIMEOUT_MAX_S
 
 BEGIN_AND_END = 2
 """Turns of a loop's session beside its iterations: one plans the first, one ends it."""
@@ -32,11 +30,11 @@ STAGES = 2
 _EXAMPLE = "an example is: holdfast loop --until 'make test' -- claude -p"
 
 _NO_LINE = 10**9
-"""A loop's own model has no context to fill."""
+"""Line of a context that never fills: the loop's own model has none."""
 
 
 async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
-    """Check the words and the folder, and open the session. Raises `UsageError`."""
+    """Check the arguments and the folder, and open the session. Raises `UsageError`."""
     args = call.args
     if not args.command or not args.command[0].strip():
         raise UsageError(f"the command is missing: write it after --; {_EXAMPLE}")
@@ -49,18 +47,36 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
             f"there is a session {name_of(row)} already; go on with it: {call.typed('wake', name_of(row))}, or use "
             "another --session-id"
         )
-    _local(call)
+    provider = hands_policy.hands(call.settings).provider
+    if not args.no_sandbox and (provider == "remote" or provider.startswith("ssh:")):
+        raise UsageError(
+            f"a loop runs on this machine, and `provider` in [hands] is {provider!r}; run `holdfast loop` there, or "
+            'set provider = "" for it'
+        )
     if args.no_sandbox and call.settings.environment:
         call.settings = replace(call.settings, environment={})
         call.note("[environment] is left out: the sandbox provides it, and --on-host runs without one")
     folder = check_folder(args.workspace)
-    spec = _spec(call, folder)
+    texts = load_prompts(call.settings.prompts, str(folder), call.settings.prompt_files).texts
+    report = _report(args.chain)
+    board = _board(call, folder)
+    spec = LoopSpec(
+        command=tuple(args.command),
+        items=ITEM_FILES[0] if report else board.file if board is not None else "",
+        until=args.until.strip(),
+        timeout_s=args.timeout,
+        template=texts["loop"],
+        report=report,
+        analysis_template=texts["loop_analysis"] if report else "",
+        plan_template=texts["loop_plan"] if report else "",
+    )
     args.goal = _goal(spec)
     args.account, args.unpriced = [], False
-    turns = args.max_iterations + BEGIN_AND_END + (STAGES if spec.report else 0) + _begins_done(spec, folder)
+    # When all items are marked, one more turn runs their checks before anything else.
+    marked = board is not None and not board.unfinished() and not spec.until
     limits = Limits(
         budget_pico=budget_pico(call.settings.budget_usd),
-        max_turns=turns,
+        max_turns=args.max_iterations + BEGIN_AND_END + (STAGES if report else 0) + marked,
         context_tokens=_NO_LINE,
         context=ContextPolicy(strategy="off", line_tokens=_NO_LINE, signs=False),
         breakers=policies.breakers(call.settings),
@@ -74,66 +90,28 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
     return row
 
 
-def _begins_done(spec: LoopSpec, folder: Path) -> int:
-    """One more turn when all items are said to pass: their checks are run before anything else."""
-    if not spec.items or spec.report or spec.until:
-        return 0
-    with loop_files.opened(folder) as fd:
-        return int(read_board(loop_files.read(fd, spec.items) or b"", spec.items).finished())
-
-
-def _local(call: Call) -> None:
-    """The loop reads its files on this machine."""
-    provider = hands_policy.hands(call.settings).provider
-    if not call.args.no_sandbox and (provider == "remote" or provider.startswith("ssh:")):
-        raise UsageError(
-            f"a loop runs on this machine, and `provider` in [hands] is {provider!r}; run `holdfast loop` there, or "
-            'set provider = "" for it'
-        )
-
-
-def _spec(call: Call, folder: Path) -> LoopSpec:
-    args = call.args
-    texts = load_prompts(call.settings.prompts, str(folder), call.settings.prompt_files).texts
-    report = _report(args.chain)
-    with loop_files.opened(folder) as fd:
-        there = [name for name in (*ITEM_FILES, ANALYSIS) if _exists(folder, name)]
-        if _exists(folder, PROGRESS) and (folder / PROGRESS).lstat().st_size > PROGRESS_MAX:
-            raise UsageError(f"{PROGRESS} is longer than {PROGRESS_MAX} bytes; move it elsewhere, then type this again")
-        items = _items(call, fd, folder, there) if not report else ITEM_FILES[0]
-    taken = [name for name in (ITEM_FILES[0], ANALYSIS) if report and name in there]
-    if taken:
-        raise UsageError(
-            f"--chain writes {' and '.join(taken)} anew, and the folder has that already; move it elsewhere, or leave "
-            "--chain out to go on with it"
-        )
-    return LoopSpec(
-        command=tuple(args.command),
-        items=items,
-        until=args.until.strip(),
-        timeout_s=args.timeout,
-        template=texts["loop"],
-        report=report,
-        analysis_template=texts["loop_analysis"] if report else "",
-        plan_template=texts["loop_plan"] if report else "",
-    )
-
-
-def _exists(folder: Path, name: str) -> bool:
-    return (folder / name).exists() or (folder / name).is_symlink()
-
-
-def _items(call: Call, fd: int, folder: Path, there: list[str]) -> str:
-    """The file with the items; empty when there is none and `--until` stands in for it. It has to be in order."""
+def _board(call: Call, folder: Path) -> Board | None:
+    """Check the folder and read its items; None when a chain will write them, or `--until` stands in for them."""
+    there = [name for name in (*ITEM_FILES, ANALYSIS) if os.path.lexists(folder / name)]
+    if os.path.lexists(folder / PROGRESS) and (folder / PROGRESS).lstat().st_size > PROGRESS_MAX:
+        raise UsageError(f"{PROGRESS} is longer than {PROGRESS_MAX} bytes; move it elsewhere, then type this again")
+    if call.args.chain:
+        if taken := [name for name in (ITEM_FILES[0], ANALYSIS) if name in there]:
+            raise UsageError(
+                f"--chain writes {' and '.join(taken)} anew, and the folder has that already; move it elsewhere, or "
+                "leave --chain out to go on with it"
+            )
+        return None
     name = next((each for each in ITEM_FILES if each in there), "")
+    if not name and call.args.until:
+        return None
     if not name:
-        if call.args.until:
-            return ""
         raise UsageError(
             f"there is neither prd.json nor feature_list.json in {folder}, and no --until: nothing says what is to be "
             f"done; {_EXAMPLE}"
         )
-    data = loop_files.read(fd, name)
+    with opened(folder) as fd:
+        data = read(fd, name)
     if data is None:
         raise UsageError(f"{folder / name} is no plain file, not readable, or larger than a megabyte; put it right")
     board = read_board(data, name)
@@ -143,11 +121,11 @@ def _items(call: Call, fd: int, folder: Path, there: list[str]) -> str:
             f"WARNING: nothing can tell whether {', '.join(bare[:10])}{' …' if len(bare) > 10 else ''} is done: give "
             'such items a "check", or say --until CMD; the harness sets `passes` by a check alone'
         )
-    return name
+    return board
 
 
 def _report(name: str) -> str:
-    """The text of the report that a chain begins with."""
+    """Read the report that a chain begins with."""
     if not name:
         return ""
     try:
@@ -164,7 +142,6 @@ def _report(name: str) -> str:
 
 
 def _goal(spec: LoopSpec) -> str:
-    what = f"until all items of {spec.items} pass" if spec.items else ""
-    what = f"until `{spec.until}` succeeds" if spec.until else what
-    first = "from a report: choose, plan, then loop " if spec.report else "loop "
-    return f"{first}`{shlex.join(spec.command)[:200]}` {what}"
+    until = f"`{spec.until}` succeeds" if spec.until else f"all items of {spec.items} pass"
+    first = "from a report: choose, plan, then loop" if spec.report else "loop"
+    return f"{first} `{shlex.join(spec.command)[:200]}` until {until}"

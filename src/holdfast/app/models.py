@@ -10,12 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holdfast.app.config import Settings, nearest, variables
-from holdfast.app.loop_model import LoopModel
-from holdfast.app.loop_spec import MODEL as LOOP
 from holdfast.app.policies import context
 from holdfast.app.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.kinds import LOOP
 from holdfast.model.base import Model
 from holdfast.model.names import Endpoint, ModelName, check_base_url, parse_name
 from holdfast.model.prices import OwnPrice, PriceList
@@ -99,7 +98,8 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
     if provider == "anxious":
         return AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
     if name == LOOP:
-        return LoopModel()
+        loop: Model = importlib.import_module("holdfast.kinds.loop.agent").LoopModel()
+        return loop
     if not name and settings is not None:
         require(settings.ignored, "model")
     _known(name, provider)

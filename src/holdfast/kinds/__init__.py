@@ -18,6 +18,9 @@ _MODULES = {
 }
 """Name of a kind → the module with its `KIND`, and the module with its `ACTS`."""
 
+LOOP = "loop:command"
+"""Model of a loop, which is an agent whose model is code: `kinds.loop`, loaded for sessions with this model alone."""
+
 
 class Registry:
     """Finds what a kind of session is made of, by its name."""

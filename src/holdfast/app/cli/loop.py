@@ -8,7 +8,8 @@ from holdfast.app.arguments import positive
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.drive import drive, observer_for
-from holdfast.app.loop_open import TIMEOUT_MAX_S, open_loop
+from holdfast.app.loop_open import open_loop
+from holdfast.session.tools import BASH_TIMEOUT_MAX_S as TIMEOUT_MAX_S
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
