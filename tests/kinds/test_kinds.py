@@ -26,6 +26,7 @@ from holdfast.kinds.mission.role.fold import role_state
 from holdfast.kinds.mission.role.kind import KIND as ROLE
 from holdfast.session import fold as kernel
 from holdfast.session.fold import empty, fold
+from holdfast.session.state import State
 from holdfast.session.tenant import AGENT, Kind, only_agents
 
 OWNERS = {"kernel": get_args(KernelFact), "mission": get_args(MissionFact), "role": (RoleFact,)}
@@ -59,7 +60,7 @@ def test_the_kernel_folds_each_event_of_its_own_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("kind", [MISSION, ROLE], ids=lambda kind: kind.name)
-def test_a_kind_folds_each_event_of_its_own_beside_those_of_the_kernel(kind: Kind) -> None:
+def test_a_kind_folds_each_event_of_its_own_beside_those_of_the_kernel(kind: Kind[State]) -> None:
     own = set(OWNERS[kind.name])
     assert (kind.fold.keys() | kind.unfolded) - set(OWNERS["kernel"]) == own
     assert not kind.fold.keys() & kind.unfolded
@@ -160,7 +161,7 @@ GROUND = ("holdfast.errors", "holdfast.ids", "holdfast.globs")
 
 
 @pytest.mark.parametrize("kind", [AGENT, MISSION, ROLE], ids=lambda kind: kind.name)
-def test_the_digest_of_a_snapshot_covers_all_that_the_fold_loads(kind: Kind) -> None:
+def test_the_digest_of_a_snapshot_covers_all_that_the_fold_loads(kind: Kind[State]) -> None:
     covered = (*KERNEL, *kind.sources, *GROUND)
     loaded = _closure(kind.sources or ("holdfast.session.fold",))
     assert loaded

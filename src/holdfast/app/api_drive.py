@@ -19,6 +19,7 @@ from holdfast.app.compose import Runtime
 from holdfast.app.config import database_path
 from holdfast.app.news import look_after
 from holdfast.app.serving import serve
+from holdfast.app.sharing import share_of
 from holdfast.brain.alongside import alongside
 from holdfast.brain.custom import ToolRunner
 from holdfast.brain.doors import NoObserver, Observer
@@ -98,7 +99,7 @@ async def serve_all(
             boot_id=runtime.worker.boot_id,
             limit=limit,
             on_error=failed,
-            share=runtime.share(),
+            share=share_of(runtime),
         )
         await alongside(lambda: service.run(handle), lambda: look_after(runtime))
     raise AssertionError("a service ends by being cancelled")

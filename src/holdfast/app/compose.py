@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holdfast import __version__
 from holdfast.app.config import Settings, actor, database_path, environment
@@ -20,7 +19,6 @@ from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
 from holdfast.app.prompts import load_prompts
 from holdfast.app.providers import Providers, SessionProvider
-from holdfast.app.serving import workers
 from holdfast.app.targets import outlets
 from holdfast.brain.doors import Doors, Kinds, NoObserver, Observer, Worker, uptime
 from holdfast.brain.recall import recall
@@ -42,9 +40,6 @@ from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
 from holdfast.session.rows import Uptime
-
-if TYPE_CHECKING:
-    from holdfast.fleet.serve import Share
 
 PROGRAM = f"holdfast {__version__}"
 
@@ -71,13 +66,6 @@ class Runtime:
     def up(self) -> Uptime:
         """The uptime of this machine, by which waits are over though the wall clock was set back."""
         return uptime(SystemClock(), self.worker.boot_id)
-
-    def share(self) -> Share:
-        """The place of this worker among those that serve the same log."""
-        from holdfast.fleet.serve import Share
-
-        living = partial(workers, self.home, database_path(self.settings))
-        return Share(self.worker.worker_id, living, SystemClock())
 
     @cached_property
     def outlets(self) -> Mapping[str, Outlet]:

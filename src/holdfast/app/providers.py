@@ -6,7 +6,7 @@ Each is loaded when it is needed: most sessions never meet a second one.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from holdfast.app.config import passed_on
 from holdfast.clock import SystemClock
@@ -15,9 +15,6 @@ from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
 from holdfast.ids import system_entropy
-
-if TYPE_CHECKING:
-    from holdfast.hands.far.link import PipeLink
 
 NAMES = "bubblewrap, podman:IMAGE, docker:IMAGE, runc, crun, runsc, ssh:HOST, remote, landlock"
 """What `provider` in [hands] can be."""
@@ -28,13 +25,17 @@ SSH_NEEDS = ("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "LANG")
 CONTAINERS = ("podman", "docker", "runc", "crun", "runsc")
 
 
+class _Link(Protocol):
+    def close(self) -> None: ...
+
+
 class Providers:
     """All providers of one home, each made when it is first needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._made: dict[tuple[str, bool], Provider] = {}
-        self._links: list[PipeLink] = []
+        self._links: list[_Link] = []
 
     def of(self, policy: HandsPolicy, workspace: Workspace) -> Provider:
         """The one that a session's policy names. Only a person's own settings and flags get there, never a tool."""

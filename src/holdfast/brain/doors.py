@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from holdfast.brain.custom import ToolRunner
 from holdfast.clock import Clock
@@ -21,10 +21,8 @@ from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Repository
 from holdfast.session.rows import Uptime
+from holdfast.session.state import State
 from holdfast.session.tenant import Kind
-
-if TYPE_CHECKING:
-    from holdfast.brain.kind import Acts
 
 
 class ObserverGone(Exception):
@@ -46,12 +44,12 @@ class Observer(Protocol):
 class Kinds(Protocol):
     """The registry of kinds of sessions, by name. Both raise `LookupError` for a name that it does not know."""
 
-    def __call__(self, name: str) -> Kind:
+    def __call__(self, name: str) -> Kind[State]:
         """The pure part of a kind."""
         ...
 
-    def acts(self, name: str) -> type[Acts]:
-        """The part of a kind that acts."""
+    def acts(self, name: str) -> Callable[[Any], object]:
+        """The part of a kind that acts: makes the `Acts` of a shift (`holdfast.brain.shift`)."""
         ...
 
 

@@ -27,8 +27,8 @@ from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Log, Snapshot, Snapshots
 from holdfast.session.fold import empty, fold
-from holdfast.session.state import State
-from holdfast.session.tenant import Kinds, Tenant
+from holdfast.session.state import Kinds, State
+from holdfast.session.tenant import Tenant
 
 PAGE = 5_000
 """Events read at once: a long log is folded without being held in memory."""

@@ -1,8 +1,9 @@
-"""One shift: a brain's hold on a session, the state it folded, and the way it appends."""
+"""One shift: a brain's hold on a session, the state it folded, the way it appends, and what its kind adds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import anyio
 import msgspec
@@ -13,15 +14,17 @@ from holdfast.brain.recall import remember, shown
 from holdfast.errors import Fenced
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Draft, Event
-from holdfast.facts.model import AgentMessage
+from holdfast.facts.model import AgentMessage, AgentToolUse
 from holdfast.facts.session import Service
 from holdfast.facts.shift import ClockSet, ShiftEnded
-from holdfast.hands.base import Hands
+from holdfast.hands.base import ExecResult, Hands
 from holdfast.ids import new_event_id
 from holdfast.log.base import Lease, Post
 from holdfast.model.base import Model
+from holdfast.session.actions import Action
+from holdfast.session.decide import decide
 from holdfast.session.fold import fold
-from holdfast.session.state import ResponseItem, State
+from holdfast.session.state import Call, ResponseItem, State
 from holdfast.session.window import needed
 
 SNAPSHOT_EVERY = 500
@@ -56,7 +59,9 @@ class Shift:
         self.pushed: tuple[str, tuple[str, ...], bool] | None = None
         self.noting = anyio.Lock()
         self.probes = 0
-        self.acts = doors.kinds.acts(state.tenant.kind.name)(self)
+        acts = doors.kinds.acts(state.tenant.kind.name)(self)
+        assert isinstance(acts, Acts)
+        self.acts = acts
         self._bodies = bodies
         self._lock = anyio.Lock()
         self._remembered = state.seq
@@ -173,3 +178,58 @@ class Shift:
         while not self.state.stopping:
             await self.doors.log.wait(self.state.session_id, self.state.seq)
             await self.refresh()
+
+
+Answer = Callable[[Shift, Call, dict[str, Any]], Awaitable[None]]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a session reports to its parent beside its last message: what it handed in, and the commit of its work."""
+
+    submitted: dict[str, Any] = {}
+    commit: str = ""
+    tree: str = ""
+
+
+class Acts:
+    """What a brain does for one session of a kind, in one shift. The defaults are those of a plain agent.
+
+    `answers` are the tools of the kind that the harness itself answers, by name.
+    """
+
+    answers: Mapping[str, Answer] = {}
+
+    def __init__(self, shift: Shift) -> None:
+        self.shift = shift
+
+    async def next(self) -> Action | None:
+        """The next action; None when it is done already, or was begun beside the others."""
+        return decide(self.shift.state, self.shift.doors.clock.now_us())
+
+    def prompt(self) -> str:
+        """The system prompt."""
+        return self.shift.doors.prompt
+
+    async def guarded(self) -> tuple[str, ...]:
+        """Files of the workspace that its hands show read-only."""
+        return ()
+
+    async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
+        """Whether a call that was dispatched may start. Its end is recorded when not. Raises `HandsLost`."""
+        return True
+
+    async def after_call(self, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
+        """The facts to record beside the result of a call."""
+        return ()
+
+    async def before_end(self, ended: ShiftEnded) -> bool:
+        """Finish what has to be done before a shift ends. True when something was appended: decide again."""
+        return False
+
+    async def report(self) -> Report:
+        """What the session reports to its parent when it comes to rest."""
+        return Report()
+
+
+ACTS = Acts
+"""A plain agent's."""

@@ -15,8 +15,7 @@ from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.log.base import Log
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
-from holdfast.session.state import State
-from holdfast.session.tenant import Kinds
+from holdfast.session.state import Kinds, State
 from holdfast.session.tools import find_tool
 
 

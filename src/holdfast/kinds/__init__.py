@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from holdfast.brain.kind import Acts
-    from holdfast.session.tenant import Kind
+from holdfast.session.state import State
+from holdfast.session.tenant import Kind
 
 _MODULES = {
-    "agent": ("holdfast.session.tenant", "holdfast.brain.kind"),
+    "agent": ("holdfast.session.tenant", "holdfast.brain.shift"),
     "mission": ("holdfast.kinds.mission.kind", "holdfast.kinds.mission.acts.conducting"),
     "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
 }
@@ -25,14 +25,14 @@ LOOP = "loop:command"
 class Registry:
     """Finds what a kind of session is made of, by its name."""
 
-    def __call__(self, name: str) -> Kind:
+    def __call__(self, name: str) -> Kind[State]:
         """Its pure part: state, fold, tools, decisions. Raises `LookupError` for a name that is no kind."""
-        kind: Kind = _loaded(name, 0).KIND
+        kind: Kind[State] = _loaded(name, 0).KIND
         return kind
 
-    def acts(self, name: str) -> type[Acts]:
+    def acts(self, name: str) -> Callable[[Any], object]:
         """The part that acts. Raises `LookupError` for a name that is no kind."""
-        acts: type[Acts] = _loaded(name, 1).ACTS
+        acts: Callable[[Any], object] = _loaded(name, 1).ACTS
         return acts
 
 

@@ -41,7 +41,7 @@ def _decide(state: State, now_us: int) -> Action:
         return action
     opened = state.open_calls()
     out = any(call.attempt for call in opened)
-    action = None if out else taint.step(state, now_us) or state.tenant.kind.after(state, opened)
+    action = None if out else taint.step(state, now_us) or state.tenant.kind.after(state)
     if action is not None:
         return action
     if opened:

@@ -34,8 +34,8 @@ from holdfast.session import (
     fold_requests,
 )
 from holdfast.session.policy import TREE
-from holdfast.session.state import State
-from holdfast.session.tenant import Apply, Kinds, Tenant, kind_name
+from holdfast.session.state import Apply, Kinds, State
+from holdfast.session.tenant import Tenant, kind_name
 from holdfast.session.tokens import estimate, estimate_content, estimate_pinned
 from holdfast.session.trace import first_that_counts, note
 

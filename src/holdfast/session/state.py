@@ -6,11 +6,13 @@ read from the log when a request is built.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import msgspec
 
 from holdfast.facts.base import OnUnknown, Usage
+from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import Purpose, StopReason
 from holdfast.facts.people import Grant, ItemKind, Verdict
@@ -21,7 +23,7 @@ from holdfast.session.fold_failures import Failing
 from holdfast.session.state_context import ContextState
 from holdfast.session.state_jobs import Job, ServiceRun
 from holdfast.session.state_outside import Outside
-from holdfast.session.tenant import Tenant
+from holdfast.session.tenant import Kind, Tenant
 from holdfast.session.tools import Tool, Where, find_tool
 from holdfast.session.trace import Step
 
@@ -317,7 +319,7 @@ class State(msgspec.Struct):
     workspace_with: str = ""
     failing: Failing = msgspec.field(default_factory=Failing)
     outside: Outside = msgspec.field(default_factory=Outside)
-    tenant: Tenant = msgspec.field(default_factory=Tenant)
+    tenant: Tenant[State] = msgspec.field(default_factory=Tenant)
 
     def open_calls(self) -> list[Call]:
         """Calls of the latest response that have not ended, in order."""
@@ -372,3 +374,10 @@ class State(msgspec.Struct):
         return {job.hands_id for job in self.live_jobs()} | {
             each.hands_id for each in self.services.values() if not each.standing
         }
+
+
+Apply = Callable[[State, Any, Event], None]
+"""What a fact does to a state."""
+
+Kinds = Callable[[str], Kind[State]]
+"""Finds a kind by its name. Raises `LookupError` for a name that it does not know."""

@@ -7,7 +7,7 @@ state, a part of the fold, tools, and decisions. The kernel knows it by this con
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -17,13 +17,11 @@ from holdfast.facts.session import SessionCreated
 from holdfast.session.actions import Action
 from holdfast.session.tools import Tool
 
-if TYPE_CHECKING:
-    from holdfast.session.state import Call, State
-
-Apply = Callable[["State", Any, Event], None]
+S = TypeVar("S")
+"""The kernel's state, which has the slot: `holdfast.session.state.State`."""
 
 
-class Kind:
+class Kind(Generic[S]):
     """The pure part of a kind of session. The defaults are those of a plain agent.
 
     `state_type` is the type of its own state, None for a kind that keeps none; `sources` are the packages that its part
@@ -36,42 +34,40 @@ class Kind:
     state_type: type[msgspec.Struct] | None = None
     sources: tuple[str, ...] = ()
     tools: Mapping[str, Tool] = {}
-    fold: Mapping[type[Fact], Apply] = {}
+    fold: Mapping[type[Fact], Callable[[S, Any, Event], None]] = {}
     unfolded: frozenset[type[Fact]] = frozenset()
 
     def began(self, created: SessionCreated) -> msgspec.Struct | None:
         """Its own state when a session of the kind begins."""
         return None
 
-    def after(self, state: State, opened: list[Call]) -> Action | None:
+    def after(self, state: S) -> Action | None:
         """The action that comes before the calls that are open, None when they go on."""
         return None
 
-    def instead(self, state: State, action: Action | None) -> Action | None:
+    def instead(self, state: S, action: Action | None) -> Action | None:
         """The action in place of `action`, which comes before the next request; None to make the request."""
         return action
 
-    def stopped(self, state: State) -> Action | None:
+    def stopped(self, state: S) -> Action | None:
         """The action when the model stopped without a call, None when the session is done."""
         return None
 
-    def branch(self, state: State) -> str | None:
+    def branch(self, state: S) -> str | None:
         """The branch that holds the work once the session is over, empty for none yet; None: it is in the workspace."""
         return None
 
-    def awaits_wake(self, state: State) -> bool:
+    def awaits_wake(self, state: S) -> bool:
         """Whether it rests, for a reason of the kind's own, until a user wakes it."""
         return False
 
 
-AGENT = KIND = Kind()
+AGENT: Kind[Any] = Kind()
 """A plain agent."""
-
-Kinds = Callable[[str], Kind]
-"""Finds a kind by its name. Raises `LookupError` for a name that it does not know."""
+KIND = AGENT
 
 
-def only_agents(name: str) -> Kind:
+def only_agents(name: str) -> Kind[Any]:
     """The registry that knows plain agents alone."""
     if name == AGENT.name:
         return AGENT
@@ -87,12 +83,17 @@ def kind_name(created: SessionCreated) -> str:
     return next((name for name in NAMING if getattr(created, name) is not None), AGENT.name)
 
 
-class Tenant:
+class Tenant(Generic[S]):
     """The tenant slot: the registry, the session's kind, and the state of its own, None where the kind has none."""
 
     __slots__ = ("kind", "kinds", "own")
 
-    def __init__(self, kinds: Kinds = only_agents, kind: Kind = AGENT, own: msgspec.Struct | None = None) -> None:
+    def __init__(
+        self,
+        kinds: Callable[[str], Kind[S]] = only_agents,
+        kind: Kind[S] = AGENT,
+        own: msgspec.Struct | None = None,
+    ) -> None:
         self.kinds = kinds
         self.kind = kind
         self.own = own

@@ -18,6 +18,7 @@ from holdfast.app.family import wake_or_say
 from holdfast.app.news import look_after
 from holdfast.app.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
+from holdfast.app.sharing import share_of
 from holdfast.app.sweeping import sweep
 from holdfast.app.targets import poll_every_s
 from holdfast.brain.alongside import alongside
@@ -73,7 +74,7 @@ async def run(call: Call) -> int:
                 boot_id=runtime.worker.boot_id,
                 limit=limit,
                 on_error=work.failed,
-                share=runtime.share(),
+                share=share_of(runtime),
             )
             try:
                 await alongside(lambda: service.run(work.session), lambda: _beside(runtime, channels, work))

@@ -7,8 +7,7 @@ from typing import Any
 from holdfast.brain.acts import child as child_act
 from holdfast.brain.acts import jobs as jobs_act
 from holdfast.brain.acts.search import search
-from holdfast.brain.kind import Answer
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Answer, Shift
 from holdfast.facts.context import PhaseEnded
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult

@@ -13,7 +13,7 @@ from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 
 
-class MissionKind(Kind):
+class MissionKind(Kind[State]):
     """The kind of sessions that are missions: they ask no model."""
 
     name = "mission"

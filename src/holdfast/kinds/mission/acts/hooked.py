@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import anyio
 
-from holdfast.brain.kind import Acts
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Acts, Shift
 from holdfast.kinds.mission.role.hooks import Settings
 
 

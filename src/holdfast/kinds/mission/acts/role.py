@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.brain.kind import Report
+from holdfast.brain.shift import Report
 from holdfast.facts.base import Fact
 from holdfast.facts.mission import RoleKind, WorkSubmitted
 from holdfast.facts.model import AgentToolUse

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.brain.kind import Acts
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.base import Fact, Text
 from holdfast.facts.child import ChildMessaged, ChildOpened

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.brain.kind import Answer
 from holdfast.brain.recall import recall
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Answer, Shift
 from holdfast.facts.base import Fact
 from holdfast.facts.mission import Role, WorkSubmitted
 from holdfast.facts.model import AgentToolUse

@@ -32,8 +32,7 @@ from holdfast.kinds.mission.fold.state import (
     TaskState,
     of_mission,
 )
-from holdfast.session.state import State
-from holdfast.session.tenant import Apply
+from holdfast.session.state import Apply, State
 
 NOTES = "/notes"
 """How the branch of a mission's documents ends."""

@@ -27,8 +27,7 @@ from holdfast.kinds.mission.fold.state import (
     of_mission,
     only_looks,
 )
-from holdfast.session.state import State
-from holdfast.session.tenant import Apply
+from holdfast.session.state import Apply, State
 
 NOWHERE = "nowhere"
 """Where the main line is when somebody deleted it."""

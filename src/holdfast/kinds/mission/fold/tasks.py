@@ -23,8 +23,7 @@ from holdfast.kinds.mission.fold.state import (
     TaskState,
     of_mission,
 )
-from holdfast.session.state import State
-from holdfast.session.tenant import Apply
+from holdfast.session.state import Apply, State
 
 
 def _started(state: State, fact: TaskStarted, event: Event) -> None:

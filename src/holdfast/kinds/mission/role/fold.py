@@ -14,8 +14,7 @@ from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.kinds.mission.role.tools import HANDING_IN
-from holdfast.session.state import State
-from holdfast.session.tenant import Apply
+from holdfast.session.state import Apply, State
 
 
 class RoleState(msgspec.Struct):

@@ -17,7 +17,7 @@ from holdfast.kinds.mission.role.fold import FOLD, RoleState, role_state
 from holdfast.kinds.mission.role.tools import SUBMITS, TOOLS
 from holdfast.session.actions import Action, End, EndCalls, Escalate, Record
 from holdfast.session.people import close_all
-from holdfast.session.state import Call, State
+from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 
 SILENT_MAX = 2
@@ -35,7 +35,7 @@ def role_of(state: State) -> Role | None:
     return state.created.role if state.created is not None else None
 
 
-class RoleKind(Kind):
+class RoleKind(Kind[State]):
     """The kind of sessions that work for a mission."""
 
     name = "role"
@@ -48,8 +48,9 @@ class RoleKind(Kind):
         """A role has handed in nothing yet."""
         return RoleState()
 
-    def after(self, state: State, opened: list[Call]) -> Action | None:
+    def after(self, state: State) -> Action | None:
         """Calls that stand behind the one that handed in are not run."""
+        opened = state.open_calls()
         if not role_state(state).submitted_seq or not opened:
             return None
         why = "Not run: the work was handed in before it."
