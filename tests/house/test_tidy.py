@@ -76,9 +76,14 @@ def test_nearly_all_functions_are_shorter_still() -> None:
 
 
 def test_own_modules_are_imported_at_the_top() -> None:
+    lazy = {
+        "src/holdfast/app/compose.py",  # doors that many commands never open
+        "src/holdfast/app/providers.py",  # a provider each
+    }
     wrong = [
         f"{short(file)}:{line}: imports {name} inside {function.name}"
         for file in python_files("src")
+        if short(file) not in lazy
         for function in functions(file)
         for name, line in imports(function)
         if name.split(".")[0] == "holdfast"

@@ -108,10 +108,7 @@ class World:
             event = Event("ses_1", seq, 1, seq * 1_000_000, bytes(32), f"evt_{seq}", "brain", type_of(fact), fact)
             self.state = fold(self.state, [event])
 
-    @property
-    def mission(self) -> Any:
-        """Its state."""
-        return of_mission(self.state)
+    mission: Any = property(lambda self: of_mission(self.state))
 
     def wrong(self) -> bool:
         """Whether something goes wrong now."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast.brain import wake
+from holdfast.brain import shift, wake
 from holdfast.brain.acts import model as model_act
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
@@ -29,7 +29,7 @@ BED = Bed()
 
 def _deciding(patch: pytest.MonkeyPatch, change: Callable[[State, Action], Action]) -> None:
     whole = decide.decide
-    patch.setattr(wake, "decide", lambda state, now_us: change(state, whole(state, now_us)))
+    patch.setattr(shift, "decide", lambda state, now_us: change(state, whole(state, now_us)))
 
 
 def _after(patch: pytest.MonkeyPatch, change: Callable[[State, Fact, Event], None]) -> None:
@@ -115,7 +115,7 @@ def done_in_spite_of_a_message(patch: pytest.MonkeyPatch) -> None:
             state.pending = kept
         return action if isinstance(action, End) else whole(state, now_us)
 
-    patch.setattr(wake, "decide", careless)
+    patch.setattr(shift, "decide", careless)
 
 
 @BED.plant("S27", "no_shift_for_nothing")
@@ -212,7 +212,7 @@ def a_lost_request_is_left_open(patch: pytest.MonkeyPatch) -> None:
             state.request = None
         return whole(state, now_us)
 
-    patch.setattr(wake, "decide", careless)
+    patch.setattr(shift, "decide", careless)
 
 
 @BED.plant("S18", "starts_match_the_log", first=24)
