@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 
 from holdfast.app.compose import Runtime
-from holdfast.app.demo.material import Material
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, HandsSpec
 from holdfast.ids import new_hands_id, system_entropy
+from holdfast.proof.demo.material import Material
 from holdfast.sim.library import SuiteCounts, clean_copy, parse_counts, restored
 
 TIMEOUT_S = 900.0

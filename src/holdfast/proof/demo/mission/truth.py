@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from holdfast.app.compose import Runtime
-from holdfast.app.demo.mission_material import MissionMaterial
-from holdfast.app.demo.mission_probe import hands_on
 from holdfast.facts.codec import Event
 from holdfast.facts.task import TaskJudged
 from holdfast.kinds.mission.acts.replay import replay
+from holdfast.proof.demo.mission.material import MissionMaterial
+from holdfast.proof.demo.mission.probe import hands_on
 from holdfast.repo.repository import Repository
 from holdfast.sim.library import SuiteCounts, parse_counts, read_plain, suite_command
 from holdfast.sim.library_probe import ASK, FOLDER, OUT, PLUGIN, RUN_TIMEOUT_S, Ask, command, decode, plugin

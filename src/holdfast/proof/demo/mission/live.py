@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import anyio
 
 from holdfast.app.compose import PROGRAM, Runtime
-from holdfast.app.demo.brain_process import KillAt, Watch, follow, never, start_brain
-from holdfast.app.demo.mission_material import MissionMaterial
-from holdfast.app.demo.mission_probe import Say
 from holdfast.errors import HoldfastError
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import Mission, MissionPolicy
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
+from holdfast.proof.demo.brain_process import KillAt, Watch, follow, never, start_brain
+from holdfast.proof.demo.mission.material import MissionMaterial
+from holdfast.proof.demo.mission.probe import Say
 from holdfast.sim.library import TESTDEPS_INSIDE
 
 EVENTS_OF_AN_ITEM = 14

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.demo.judge import Verdict
-from holdfast.app.demo.material import Material
 from holdfast.app.progress import counted
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.proof.demo.judge import Verdict
+from holdfast.proof.demo.material import Material
 from holdfast.session.money import usd, usd_float
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from holdfast.app.compose import Runtime
-from holdfast.app.demo.mission_probe import Say, find_needs, proven
 from holdfast.facts.contract import Contract
+from holdfast.proof.demo.mission.probe import Say, find_needs, proven
 from holdfast.sim.library import Library, install_test_dependencies, open_library
 from holdfast.sim.library_all import Whole, strip_all, stripped_tree
 from holdfast.sim.library_items import WorkItem, make_items

@@ -10,12 +10,6 @@ from holdfast.app.briefs import brief_of, logs_below
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.config import budget_pico
-from holdfast.app.demo.brain_process import Watch
-from holdfast.app.demo.mission_count import count_mission, read_family
-from holdfast.app.demo.mission_live import live, open_mission
-from holdfast.app.demo.mission_material import prepare_mission
-from holdfast.app.demo.mission_report import MissionStory
-from holdfast.app.demo.mission_truth import find_truth
 from holdfast.app.drive import observer_for
 from holdfast.app.opening import check_machine
 from holdfast.clock import SystemClock
@@ -23,6 +17,12 @@ from holdfast.errors import HoldfastError, LogDamaged, UsageError
 from holdfast.facts.codec import genesis
 from holdfast.facts.session import Workspace
 from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.proof.demo.brain_process import Watch
+from holdfast.proof.demo.mission.count import count_mission, read_family
+from holdfast.proof.demo.mission.live import live, open_mission
+from holdfast.proof.demo.mission.material import prepare_mission
+from holdfast.proof.demo.mission.report import MissionStory
+from holdfast.proof.demo.mission.truth import find_truth
 from holdfast.session.rows import SessionRow
 from holdfast.sim.library import parse_pin
 from holdfast.sim.library_mini import PIN

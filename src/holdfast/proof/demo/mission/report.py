@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.demo.mission_count import MissionCounts
-from holdfast.app.demo.mission_live import Lived
-from holdfast.app.demo.mission_material import MissionMaterial
-from holdfast.app.demo.mission_truth import Truth
 from holdfast.app.exits import DONE, FAILED
 from holdfast.app.progress import counted
+from holdfast.proof.demo.mission.count import MissionCounts
+from holdfast.proof.demo.mission.live import Lived
+from holdfast.proof.demo.mission.material import MissionMaterial
+from holdfast.proof.demo.mission.truth import Truth
 from holdfast.session.money import usd, usd_float
 
 

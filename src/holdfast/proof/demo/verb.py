@@ -11,11 +11,6 @@ from anyio import get_cancelled_exc_class, to_thread
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.config import budget_pico
-from holdfast.app.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
-from holdfast.app.demo.judge import judge
-from holdfast.app.demo.material import Material, prepare
-from holdfast.app.demo.mission import run_mission
-from holdfast.app.demo.report import Story, count
 from holdfast.app.drive import observer_for
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_machine, check_model
@@ -25,6 +20,11 @@ from holdfast.facts.codec import genesis
 from holdfast.facts.session import Agent, Limits, SessionCreated
 from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.user import choose_user
+from holdfast.proof.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
+from holdfast.proof.demo.judge import judge
+from holdfast.proof.demo.material import Material, prepare
+from holdfast.proof.demo.mission.run import run_mission
+from holdfast.proof.demo.report import Story, count
 from holdfast.sim.library import DEFAULT_LIBRARY, parse_pin
 from holdfast.sim.mission_answers import JUDGE_FAULTS, WORKER_FAULTS
 
