@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 HEAVY = {"anyio", "asyncio", "concurrent", "ctypes", "http", "logging", "msgspec", "sqlite3", "ssl", "urllib"}
 
-LOADED = "import sys\n{}\nsys.stderr.write(' '.join({{name.split('.')[0] for name in sys.modules}}))"
+LOADED = "import sys\n{}\nsys.stderr.write('\\n' + ' '.join(sys.modules))"
+
+VERB = """
+from holdfast.app.cli import main
+assert main({!r}) == 0
+"""
 
 HELP = """
 from holdfast.app.cli import main
@@ -19,12 +27,13 @@ except SystemExit as end:
 
 
 def loaded_by(code: str) -> set[str]:
-    """The top-level modules in memory after `code` ran in a fresh Python."""
+    """The modules in memory after `code` ran in a fresh Python, and the packages that they are in."""
     # -S: what a site package loads at every start is not ours.
     paths = [path for path in sys.path if path]
     code = f"import sys; sys.path[:0] = {paths!r}\n" + LOADED.format(code)
     done = subprocess.run([sys.executable, "-S", "-c", code], check=True, capture_output=True, text=True)
-    return set(done.stderr.split())
+    names = done.stderr.splitlines()[-1].split()
+    return {name.rsplit(".", depth)[0] for name in names for depth in range(name.count(".") + 1)}
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -33,6 +42,17 @@ def test_import_loads_nothing_heavy() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     assert loaded_by(HELP) & HEAVY == set()
+
+
+@pytest.mark.parametrize("words", [["run", "x", "--no-sandbox"], ["ps"]])
+def test_a_user_loads_neither_simulator_nor_proof(words: list[str], tmp_path: Path) -> None:
+    """Both show that the product works; nothing that it does needs them."""
+    model = tmp_path / "model.json"
+    model.write_text('{"turns": [{"text": "Done."}]}')
+    words = [*words, "--home", str(tmp_path / "home"), *(["--model", f"scripted:{model}"] if "run" in words else [])]
+    loaded = loaded_by(VERB.format(words))
+    assert f"holdfast.app.cli.{words[0]}" in loaded
+    assert loaded & {"holdfast.sim", "holdfast.proof"} == set()
 
 
 def test_a_heavy_import_would_be_seen() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sim.library import Library, open_library
-from holdfast.sim.library_all import Whole, strip_all
-from holdfast.sim.library_mini import mini_library
+from holdfast.proof.rebuild.library import Library, open_library
+from holdfast.proof.rebuild.mini import mini_library
+from holdfast.proof.rebuild.stripped import Whole, strip_all
 from tests.sim.made_library import write_sdist
 
 PYTHON = sys.executable

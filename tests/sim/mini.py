@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.sim.library_all import Whole
-from holdfast.sim.library_probe import Needs
+from holdfast.proof.rebuild.probe import Needs
+from holdfast.proof.rebuild.stripped import Whole
 
 
 def needed(whole: Whole, of: Mapping[str, Sequence[int]]) -> Needs:

@@ -16,10 +16,10 @@ import anyio
 import anyio.lowlevel
 
 from holdfast.model.base import ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
+from holdfast.proof.oracle.session import OracleModel
+from holdfast.proof.rebuild.strip import Manifest, strip
 from holdfast.session.conversation import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.tools import TOOLS, check_input
-from holdfast.sim.library_strip import Manifest, strip
-from holdfast.sim.oracle import OracleModel
 from tests.sim.made_library import MODULE, SUITE
 
 FILE = "made/shapes.py"

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
-from holdfast.sim.library import (
+from holdfast.proof.rebuild.library import (
     DEFAULT_LIBRARY,
     Library,
     SuiteCounts,
@@ -24,7 +24,7 @@ from holdfast.sim.library import (
     restored,
     suite_command,
 )
-from holdfast.sim.library_tree import write_tree
+from holdfast.proof.rebuild.tree import write_tree
 from tests.sim.made_library import FILES, MODULE, STRIPPED_NAMES
 
 PYTHON = sys.executable

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sim.library import Library
-from holdfast.sim.library_all import Whole
-from holdfast.sim.library_items import make_items, there_with, with_tests
-from holdfast.sim.library_probe import Line, Needs, keep, needs, read_lines
-from holdfast.sim.library_strip import STUB
-from holdfast.sim.mission_contract import shortened
-from holdfast.sim.oracle_mutants import mutants
+from holdfast.proof.oracle.mutants import mutants
+from holdfast.proof.rebuild.contract import shortened
+from holdfast.proof.rebuild.items import make_items, there_with, with_tests
+from holdfast.proof.rebuild.library import Library
+from holdfast.proof.rebuild.probe import Line, Needs, keep, needs, read_lines
+from holdfast.proof.rebuild.strip import STUB
+from holdfast.proof.rebuild.stripped import Whole
 from tests.sim.mini import SUITE, needed
 
 # --- the library without bodies --------------------------------------------------------------------

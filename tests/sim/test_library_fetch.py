@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from holdfast.errors import CannotRunSafely, UsageError
-from holdfast.sim.library import (
+from holdfast.proof.rebuild.library import (
     DEFAULT_LIBRARY,
     KNOWN,
     Library,

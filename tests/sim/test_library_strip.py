@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
-from holdfast.sim.library_strip import STUB, strip
+from holdfast.proof.rebuild.strip import STUB, strip
 from tests.sim.made_library import MODULE, STRIPPED_NAMES
 
 

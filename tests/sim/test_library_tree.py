@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.sim.library import (
+from holdfast.proof.rebuild.library import (
     Library,
     open_library,
     prepare_workspace,
 )
-from holdfast.sim.library_tree import layout, permissive_licence, read_archive, suite_requirements
+from holdfast.proof.rebuild.tree import layout, permissive_licence, read_archive, suite_requirements
 from tests.sim.made_library import FILES, write_sdist
 
 PYTHON = sys.executable

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta
+from holdfast.proof.oracle.session import TRIES_MAX, OracleModel
+from holdfast.proof.rebuild.strip import Manifest
 from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.tools import TOOLS
-from holdfast.sim.library_strip import Manifest
-from holdfast.sim.oracle import TRIES_MAX, OracleModel
 from tests.sim.made_library import MODULE, SUITE
 from tests.sim.oracle_session import (
     FILE,

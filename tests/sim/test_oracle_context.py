@@ -10,7 +10,7 @@ import pytest
 from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.hands.fake_files import Files
-from holdfast.sim.oracle import OracleModel
+from holdfast.proof.oracle.session import OracleModel
 from tests.brain.stage import Stage, WatchedModel
 from tests.sim.made_library import MODULE
 from tests.sim.oracle_session import FILE, QUICK, RUN_SUITE, VirtualClock, stripped_workspace

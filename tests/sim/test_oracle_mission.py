@@ -14,16 +14,16 @@ from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, TextDelta, ToolCallDelta, ToolCallStart, ToolSpec
+from holdfast.proof.oracle.answers import load_oracle
+from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
+from holdfast.proof.oracle.parts import contains
+from holdfast.proof.oracle.worker import reads
+from holdfast.proof.rebuild.contract import commands, make_contract, make_criteria
+from holdfast.proof.rebuild.items import WorkItem, make_items, there_with
+from holdfast.proof.rebuild.library import Library
+from holdfast.proof.rebuild.strip import Block
+from holdfast.proof.rebuild.stripped import Whole
 from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
-from holdfast.sim.answers import load_oracle
-from holdfast.sim.library import Library
-from holdfast.sim.library_all import Whole
-from holdfast.sim.library_items import WorkItem, make_items, there_with
-from holdfast.sim.library_strip import Block
-from holdfast.sim.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
-from holdfast.sim.mission_contract import commands, make_contract, make_criteria
-from holdfast.sim.oracle_parts import contains
-from holdfast.sim.oracle_worker import reads
 from tests.sim.mini import SUITE, needed
 
 # --- faults --------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ async def test_an_honest_worker(mini: Library, whole: Whole, tmp_path: Path) -> 
 def test_a_long_file_is_read_in_pieces_that_overlap(
     whole: Whole, mini: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sim.oracle_worker.READ_BYTES", 1_500)
+    monkeypatch.setattr("holdfast.proof.oracle.worker.READ_BYTES", 1_500)
     found = answers(mini, whole)
     for file in whole.true:
         calls = [value["view_range"] for _, value in reads(found, file) if "view_range" in value]

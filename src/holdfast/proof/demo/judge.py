@@ -13,7 +13,7 @@ from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, HandsSpec
 from holdfast.ids import new_hands_id, system_entropy
 from holdfast.proof.demo.material import Material
-from holdfast.sim.library import SuiteCounts, clean_copy, parse_counts, restored
+from holdfast.proof.rebuild.library import SuiteCounts, clean_copy, parse_counts, restored
 
 TIMEOUT_S = 900.0
 _EPOCH = 1

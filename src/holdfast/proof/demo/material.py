@@ -7,8 +7,8 @@ from pathlib import Path
 
 from holdfast.app.home import Home
 from holdfast.facts.session import Workspace
-from holdfast.sim.answers import Answers, save_answers
-from holdfast.sim.library import (
+from holdfast.proof.oracle.answers import Answers, save_answers
+from holdfast.proof.rebuild.library import (
     TESTDEPS_INSIDE,
     Library,
     install_test_dependencies,
@@ -16,7 +16,7 @@ from holdfast.sim.library import (
     prepare_workspace,
     suite_command,
 )
-from holdfast.sim.library_strip import Manifest
+from holdfast.proof.rebuild.strip import Manifest
 
 EFFECTS = ".demo-effects"
 """A file in the workspace that gets a line for each real run of the tests."""

@@ -25,8 +25,8 @@ from holdfast.proof.demo.judge import judge
 from holdfast.proof.demo.material import Material, prepare
 from holdfast.proof.demo.mission.run import run_mission
 from holdfast.proof.demo.report import Story, count
-from holdfast.sim.library import DEFAULT_LIBRARY, parse_pin
-from holdfast.sim.mission_answers import JUDGE_FAULTS, WORKER_FAULTS
+from holdfast.proof.oracle.mission_answers import JUDGE_FAULTS, WORKER_FAULTS
+from holdfast.proof.rebuild.library import DEFAULT_LIBRARY, parse_pin
 
 FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
 

@@ -19,7 +19,7 @@ from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Ta
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.kinds.mission.role.tools import SUBMITS
-from holdfast.sim.oracle_shell import FAULT
+from holdfast.proof.oracle.shell import FAULT
 
 _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 

@@ -16,7 +16,7 @@ from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.proof.demo.brain_process import KillAt, Watch, follow, never, start_brain
 from holdfast.proof.demo.mission.material import MissionMaterial
 from holdfast.proof.demo.mission.probe import Say
-from holdfast.sim.library import TESTDEPS_INSIDE
+from holdfast.proof.rebuild.library import TESTDEPS_INSIDE
 
 EVENTS_OF_AN_ITEM = 14
 """About so many events of the mission's log are about one item, when all goes well. Kills are spread over all."""

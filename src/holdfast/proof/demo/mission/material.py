@@ -11,14 +11,14 @@ from anyio import to_thread
 from holdfast.app.compose import Runtime
 from holdfast.facts.contract import Contract
 from holdfast.proof.demo.mission.probe import Say, find_needs, proven
-from holdfast.sim.library import Library, install_test_dependencies, open_library
-from holdfast.sim.library_all import Whole, strip_all, stripped_tree
-from holdfast.sim.library_items import WorkItem, make_items
-from holdfast.sim.library_mini import PIN, mini_dependencies, mini_library
-from holdfast.sim.library_probe import Needs
-from holdfast.sim.mission_answers import Fault, MissionAnswers, save_mission_answers
-from holdfast.sim.mission_contract import commands, make_contract, make_criteria
-from holdfast.sim.mission_repo import make_repository
+from holdfast.proof.demo.mission.repository import make_repository
+from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers, save_mission_answers
+from holdfast.proof.rebuild.contract import commands, make_contract, make_criteria
+from holdfast.proof.rebuild.items import WorkItem, make_items
+from holdfast.proof.rebuild.library import Library, install_test_dependencies, open_library
+from holdfast.proof.rebuild.mini import PIN, mini_dependencies, mini_library
+from holdfast.proof.rebuild.probe import Needs
+from holdfast.proof.rebuild.stripped import Whole, strip_all, stripped_tree
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,9 @@ from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_hands_id, system_entropy
-from holdfast.sim.library import PYTHON, TESTDEPS_INSIDE, Library, interpreter_of, read_plain
-from holdfast.sim.library_all import Whole
-from holdfast.sim.library_items import WorkItem, there_with, with_tests
-from holdfast.sim.library_probe import (
+from holdfast.proof.rebuild.items import WorkItem, there_with, with_tests
+from holdfast.proof.rebuild.library import PYTHON, TESTDEPS_INSIDE, Library, interpreter_of, read_plain
+from holdfast.proof.rebuild.probe import (
     ASK,
     FOLDER,
     OUT,
@@ -43,7 +42,8 @@ from holdfast.sim.library_probe import (
     plugin,
     read_lines,
 )
-from holdfast.sim.library_tree import SourceFile, write_tree
+from holdfast.proof.rebuild.stripped import Whole
+from holdfast.proof.rebuild.tree import SourceFile, write_tree
 
 MAKES = 3
 """Tries to make hands."""

@@ -23,10 +23,10 @@ from holdfast.proof.demo.mission.live import live, open_mission
 from holdfast.proof.demo.mission.material import prepare_mission
 from holdfast.proof.demo.mission.report import MissionStory
 from holdfast.proof.demo.mission.truth import find_truth
+from holdfast.proof.oracle.mission_answers import parse_faults
+from holdfast.proof.rebuild.library import parse_pin
+from holdfast.proof.rebuild.mini import PIN
 from holdfast.session.rows import SessionRow
-from holdfast.sim.library import parse_pin
-from holdfast.sim.library_mini import PIN
-from holdfast.sim.mission_answers import parse_faults
 
 WORKERS = 4
 WORKERS_MAX = 64

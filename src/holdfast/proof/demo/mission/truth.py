@@ -16,10 +16,10 @@ from holdfast.facts.task import TaskJudged
 from holdfast.kinds.mission.acts.replay import replay
 from holdfast.proof.demo.mission.material import MissionMaterial
 from holdfast.proof.demo.mission.probe import hands_on
+from holdfast.proof.rebuild.library import SuiteCounts, parse_counts, read_plain, suite_command
+from holdfast.proof.rebuild.probe import ASK, FOLDER, OUT, PLUGIN, RUN_TIMEOUT_S, Ask, command, decode, plugin
+from holdfast.proof.rebuild.tree import write_tree
 from holdfast.repo.repository import Repository
-from holdfast.sim.library import SuiteCounts, parse_counts, read_plain, suite_command
-from holdfast.sim.library_probe import ASK, FOLDER, OUT, PLUGIN, RUN_TIMEOUT_S, Ask, command, decode, plugin
-from holdfast.sim.library_tree import write_tree
 
 MAIN = "refs/heads/holdfast/demo/main"
 

@@ -11,9 +11,10 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.sim.library_items import WorkItem
-from holdfast.sim.library_strip import Block
-from holdfast.sim.tampers import TAMPERS
+from holdfast.proof.rebuild.contract import Criteria
+from holdfast.proof.rebuild.items import WorkItem
+from holdfast.proof.rebuild.strip import Block
+from holdfast.proof.tampers import TAMPERS
 
 WORKER_FAULTS = ("early_done", "tamper", "stuck", "wrong_body", "regress", "conflict", "wander", "anxious")
 JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash")
@@ -36,16 +37,6 @@ class Fault(msgspec.Struct, frozen=True):
     def role(self) -> Literal["worker", "judge"]:
         """Whose it is."""
         return "judge" if self.kind in JUDGE_FAULTS else "worker"
-
-
-class Criteria(msgspec.Struct, frozen=True):
-    """A criterion of the contract: the bodies that it is about, the tests that tell. `rubric` has no check."""
-
-    id: str
-    item: str
-    name: str
-    tests: tuple[str, ...]
-    rubric: bool
 
 
 class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind"):

@@ -10,11 +10,20 @@ import msgspec
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.kinds.mission.contract.protected import protected
-from holdfast.sim.library import Library, suite_prefix
-from holdfast.sim.library_items import WorkItem
-from holdfast.sim.mission_answers import Criteria
+from holdfast.proof.rebuild.items import WorkItem
+from holdfast.proof.rebuild.library import Library, suite_prefix
 
 CHECK_TIMEOUT_S = 300.0
+
+
+class Criteria(msgspec.Struct, frozen=True):
+    """A criterion of the contract: the bodies that it is about, the tests that tell. `rubric` has no check."""
+
+    id: str
+    item: str
+    name: str
+    tests: tuple[str, ...]
+    rubric: bool
 
 
 def make_criteria(items: Sequence[WorkItem], rubric_share: float, seed: int) -> tuple[Criteria, ...]:

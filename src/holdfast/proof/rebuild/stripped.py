@@ -2,7 +2,7 @@
 
 Some bodies are called while the package is imported. They are taken out like all others: the package does not even
 import then, as little as a package that nobody has written yet. Which tests enter which bodies is found out by running
-(`holdfast.sim.library_probe`), so whatever is entered at import is needed by every test.
+(`holdfast.proof.rebuild.probe`), so whatever is entered at import is needed by every test.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.sim.library import Library
-from holdfast.sim.library_strip import AnyFunction, Block, Module, strip
-from holdfast.sim.library_tree import SourceFile
+from holdfast.proof.rebuild.library import Library
+from holdfast.proof.rebuild.strip import AnyFunction, Block, Module, strip
+from holdfast.proof.rebuild.tree import SourceFile
 
 
 class Whole(msgspec.Struct, frozen=True):

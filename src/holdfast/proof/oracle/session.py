@@ -20,10 +20,11 @@ from holdfast.clock import Clock
 from holdfast.facts.base import Usage
 from holdfast.facts.context import Handoff
 from holdfast.model.base import Finish, ModelRequest, StreamPart
+from holdfast.proof.oracle.parts import contains, height, parts, shown_lines, usage_of
+from holdfast.proof.rebuild.strip import Manifest, Module
 from holdfast.session.conversation import Message, TextPart
 from holdfast.session.money import price_per_mtok
-from holdfast.sim.library_strip import Manifest, Module
-from holdfast.sim.oracle_parts import Outcome, Turn, contains, height, history, parts, shown_lines, usage_of
+from holdfast.sim.turns import Outcome, Turn, history
 
 PRICE = price_per_mtok(3.0, 15.0)
 """A nominal price, so that money moves."""

@@ -9,10 +9,10 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.errors import UsageError
 from holdfast.model.base import Model
-from holdfast.sim.library_strip import Manifest
-from holdfast.sim.mission_answers import MissionAnswers
-from holdfast.sim.oracle import OracleModel
-from holdfast.sim.oracle_mission import MissionOracle
+from holdfast.proof.oracle.mission import MissionOracle
+from holdfast.proof.oracle.mission_answers import MissionAnswers
+from holdfast.proof.oracle.session import OracleModel
+from holdfast.proof.rebuild.strip import Manifest
 
 
 class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):

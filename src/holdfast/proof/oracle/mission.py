@@ -22,13 +22,14 @@ from holdfast.facts.base import Usage
 from holdfast.facts.context import Handoff
 from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.model.base import Finish, ModelRequest, StreamPart
+from holdfast.proof.oracle.judge import OracleJudge
+from holdfast.proof.oracle.mission_answers import MissionAnswers
+from holdfast.proof.oracle.parts import parts, usage_of
+from holdfast.proof.oracle.session import PRICE
+from holdfast.proof.oracle.worker import MEND, OracleWorker, widened
+from holdfast.proof.rebuild.items import WorkItem
 from holdfast.session.conversation import TextPart
-from holdfast.sim.library_items import WorkItem
-from holdfast.sim.mission_answers import MissionAnswers
-from holdfast.sim.oracle import PRICE
-from holdfast.sim.oracle_judge import OracleJudge
-from holdfast.sim.oracle_parts import Outcome, Turn, history, parts, usage_of
-from holdfast.sim.oracle_worker import MEND, OracleWorker, widened
+from holdfast.sim.turns import Outcome, Turn, history
 
 PLANS_MAX = 3
 """After so many refusals a planner gives up."""

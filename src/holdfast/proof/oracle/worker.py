@@ -16,13 +16,14 @@ from typing import Any
 import msgspec
 
 from holdfast.model.base import ModelRequest
+from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers
+from holdfast.proof.oracle.mutants import mutants, nothing_done, one_mutant
+from holdfast.proof.oracle.parts import contains, height, shown_lines
+from holdfast.proof.oracle.shell import FAULT, UNDO, paths_of, put_command, script_of
+from holdfast.proof.rebuild.items import WorkItem, there_with
+from holdfast.proof.tampers import TAMPERS, Edits, NothingToTamper
 from holdfast.session.conversation import TextPart
-from holdfast.sim.library_items import WorkItem, there_with
-from holdfast.sim.mission_answers import Fault, MissionAnswers
-from holdfast.sim.oracle_mutants import mutants, nothing_done, one_mutant
-from holdfast.sim.oracle_parts import Outcome, Turn, contains, height, history, shown_lines
-from holdfast.sim.oracle_shell import FAULT, UNDO, paths_of, put_command, script_of
-from holdfast.sim.tampers import TAMPERS, Edits, NothingToTamper
+from holdfast.sim.turns import Outcome, Turn, history
 
 READ_BYTES = 24_000
 EDITS_IN_A_TURN = 12

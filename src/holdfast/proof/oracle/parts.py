@@ -4,60 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from holdfast.facts.base import Usage
 from holdfast.model.base import ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
-from holdfast.sim.library_strip import Block
+from holdfast.proof.rebuild.strip import Block
+from holdfast.sim.turns import Turn
 
 _PIECE = 20
 _CHARACTERS_PER_TOKEN = 4
 
 # How a line of the `read` tool may begin; whichever fits the text best is taken off.
 _GUTTERS = tuple(re.compile(rf"^\s*\d+{mark}") for mark in ("\t", ": ", ":", r" \| ", r"\| ", r"\|", "→", "  ", " "))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A tool call with its result."""
-
-    name: str
-    input: Mapping[str, Any]
-    ok: bool
-    content: str
-
-
-@dataclass(frozen=True)
-class Turn:
-    """What to say and to ask for."""
-
-    text: str
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-
-    def characters(self) -> int:
-        """How long it is."""
-        return len(self.text) + sum(len(name) + len(_arguments(value)) for name, value in self.calls)
-
-
-def history(messages: tuple[Message, ...]) -> Iterator[Outcome | str]:
-    """Calls with their results, and what a person said after the work had begun, in order."""
-    calls: dict[str, ToolCallPart] = {}
-    begun = False
-    for message in messages:
-        for part in message.parts:
-            if message.role == "assistant":
-                begun = True
-                if isinstance(part, ToolCallPart):
-                    calls[part.call_id] = part
-            elif isinstance(part, ToolResultPart) and part.call_id in calls:
-                call = calls.pop(part.call_id)
-                yield Outcome(call.name, call.input, not part.is_error, part.content)
-            elif isinstance(part, TextPart) and begun:
-                yield part.text
 
 
 def shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:

@@ -14,9 +14,9 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-from holdfast.sim.library import PYTHON, Library, compile_modules, install_test_dependencies
-from holdfast.sim.library_mini_suite import TESTS
-from holdfast.sim.library_tree import SourceFile, layout, permissive_licence
+from holdfast.proof.rebuild.library import PYTHON, Library, compile_modules, install_test_dependencies
+from holdfast.proof.rebuild.mini_suite import TESTS
+from holdfast.proof.rebuild.tree import SourceFile, layout, permissive_licence
 
 PIN = "mini==1.0"
 """How it is named at the command line."""

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import CannotRunSafely, UsageError
-from holdfast.sim.library_runpip import NO_SUCH, REPORT, UNREACHABLE
+from holdfast.proof.rebuild.run_pip import NO_SUCH, REPORT, UNREACHABLE
 
-RUNNER = Path(__file__).with_name("library_runpip.py")
+RUNNER = Path(__file__).with_name("run_pip.py")
 
 COMMAND_TIMEOUT_S = 600.0
 """One run of pip may take this long."""

@@ -1,6 +1,6 @@
 """Runs the pip found at a given place, under whichever interpreter runs this file.
 
-Run as a file, standard library only: `python -I library_runpip.py ROOT (run|fetch) ARGUMENTS…`. ROOT
+Run as a file, standard library only: `python -I run_pip.py ROOT (run|fetch) ARGUMENTS…`. ROOT
 is the folder or wheel that holds the package `pip`. `run` is pip's own command line. `fetch TARGET
 NAME VERSION` saves the source distribution of that version, and executes nothing of it: pip's own
 `download` would run the package's build backend for its metadata. Both read the configuration that

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from holdfast.sim.library_all import Whole
-from holdfast.sim.library_probe import Needs
+from holdfast.proof.rebuild.probe import Needs
+from holdfast.proof.rebuild.stripped import Whole
 
 ITEMS_WANTED = 16
 """About so many items are made of a whole library; a small one gets fewer."""

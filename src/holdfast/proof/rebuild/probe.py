@@ -20,8 +20,8 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import CannotRunSafely, UsageError
-from holdfast.sim.library import TESTDEPS_INSIDE, Library, suite_command
-from holdfast.sim.library_all import Whole
+from holdfast.proof.rebuild.library import TESTDEPS_INSIDE, Library, suite_command
+from holdfast.proof.rebuild.stripped import Whole
 
 FOLDER = ".probe"
 """Where question and answer stand in the workspace."""

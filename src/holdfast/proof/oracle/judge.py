@@ -7,11 +7,13 @@ from typing import Any
 
 from holdfast.errors import ModelError
 from holdfast.model.base import ModelRequest
-from holdfast.sim.library_strip import Block
-from holdfast.sim.mission_answers import Criteria, Fault, MissionAnswers
-from holdfast.sim.oracle_mutants import mutants
-from holdfast.sim.oracle_parts import Outcome, Turn, contains, history, shown_lines
-from holdfast.sim.oracle_worker import fault_mark, reads
+from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers
+from holdfast.proof.oracle.mutants import mutants
+from holdfast.proof.oracle.parts import contains, shown_lines
+from holdfast.proof.oracle.worker import fault_mark, reads
+from holdfast.proof.rebuild.contract import Criteria
+from holdfast.proof.rebuild.strip import Block
+from holdfast.sim.turns import Outcome, Turn, history
 
 READS_MAX = 60
 """So many looks at files, and a judge goes by what it has seen."""

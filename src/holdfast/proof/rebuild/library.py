@@ -24,9 +24,9 @@ from pathlib import Path
 import msgspec
 
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
-from holdfast.sim.library_pip import find_pip
-from holdfast.sim.library_strip import Manifest, function_names, strip
-from holdfast.sim.library_tree import (
+from holdfast.proof.rebuild.find_pip import find_pip
+from holdfast.proof.rebuild.strip import Manifest, function_names, strip
+from holdfast.proof.rebuild.tree import (
     Layout,
     SourceFile,
     Tree,

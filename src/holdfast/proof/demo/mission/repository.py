@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from holdfast.errors import CannotRunSafely
-from holdfast.sim.library_tree import Tree, write_tree
+from holdfast.proof.rebuild.tree import Tree, write_tree
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _WHO = ("Demo", "demo@holdfast.invalid")

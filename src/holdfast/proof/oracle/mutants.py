@@ -7,7 +7,7 @@ import random
 import textwrap
 from collections.abc import Iterator
 
-from holdfast.sim.library_strip import STUB, Block
+from holdfast.proof.rebuild.strip import STUB, Block
 
 _SWAPS = {" == ": " != ", " != ": " == ", " < ": " >= ", " > ": " <= ", " + ": " - ", " and ": " or ", " or ": " and "}
 _WORDS = {"True": "False", "False": "True", "not ": "", " is None": " is not None", " in ": " not in "}
