@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.proof.oracle.mutants import mutants
+from holdfast.proof.oracle.faults import mutants
 from holdfast.proof.rebuild.contract import shortened
 from holdfast.proof.rebuild.items import make_items, there_with, with_tests
 from holdfast.proof.rebuild.library import Library

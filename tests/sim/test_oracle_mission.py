@@ -14,9 +14,10 @@ from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, TextDelta, ToolCallDelta, ToolCallStart, ToolSpec
-from holdfast.proof.oracle.answers import load_oracle
-from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers, parse_faults, save_mission_answers
-from holdfast.proof.oracle.parts import contains
+from holdfast.proof.oracle.answers import MissionAnswers, save_answers
+from holdfast.proof.oracle.base import contains
+from holdfast.proof.oracle.faults import Fault, parse_faults
+from holdfast.proof.oracle.load import load_oracle
 from holdfast.proof.oracle.worker import reads
 from holdfast.proof.rebuild.contract import commands, make_contract, make_criteria
 from holdfast.proof.rebuild.items import WorkItem, make_items, there_with
@@ -78,7 +79,7 @@ class Desk:
 
     def __init__(self, found: MissionAnswers, folder: Path, goal: str, submit: str) -> None:
         path = folder / "oracle.json"
-        save_mission_answers(path, found)
+        save_answers(path, found)
         self.oracle = load_oracle(path, SystemClock())
         self.folder = folder / "work"
         for name, data in found.files.items():
@@ -335,7 +336,7 @@ async def test_a_judge_sees_what_is_missing(mini: Library, whole: Whole, tmp_pat
     assert verdict is not None
     assert verdict["decision"] == "fail"
     wrong = [each for each in verdict["criteria"] if not each["passes"]]
-    owner = found.owner(0)
+    owner = next(item.name for item in found.items if 0 in item.bodies)
     assert {each["criterion"] for each in wrong} == {each.id for each in found.criteria if each.item == owner}
     assert all("_scale" in each["issue"] for each in wrong)
     (place,) = wrong[0]["evidence"]

@@ -78,7 +78,7 @@ REMOTES: Mapping[str, Remote] = {
 }
 """Provider → what it takes to ask it."""
 
-PROOF = {"oracle": "holdfast.proof.oracle.answers", "anxious": "holdfast.proof.oracle.anxious"}
+PROOF = {"oracle": "holdfast.proof.oracle.load", "anxious": "holdfast.proof.oracle.anxious"}
 """Provider → the module with its model, for those that only show that the product works."""
 
 FILES = ("scripted", "oracle")

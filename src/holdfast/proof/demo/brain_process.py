@@ -11,8 +11,8 @@ import anyio
 
 from holdfast.app.compose import Runtime
 from holdfast.brain.doors import Observer
-from holdfast.errors import HandsError
-from holdfast.facts.codec import Event
+from holdfast.errors import HandsError, LogDamaged
+from holdfast.facts.codec import Event, genesis
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import Workspace
@@ -59,6 +59,13 @@ def start_brain(runtime: Runtime, session_id: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
+def end_brain(process: subprocess.Popen[bytes]) -> None:
+    """Never leave a brain behind."""
+    if process.poll() is None:
+        process.terminate()
+        process.wait()
+
+
 async def follow(watch: Watch, process: subprocess.Popen[bytes], kill_at: KillAt) -> Event | None:
     """Watch the brain until its process ends. Returns the event at which it was killed, if it was."""
     killed: Event | None = None
@@ -71,6 +78,15 @@ async def follow(watch: Watch, process: subprocess.Popen[bytes], kill_at: KillAt
                 killed = event
         if ended:
             return killed
+
+
+async def chain_ok(runtime: Runtime, session_id: str) -> bool:
+    """Whether the hash chain of the session's log holds."""
+    try:
+        await runtime.store.read(session_id, prev=genesis(session_id))
+    except LogDamaged:
+        return False
+    return True
 
 
 def in_a_command(watch: Watch, workspace: Workspace) -> KillAt:

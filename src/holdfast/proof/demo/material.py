@@ -5,15 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio
+
+from holdfast.app.compose import Runtime
 from holdfast.app.home import Home
+from holdfast.clock import SystemClock
+from holdfast.errors import UsageError
 from holdfast.facts.session import Workspace
+from holdfast.hands.base import ExecRequest, HandsSpec
+from holdfast.ids import new_hands_id, system_entropy
 from holdfast.proof.oracle.answers import Answers, save_answers
 from holdfast.proof.rebuild.library import (
     TESTDEPS_INSIDE,
     Library,
+    SuiteCounts,
+    clean_copy,
     install_test_dependencies,
     open_library,
+    parse_counts,
     prepare_workspace,
+    restored,
     suite_command,
 )
 from holdfast.proof.rebuild.strip import Manifest
@@ -23,6 +34,11 @@ EFFECTS = ".demo-effects"
 
 DELTA_S = 0.004
 """Pause between two pieces of a streamed answer, so that it can be watched."""
+
+
+JUDGE_TIMEOUT_S = 900.0
+_EPOCH = 1
+_CALL = "judge.0"
 
 
 @dataclass(frozen=True)
@@ -53,6 +69,16 @@ class Material:
             return 0
 
 
+def work_folder(keep: str | None, default: Path) -> Path:
+    """The new or empty folder of `--keep`, or else the default. Raises `UsageError`."""
+    if not keep:
+        return default
+    folder = Path(keep).absolute()
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--keep {folder} is not an empty folder; name a new one")
+    return folder
+
+
 def prepare(home: Home, pin: str, folder: Path, session_id: str) -> Material:
     """Fetch, check and strip the library into `folder`. The first time this needs the package index."""
     library = open_library(pin, home.cache)
@@ -68,3 +94,36 @@ def prepare(home: Home, pin: str, folder: Path, session_id: str) -> Material:
 
 def _counted(command: str) -> str:
     return f"echo run >> {EFFECTS}; {command}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests said. `identical` when the module is byte for byte the published one."""
+
+    passed: bool
+    counts: SuiteCounts
+    identical: bool
+    output: str
+
+
+async def judge(runtime: Runtime, material: Material, session_id: str) -> Verdict:
+    """Put the worked-on module into the published tree and run the suite there."""
+    folder = runtime.home.workspaces / f"{session_id}-judge"
+    worked = Path(material.workspace.path)
+    clean_copy(material.library, worked, folder)
+    workspace = Workspace(str(folder), True, read_only=material.workspace.read_only)
+    spec = HandsSpec(
+        session_id=f"{session_id}-judge",
+        hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
+        workspace=workspace,
+        read_only=workspace.read_only,
+    )
+    hands = await runtime.provider(workspace).provision(spec, _EPOCH)
+    try:
+        await hands.start(_EPOCH, _CALL, ExecRequest("bash", {"command": material.suite}, JUDGE_TIMEOUT_S))
+        result = await hands.wait(_EPOCH, _CALL)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await hands.release(_EPOCH)
+    identical = bool(restored(material.manifest, worked))
+    return Verdict(result.ok, parse_counts(result.output), identical, result.output)

@@ -12,8 +12,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.proof.demo.judge import Verdict
-from holdfast.proof.demo.material import Material
+from holdfast.proof.demo.material import Material, Verdict
 from holdfast.session.money import usd, usd_float
 
 

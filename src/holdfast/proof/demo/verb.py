@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
-from pathlib import Path
 
 from anyio import get_cancelled_exc_class, to_thread
 
@@ -15,17 +13,25 @@ from holdfast.app.drive import observer_for
 from holdfast.app.models import settled_model
 from holdfast.app.opening import check_machine, check_model
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError, LogDamaged, UsageError
-from holdfast.facts.codec import genesis
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.session import Agent, Limits, SessionCreated
 from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.user import choose_user
-from holdfast.proof.demo.brain_process import KillAt, Watch, at_event, follow, in_a_command, never, start_brain
-from holdfast.proof.demo.judge import judge
-from holdfast.proof.demo.material import Material, prepare
+from holdfast.proof.demo.brain_process import (
+    KillAt,
+    Watch,
+    at_event,
+    chain_ok,
+    end_brain,
+    follow,
+    in_a_command,
+    never,
+    start_brain,
+)
+from holdfast.proof.demo.material import Material, judge, prepare, work_folder
 from holdfast.proof.demo.mission.run import run_mission
 from holdfast.proof.demo.report import Story, count
-from holdfast.proof.oracle.mission_answers import JUDGE_FAULTS, WORKER_FAULTS
+from holdfast.proof.oracle.faults import JUDGE_FAULTS, WORKER_FAULTS
 from holdfast.proof.rebuild.library import DEFAULT_LIBRARY, parse_pin
 
 FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
@@ -82,7 +88,7 @@ async def _run_session(call: Call) -> int:
     _limits(call)
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
-        folder = _folder(call, runtime, session_id)
+        folder = work_folder(call.args.keep, runtime.home.workspaces / session_id)
         call.note(f"fetching and stripping {call.args.library} …")
         material = await to_thread.run_sync(
             prepare, runtime.home, call.args.library, folder, session_id, abandon_on_cancel=True
@@ -108,7 +114,7 @@ async def _run_session(call: Call) -> int:
             killed_pid=killed_pid,
             woken_s=woken_s,
             events=row.head,
-            chain_ok=await _chain_ok(runtime, session_id),
+            chain_ok=await chain_ok(runtime, session_id),
             wall_s=clock.monotonic_s() - began_s,
             status=row.status,
             oracle=not call.args.model,
@@ -136,15 +142,6 @@ def _kill_word(text: str) -> None:
         raise UsageError(f"--kill-at {text!r} has to be auto, none, or a sequence number such as 40")
 
 
-def _folder(call: Call, runtime: Runtime, session_id: str) -> Path:
-    if not call.args.keep:
-        return runtime.home.workspaces / session_id
-    folder = Path(call.args.keep).absolute()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--keep {folder} is not an empty folder; name a new one")
-    return folder
-
-
 async def _open(call: Call, runtime: Runtime, session_id: str, material: Material) -> None:
     args = call.args
     model = settled_model(args.model, args.base_url) if args.model else f"oracle:{material.answers.absolute()}"
@@ -167,7 +164,7 @@ async def _live(
     try:
         killed = await follow(watch, first, _kill_at(call, watch, material))
     finally:
-        _end(first)
+        end_brain(first)
     if killed is None:
         return None, None, None
     call.note(f"    SIGKILL to the brain, process {first.pid}, after event {killed.seq}; waking another …")
@@ -176,7 +173,7 @@ async def _live(
     try:
         await follow(watch, second, never)
     finally:
-        _end(second)
+        end_brain(second)
     shifts = [event for event in watch.events if isinstance(event.fact, ShiftStarted) and event.epoch > killed.epoch]
     if not shifts:
         raise HoldfastError(f"the second brain did not start; its output is in {runtime.home.logs}")
@@ -188,18 +185,3 @@ def _kill_at(call: Call, watch: Watch, material: Material) -> KillAt:
     if word == "auto":
         return in_a_command(watch, material.workspace)
     return never if word == "none" else at_event(int(word))
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Never leave a brain behind."""
-    if process.poll() is None:
-        process.terminate()
-        process.wait()
-
-
-async def _chain_ok(runtime: Runtime, session_id: str) -> bool:
-    try:
-        await runtime.store.read(session_id, prev=genesis(session_id))
-    except LogDamaged:
-        return False
-    return True

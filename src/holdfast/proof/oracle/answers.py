@@ -1,18 +1,21 @@
-"""The oracle's answers as a file, so that any process can wake a session that works with it."""
+"""Everything that an oracle knows, as a file, so that any process can wake a session that works with it."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from holdfast.clock import Clock
-from holdfast.errors import UsageError
-from holdfast.model.base import Model
-from holdfast.proof.oracle.mission import MissionOracle
-from holdfast.proof.oracle.mission_answers import MissionAnswers
-from holdfast.proof.oracle.session import OracleModel
-from holdfast.proof.rebuild.strip import Manifest
+from holdfast.proof.oracle.faults import Fault
+from holdfast.proof.rebuild.contract import Criteria
+from holdfast.proof.rebuild.items import WorkItem
+from holdfast.proof.rebuild.strip import Block, Manifest
+
+BETTER = 0.5
+"""Each time that work was sent back, a fault is so much rarer: the same worker on the same thing does better, not well.
+"""
 
 
 class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
@@ -24,25 +27,40 @@ class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
     delta_s: float = 0.0
 
 
-def save_answers(path: Path, answers: Answers) -> None:
-    """Write them to a file that the agent cannot reach."""
+class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind"):
+    """Everything. `files` are the repository's at the beginning, `commands` what each item's worker runs at the end."""
+
+    library: str
+    items: tuple[WorkItem, ...]
+    bodies: tuple[Block, ...]
+    criteria: tuple[Criteria, ...]
+    commands: dict[str, str]
+    files: dict[str, bytes]
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
+    delta_s: float = 0.0
+
+    def item(self, name: str) -> WorkItem | None:
+        """The item of that name."""
+        return next((item for item in self.items if item.name == name), None)
+
+    def fault(self, role: Literal["worker", "judge"], what: str, times: int) -> Fault | None:
+        """The fault of one attempt: `what` names the work, `times` counts how often it was sent back.
+
+        The same for the same seed. When several would come, the first that was asked for does.
+        """
+        for fault in self.faults:
+            if fault.role == role:
+                drawn = random.Random(f"{self.seed}|{fault.kind}|{fault.name}|{what}|{times}").random()
+                if drawn < fault.rate * BETTER**times:
+                    return fault
+        return None
+
+    def chooser(self, *words: object) -> random.Random:
+        """Chance that depends on the seed and these words alone."""
+        return random.Random("|".join(map(str, (self.seed, *words))))
+
+
+def save_answers(path: Path, answers: Answers | MissionAnswers) -> None:
+    """Write them to a file that no agent can reach."""
     path.write_bytes(msgspec.json.encode(answers))
-
-
-def load_oracle(path: Path, clock: Clock) -> Model:
-    """The oracle of `--model oracle:FILE`, for a library or a mission. Raises `UsageError` for a file of neither."""
-    try:
-        answers = msgspec.json.decode(path.read_bytes(), type=Answers | MissionAnswers)
-    except OSError as error:
-        raise UsageError(f"the oracle's answers {path} cannot be read: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} holds no oracle's answers: {error}; `holdfast demo` makes such files") from error
-    if isinstance(answers, MissionAnswers):
-        return MissionOracle(answers, clock, path.with_suffix(".asked"))
-    return OracleModel(
-        answers.manifest,
-        answers.suite_command,
-        clock,
-        quick_command=answers.quick_command,
-        delta_s=answers.delta_s,
-    )

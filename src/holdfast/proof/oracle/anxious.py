@@ -10,26 +10,21 @@ function of the request, so a brain that was killed gets the same again.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from anyio.lowlevel import checkpoint
 
 from holdfast.errors import UsageError
 from holdfast.facts.base import Usage
-from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import Message, ToolCallPart, ToolResultPart
-from holdfast.session.money import price_per_mtok
-
-PRICE = price_per_mtok(3.0, 15.0)
-"""A nominal price, so that money moves."""
+from holdfast.model.base import ModelRequest
+from holdfast.proof.oracle.base import ComputedModel, tokens
+from holdfast.session.conversation import Message
+from holdfast.sim.turns import Outcome, Turn, history
 
 ANXIOUS_TURNS = 6
 """It stops after so many placeholders in one context."""
 
-_CHARACTERS_PER_TOKEN = 4
-_PIECE = 40
 _FOUND = re.compile(r"part_(\d+)\.txt:\d+:\s*(done|TODO)\b")
 _LOOK = {"pattern": "^(done|TODO)"}
 
@@ -53,19 +48,13 @@ class _Seen(msgspec.Struct):
     stubs: int = 0
 
 
-class _Turn(msgspec.Struct, frozen=True):
-    text: str
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
-
-    def characters(self) -> int:
-        return len(self.text) + sum(len(name) + len(msgspec.json.encode(value)) for name, value in self.calls)
-
-
-class AnxiousModel:
+class AnxiousModel(ComputedModel):
     """Writes `parts` files of about `size` characters. Anxious above `fill` of a line of `line_tokens` tokens."""
 
+    piece = 40
+
     def __init__(self, fill: float, *, line_tokens: int = 100_000, parts: int = 12, size: int = 6_000) -> None:
-        self.name = f"anxious:{fill:g}"
+        super().__init__(f"anxious:{fill:g}")
         self._fill = fill
         self._line_tokens = line_tokens
         self._parts = parts
@@ -86,68 +75,46 @@ class AnxiousModel:
             )
         return cls(fill, line_tokens=line_tokens)
 
-    def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """What the request costs with the longest response that it allows (S15)."""
-        usage = self._usage(request, self._next(request))
-        return self.cost_pico(Usage(usage.input_tokens, max(usage.output_tokens, request.max_output_tokens)))
+    def _usage(self, request: ModelRequest, turn: Turn) -> Usage:
+        return Usage(_shown(request), tokens(turn.characters()))
 
-    def cost_pico(self, usage: Usage) -> int | None:
-        """What that usage costs at the nominal price, in pico-dollars."""
-        return PRICE.cost(usage)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The next step, in small pieces."""
-        turn = self._next(request)
-        for piece in _pieces(turn.text):
-            await checkpoint()
-            yield TextDelta(piece)
-        for index, (name, value) in enumerate(turn.calls):
-            yield ToolCallStart(index, name, f"anxious_{request.responses}_{index}")
-            for piece in _pieces(msgspec.json.encode(value).decode()):
-                await checkpoint()
-                yield ToolCallDelta(index, piece)
-        yield Finish("tool_use" if turn.calls else "end_turn", self._usage(request, turn))
-
-    def _usage(self, request: ModelRequest, turn: _Turn) -> Usage:
-        return Usage(input_tokens=_shown(request), output_tokens=-(-turn.characters() // _CHARACTERS_PER_TOKEN))
-
-    def _next(self, request: ModelRequest) -> _Turn:
+    def _next(self, request: ModelRequest) -> Turn:
         seen = _seen(request.messages)
         if request.purpose != "turn" or request.output_schema is not None:
             return _note(request, seen)
         if not seen.looked:
-            return _Turn("First I look at what is there already, before I begin or go on.", (("grep", _LOOK),))
+            return Turn("First I look at what is there already, before I begin or go on.", (("grep", _LOOK),))
         missing = [part for part in range(1, self._parts + 1) if seen.parts.get(part) != "done"]
         if _shown(request) > self._fill * self._line_tokens:
             return self._hurried(request, seen, missing)
         if seen.unchecked:
             command = f"grep -c '^done {seen.unchecked}$' {_file(seen.unchecked)}"
             text = f"Part {seen.unchecked} is written. I check that its file begins as it should before I go on."
-            return _Turn(text, (("bash", {"command": command}),))
+            return Turn(text, (("bash", {"command": command}),))
         if not missing:
-            return _Turn(f"Done: all {self._parts} parts are written and checked.")
+            return Turn(f"Done: all {self._parts} parts are written and checked.")
         if seen.failed >= 3:
-            return _Turn(f"I am stuck: {_file(missing[0])} cannot be written. {len(missing)} parts are missing.")
+            return Turn(f"I am stuck: {_file(missing[0])} cannot be written. {len(missing)} parts are missing.")
         return self._work(seen, missing[0])
 
-    def _work(self, seen: _Seen, part: int) -> _Turn:
+    def _work(self, seen: _Seen, part: int) -> Turn:
         if seen.parts.get(part) == "TODO" and part not in seen.read:
             text = f"{_file(part)} holds only a placeholder. I read it, then write the whole part."
-            return _Turn(text, (("read", {"file_path": _file(part)}),))
+            return Turn(text, (("read", {"file_path": _file(part)}),))
         body = "\n".join(f"line {line} of part {part}, with some words to fill it" for line in range(self._size // 48))
         text = (
             f"Now part {part} of {self._parts}. It begins with the line that the check looks for, then comes its text; "
             "after it I run the check, and only then the next part."
         )
-        return _Turn(text, (("write", {"file_path": _file(part), "content": f"done {part}\n{body}\n"}),))
+        return Turn(text, (("write", {"file_path": _file(part), "content": f"done {part}\n{body}\n"}),))
 
-    def _hurried(self, request: ModelRequest, seen: _Seen, missing: list[int]) -> _Turn:
+    def _hurried(self, request: ModelRequest, seen: _Seen, missing: list[int]) -> Turn:
         untouched = [part for part in missing if part not in seen.parts]
         if seen.stubs >= ANXIOUS_TURNS or not untouched:
-            return _Turn(_GIVES_UP)
+            return Turn(_GIVES_UP)
         part = untouched[0]
         text = _HURRIED[request.responses % len(_HURRIED)]
-        return _Turn(text, (("write", {"file_path": _file(part), "content": f"TODO part {part}\n"}),))
+        return Turn(text, (("write", {"file_path": _file(part), "content": f"TODO part {part}\n"}),))
 
 
 def _file(part: int) -> str:
@@ -156,38 +123,33 @@ def _file(part: int) -> str:
 
 def _shown(request: ModelRequest) -> int:
     """Tokens of what the model is shown."""
-    characters = len(request.system) + len(msgspec.json.encode(request.messages))
-    return -(-characters // _CHARACTERS_PER_TOKEN)
+    return tokens(len(request.system) + len(msgspec.json.encode(request.messages)))
 
 
 def _seen(messages: tuple[Message, ...]) -> _Seen:
     seen = _Seen()
-    calls: dict[str, ToolCallPart] = {}
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolCallPart):
-                calls[part.call_id] = part
-            elif isinstance(part, ToolResultPart) and part.call_id in calls:
-                _take(seen, calls[part.call_id].name, calls[part.call_id].input, part)
+    for happened in history(messages):
+        if isinstance(happened, Outcome):
+            _take(seen, happened)
     return seen
 
 
-def _take(seen: _Seen, name: str, value: Mapping[str, Any], result: ToolResultPart) -> None:
-    match name:
-        case "grep" if not result.is_error:
+def _take(seen: _Seen, outcome: Outcome) -> None:
+    match outcome.name:
+        case "grep" if outcome.ok:
             seen.looked = True
-            for part, holds in _FOUND.findall(result.content):
+            for part, holds in _FOUND.findall(outcome.content):
                 if seen.parts.get(int(part)) != "done":
                     seen.parts[int(part)] = holds
         case "read":
-            seen.read.add(_part_of(value))
-        case "write" if result.is_error:
+            seen.read.add(_part_of(outcome.input))
+        case "write" if not outcome.ok:
             seen.failed += 1
-            seen.read.discard(_part_of(value))
+            seen.read.discard(_part_of(outcome.input))
             seen.looked = False  # what is there is no longer known
         case "write":
-            part = _part_of(value)
-            stub = str(value.get("content", "")).startswith("TODO")
+            part = _part_of(outcome.input)
+            stub = str(outcome.input.get("content", "")).startswith("TODO")
             seen.parts[part] = "TODO" if stub else "done"
             seen.failed = 0
             seen.stubs += stub
@@ -195,7 +157,7 @@ def _take(seen: _Seen, name: str, value: Mapping[str, Any], result: ToolResultPa
             seen.unchecked = seen.unchecked if stub else part
         case "bash":
             seen.unchecked = 0
-            if result.is_error:
+            if not outcome.ok:
                 seen.failed += 1
 
 
@@ -204,14 +166,14 @@ def _part_of(value: Mapping[str, Any]) -> int:
     return int(digits) if digits else 0
 
 
-def _note(request: ModelRequest, seen: _Seen) -> _Turn:
+def _note(request: ModelRequest, seen: _Seen) -> Turn:
     """A summary, or a value that fits the schema of a handoff."""
     done = [_file(part) for part, holds in sorted(seen.parts.items()) if holds == "done"]
     stubs = [_file(part) for part, holds in sorted(seen.parts.items()) if holds == "TODO"]
     said = f"Written and checked: {', '.join(done) or 'none'}. Placeholders: {', '.join(stubs) or 'none'}."
     if request.output_schema is None:
-        return _Turn(said)
-    return _Turn(msgspec.json.encode(_fitting(request.output_schema, request.output_schema, said)).decode())
+        return Turn(said)
+    return Turn(msgspec.json.encode(_fitting(request.output_schema, request.output_schema, said)).decode())
 
 
 def _fitting(schema: Mapping[str, Any], whole: Mapping[str, Any], said: str) -> Any:
@@ -234,8 +196,3 @@ def _fitting(schema: Mapping[str, Any], whole: Mapping[str, Any], said: str) -> 
             return False
         case _:
             return said
-
-
-def _pieces(text: str) -> Iterator[str]:
-    for start in range(0, len(text), _PIECE):
-        yield text[start : start + _PIECE]

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.errors import ModelError
 from holdfast.model.base import ModelRequest
-from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers
-from holdfast.proof.oracle.mutants import mutants
-from holdfast.proof.oracle.parts import contains, shown_lines
+from holdfast.proof.oracle.answers import MissionAnswers
+from holdfast.proof.oracle.base import contains, shown_lines
+from holdfast.proof.oracle.faults import Fault, mutants
 from holdfast.proof.oracle.worker import fault_mark, reads
 from holdfast.proof.rebuild.contract import Criteria
 from holdfast.proof.rebuild.strip import Block

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from anyio.lowlevel import checkpoint
-
 from holdfast.clock import Clock
 from holdfast.errors import ModelError
-from holdfast.facts.base import Usage
-from holdfast.facts.context import Handoff
 from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
-from holdfast.model.base import Finish, ModelRequest, StreamPart
+from holdfast.model.base import ModelRequest
+from holdfast.proof.oracle.answers import MissionAnswers
+from holdfast.proof.oracle.base import ComputedModel, note
 from holdfast.proof.oracle.judge import OracleJudge
-from holdfast.proof.oracle.mission_answers import MissionAnswers
-from holdfast.proof.oracle.parts import parts, usage_of
-from holdfast.proof.oracle.session import PRICE
 from holdfast.proof.oracle.worker import MEND, OracleWorker, widened
 from holdfast.proof.rebuild.items import WorkItem
 from holdfast.session.conversation import TextPart
@@ -36,44 +29,33 @@ PLANS_MAX = 3
 
 TASK_TOKENS = 20_000
 
+_DONE = "What is done shows in the files: read them before changing anything."
 
-class MissionOracle:
+
+class MissionOracle(ComputedModel):
     """All roles of a mission on a stripped library. `asked` is a file that remembers who was asked."""
 
     def __init__(self, answers: MissionAnswers, clock: Clock, asked: Path) -> None:
-        self.name = f"oracle:{answers.library.partition('==')[0]}"
+        super().__init__(f"oracle:{answers.library.partition('==')[0]}", clock, answers.delta_s)
         self._answers = answers
-        self._clock = clock
-        self._asked = asked
+        self._asked_file = asked
         self._worker = OracleWorker(answers)
         self._judge = OracleJudge(answers)
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """What the request costs (S15): the response is known beforehand, and no other will come."""
+        """The cost of the request (S15): the response is known beforehand, and no other will come."""
         try:
-            turn = self._next(request, asking=False)
+            turn = self._next(request)
         except ModelError:
             turn = Turn("")
-        return self.cost_pico(usage_of(request, turn))
+        return self.cost_pico(self._usage(request, turn))
 
-    def cost_pico(self, usage: Usage) -> int | None:
-        """What that usage costs at the nominal price, in pico-dollars."""
-        return PRICE.cost(usage)
+    def _asked(self, request: ModelRequest) -> Turn:
+        return self._next(request, asking=True)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The next step of whatever role this is."""
-        turn = self._next(request, asking=True)
-        for part in parts(turn, request.responses):
-            if self._answers.delta_s:
-                await self._clock.sleep(self._answers.delta_s)
-            else:
-                await checkpoint()
-            yield part
-        yield Finish("tool_use" if turn.calls else "end_turn", usage_of(request, turn))
-
-    def _next(self, request: ModelRequest, *, asking: bool) -> Turn:
+    def _next(self, request: ModelRequest, *, asking: bool = False) -> Turn:
         if request.purpose != "turn":
-            return _note(request)
+            return note(request, _DONE, _DONE)
         goal = _goal(request)
         tools = {tool.name for tool in request.tools}
         if SUBMIT_PLAN in tools:
@@ -96,12 +78,12 @@ class MissionOracle:
     def _before(self, what: str, request: ModelRequest, asking: bool) -> int:
         """How many sessions were asked the same before this one, which is counted when it is really asked."""
         try:
-            known = self._asked.read_text().split()
+            known = self._asked_file.read_text().split()
         except FileNotFoundError:
             known = []
         if not request.responses and request.attempt == 1:
             if asking:
-                with self._asked.open("a") as file:
+                with self._asked_file.open("a") as file:
                     file.write(f"{what}\n")
             return known.count(what)
         return max(0, known.count(what) - 1)
@@ -157,13 +139,3 @@ def _goal(request: ModelRequest) -> str:
     """The pinned head: what the session was opened with."""
     first = request.messages[0].parts if request.messages else ()
     return "\n\n".join([request.system, *(part.text for part in first if isinstance(part, TextPart))])
-
-
-def _note(request: ModelRequest) -> Turn:
-    """A summary or a handoff: what is done shows in the files."""
-    said = "What is done shows in the files: read them before changing anything."
-    if request.purpose == "compaction":
-        return Turn(said)
-    note: dict[str, list[str]] = {name: [] for name in Handoff.__struct_fields__}
-    note |= {"workspace": [said], "next": [said]}
-    return Turn(msgspec.json.encode(note).decode())

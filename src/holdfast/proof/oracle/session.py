@@ -9,25 +9,16 @@ for whatever reason, it looks at the file before it acts again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-from anyio.lowlevel import checkpoint
-
 from holdfast.clock import Clock
-from holdfast.facts.base import Usage
-from holdfast.facts.context import Handoff
-from holdfast.model.base import Finish, ModelRequest, StreamPart
-from holdfast.proof.oracle.parts import contains, height, parts, shown_lines, usage_of
+from holdfast.model.base import ModelRequest
+from holdfast.proof.oracle.base import ComputedModel, contains, height, note, shown_lines
 from holdfast.proof.rebuild.strip import Manifest, Module
 from holdfast.session.conversation import Message, TextPart
-from holdfast.session.money import price_per_mtok
 from holdfast.sim.turns import Outcome, Turn, history
-
-PRICE = price_per_mtok(3.0, 15.0)
-"""A nominal price, so that money moves."""
 
 TRIES_MAX = 3
 """After so many failures of the same thing the oracle says that it is stuck."""
@@ -58,42 +49,16 @@ class _Progress:
     last_said: str = ""
 
 
-class OracleModel:
-    """Restores what a manifest says is missing. `suite_command` and `quick_command` are shell commands.
-
-    `delta_s` is a pause between streamed pieces, for a demonstration that can be watched.
-    """
+class OracleModel(ComputedModel):
+    """Restores what a manifest says is missing. `suite_command` and `quick_command` are shell commands."""
 
     def __init__(
         self, manifest: Manifest, suite_command: str, clock: Clock, *, quick_command: str = "", delta_s: float = 0.0
     ) -> None:
-        self.name = f"oracle:{manifest.library.partition('==')[0]}"
+        super().__init__(f"oracle:{manifest.library.partition('==')[0]}", clock, delta_s)
         self._manifest = manifest
         self._suite_command = suite_command
         self._quick_command = quick_command
-        self._clock = clock
-        self._delta_s = delta_s
-
-    def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """What the request costs with the longest response that it allows (S15)."""
-        usage = usage_of(request, self._next(request))
-        longest = max(usage.output_tokens, request.max_output_tokens)
-        return self.cost_pico(Usage(input_tokens=usage.input_tokens, output_tokens=longest))
-
-    def cost_pico(self, usage: Usage) -> int | None:
-        """What that usage costs at the nominal price, in pico-dollars."""
-        return PRICE.cost(usage)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The next step, in small pieces."""
-        turn = self._next(request)
-        for part in parts(turn, request.responses):
-            if self._delta_s:
-                await self._clock.sleep(self._delta_s)
-            else:
-                await checkpoint()
-            yield part
-        yield Finish("tool_use" if turn.calls else "end_turn", usage_of(request, turn))
 
     def _next(self, request: ModelRequest) -> Turn:
         if request.purpose != "turn":
@@ -108,12 +73,8 @@ class OracleModel:
     def _note(self, request: ModelRequest) -> Turn:
         """A summary or a handoff: what is done shows in the files, so a successor only has to look at them."""
         files = ", ".join(module.file for module in self._manifest.modules)
-        said = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
-        if request.purpose == "compaction":
-            return Turn(said)
-        note: dict[str, list[str]] = {name: [] for name in Handoff.__struct_fields__}
-        note |= {"workspace": [said], "next": [f"Read {files} before changing anything, then restore what is missing."]}
-        return Turn(msgspec.json.encode(note).decode())
+        done = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
+        return note(request, done, f"Read {files} before changing anything, then restore what is missing.")
 
     # --- what has happened ---
 

@@ -16,10 +16,19 @@ from typing import Any
 import msgspec
 
 from holdfast.model.base import ModelRequest
-from holdfast.proof.oracle.mission_answers import Fault, MissionAnswers
-from holdfast.proof.oracle.mutants import mutants, nothing_done, one_mutant
-from holdfast.proof.oracle.parts import contains, height, shown_lines
-from holdfast.proof.oracle.shell import FAULT, UNDO, paths_of, put_command, script_of
+from holdfast.proof.oracle.answers import MissionAnswers
+from holdfast.proof.oracle.base import contains, height, shown_lines
+from holdfast.proof.oracle.faults import (
+    FAULT_PREFIX,
+    UNDO_PREFIX,
+    Fault,
+    mutants,
+    nothing_done,
+    one_mutant,
+    paths_of,
+    put_command,
+    script_of,
+)
 from holdfast.proof.rebuild.items import WorkItem, there_with
 from holdfast.proof.tampers import TAMPERS, Edits, NothingToTamper
 from holdfast.session.conversation import TextPart
@@ -145,11 +154,11 @@ class OracleWorker:
             if not outcome.ok:
                 seen.failures += 1
                 seen.unread.update(item.files)
-        elif command.startswith(FAULT):
+        elif command.startswith(FAULT_PREFIX):
             seen.faulted = True
             seen.repeats += 1
             seen.beside.update(paths_of(command))
-        elif command.startswith(UNDO):
+        elif command.startswith(UNDO_PREFIX):
             seen.undo = False
             seen.beside.clear()
 
@@ -203,7 +212,7 @@ class OracleWorker:
             case "stuck":
                 if seen.repeats >= REPEATS_MAX:
                     return _hand_in("blocked", "It does not work.", f"{mark}I give up.")
-                return Turn(f"{mark}Once more.", (_bash(f"{FAULT}cat no-such-file-{item.name}"),))
+                return Turn(f"{mark}Once more.", (_bash(f"{FAULT_PREFIX}cat no-such-file-{item.name}"),))
             case "early_done":
                 half = item.bodies[: len(item.bodies) // 2]
                 edits = self._edits({number: self._answers.bodies[number].true for number in half}, seen, mark)
@@ -244,7 +253,7 @@ class OracleWorker:
         edits = self._edits({number: self._answers.bodies[number].true for number in item.bodies}, seen)
         if edits:
             return edits
-        script = FAULT + self._script(fault, item, times)
+        script = FAULT_PREFIX + self._script(fault, item, times)
         return Turn(f"{mark}And something besides.", (_bash(script),))
 
     def _script(self, fault: Fault, item: WorkItem, times: int) -> str:
@@ -310,7 +319,7 @@ class OracleWorker:
                 lines.append(f"sed -i '/^{_LINE}/d' {shlex.quote(path)}")
             else:
                 lines.append(put_command(path, self._answers.files.get(path), "100644"))
-        return UNDO + " && ".join(lines)
+        return UNDO_PREFIX + " && ".join(lines)
 
 
 def widened(item: WorkItem, answers: MissionAnswers) -> WorkItem:

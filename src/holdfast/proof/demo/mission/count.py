@@ -19,7 +19,7 @@ from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Ta
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.kinds.mission.role.tools import SUBMITS
-from holdfast.proof.oracle.shell import FAULT
+from holdfast.proof.oracle.faults import FAULT_PREFIX
 
 _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
@@ -194,7 +194,7 @@ def _goes(events: Sequence[Event]) -> list[_Go]:
                 call = calls[call_id]
                 if call.name in SUBMITS.values():
                     goes.append(_Go())
-                elif str(call.input.get("command", "")).startswith(FAULT):
+                elif str(call.input.get("command", "")).startswith(FAULT_PREFIX):
                     goes[-1].prevented = True
             case WorkSubmitted():
                 goes[-1].handed_in = True

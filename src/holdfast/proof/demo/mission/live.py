@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 from dataclasses import dataclass, field
 
 import anyio
@@ -13,7 +12,7 @@ from holdfast.errors import HoldfastError
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import Mission, MissionPolicy
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.proof.demo.brain_process import KillAt, Watch, follow, never, start_brain
+from holdfast.proof.demo.brain_process import KillAt, Watch, end_brain, follow, never, start_brain
 from holdfast.proof.demo.mission.material import MissionMaterial
 from holdfast.proof.demo.mission.probe import Say
 from holdfast.proof.rebuild.library import TESTDEPS_INSIDE
@@ -77,7 +76,7 @@ async def live(watch: Watch, items: int, kills: int, seed: int, say: Say) -> Liv
         try:
             killed = await follow(watch, process, _soon(watch, chance, most) if len(lived.kills) < kills else never)
         finally:
-            _end(process)
+            end_brain(process)
         if killed is not None:
             lived.kills.append(killed.seq)
             say(f"    SIGKILL to the runtime, process {process.pid}, after event {killed.seq}; starting another …")
@@ -105,10 +104,3 @@ def _soon(watch: Watch, chance: random.Random, most: int) -> KillAt:
         return True
 
     return kill_at
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Never leave a runtime behind."""
-    if process.poll() is None:
-        process.terminate()
-        process.wait()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from anyio import get_cancelled_exc_class
 
 from holdfast.app.briefs import brief_of, logs_below
@@ -13,17 +11,17 @@ from holdfast.app.config import budget_pico
 from holdfast.app.drive import observer_for
 from holdfast.app.opening import check_machine
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError, LogDamaged, UsageError
-from holdfast.facts.codec import genesis
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.kinds.mission.brief.agrees import agrees
-from holdfast.proof.demo.brain_process import Watch
+from holdfast.proof.demo.brain_process import Watch, chain_ok
+from holdfast.proof.demo.material import work_folder
 from holdfast.proof.demo.mission.count import count_mission, read_family
 from holdfast.proof.demo.mission.live import live, open_mission
 from holdfast.proof.demo.mission.material import prepare_mission
 from holdfast.proof.demo.mission.report import MissionStory
 from holdfast.proof.demo.mission.truth import find_truth
-from holdfast.proof.oracle.mission_answers import parse_faults
+from holdfast.proof.oracle.faults import parse_faults
 from holdfast.proof.rebuild.library import parse_pin
 from holdfast.proof.rebuild.mini import PIN
 from holdfast.session.rows import SessionRow
@@ -59,7 +57,7 @@ async def _run(call: Call) -> int:
         raise UsageError(f"--rubric-share {share:g} has to be from 0 to 1, for example --rubric-share 0.3")
     async with open_runtime(call.settings) as runtime:
         session_id = runtime.intake.new_session_id()
-        repo = _folder(call, runtime, session_id)
+        repo = work_folder(args.keep, runtime.home.workspaces / f"{session_id}-repo")
         await check_machine(call, runtime, Workspace(str(runtime.home.workspaces / session_id), True))
         call.note(f"fetching and stripping {args.library} …")
         material = await prepare_mission(
@@ -93,7 +91,7 @@ async def _run(call: Call) -> int:
             reason=row.reason,
             cap_pico=cap,
             brief_wrong=await _brief_wrong(runtime, row),
-            chain_ok=all([await _chain_ok(runtime, name) for name in family]),
+            chain_ok=all([await chain_ok(runtime, name) for name in family]),
             wall_s=clock.monotonic_s() - began_s,
         )
     if call.json:
@@ -111,24 +109,7 @@ def _within(flag: str, value: int, low: int, high: int) -> int:
     return value
 
 
-def _folder(call: Call, runtime: Runtime, session_id: str) -> Path:
-    if not call.args.keep:
-        return runtime.home.workspaces / f"{session_id}-repo"
-    folder = Path(call.args.keep).absolute()
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--keep {folder} is not an empty folder; name a new one")
-    return folder
-
-
 async def _brief_wrong(runtime: Runtime, row: SessionRow) -> tuple[str, ...]:
     """What the mission's brief says and its logs do not, counted by other code."""
     events = await runtime.store.read(row.session_id)
     return tuple(agrees(await brief_of(runtime, row), events, await logs_below(runtime, row)))
-
-
-async def _chain_ok(runtime: Runtime, session_id: str) -> bool:
-    try:
-        await runtime.store.read(session_id, prev=genesis(session_id))
-    except LogDamaged:
-        return False
-    return True
