@@ -11,7 +11,7 @@ import pytest
 from holdfast.proof.rebuild.library import Library, open_library
 from holdfast.proof.rebuild.mini import mini_library
 from holdfast.proof.rebuild.stripped import Whole, strip_all
-from tests.sim.made_library import write_sdist
+from tests.proof.made_library import write_sdist
 
 PYTHON = sys.executable
 

@@ -17,8 +17,8 @@ from holdfast.proof.oracle.session import TRIES_MAX, OracleModel
 from holdfast.proof.rebuild.strip import Manifest
 from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.tools import TOOLS
-from tests.sim.made_library import MODULE, SUITE
-from tests.sim.oracle_session import (
+from tests.proof.made_library import MODULE, SUITE
+from tests.proof.oracle_session import (
     FILE,
     GUTTERS,
     OUTPUT_CAP,

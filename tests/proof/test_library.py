@@ -25,7 +25,7 @@ from holdfast.proof.rebuild.library import (
     suite_command,
 )
 from holdfast.proof.rebuild.tree import write_tree
-from tests.sim.made_library import FILES, MODULE, STRIPPED_NAMES
+from tests.proof.made_library import FILES, MODULE, STRIPPED_NAMES
 
 PYTHON = sys.executable
 

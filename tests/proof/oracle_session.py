@@ -20,7 +20,7 @@ from holdfast.proof.oracle.session import OracleModel
 from holdfast.proof.rebuild.strip import Manifest, strip
 from holdfast.session.conversation import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.tools import TOOLS, check_input
-from tests.sim.made_library import MODULE, SUITE
+from tests.proof.made_library import MODULE, SUITE
 
 FILE = "made/shapes.py"
 RUN_SUITE = f"""{sys.executable} -c "

@@ -24,7 +24,7 @@ from holdfast.proof.rebuild.library import (
     parse_pin,
     prepare_workspace,
 )
-from tests.sim.made_library import FILES, write_sdist
+from tests.proof.made_library import FILES, write_sdist
 
 PYTHON = sys.executable
 

@@ -14,7 +14,7 @@ from holdfast.proof.rebuild.library import Library
 from holdfast.proof.rebuild.probe import Line, Needs, keep, needs, read_lines
 from holdfast.proof.rebuild.strip import STUB
 from holdfast.proof.rebuild.stripped import Whole
-from tests.sim.mini import SUITE, needed
+from tests.proof.mini import SUITE, needed
 
 # --- the library without bodies --------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.hands.fake_files import Files
 from holdfast.proof.oracle.session import OracleModel
 from tests.brain.stage import Stage, WatchedModel
-from tests.sim.made_library import MODULE
-from tests.sim.oracle_session import FILE, QUICK, RUN_SUITE, VirtualClock, stripped_workspace
+from tests.proof.made_library import MODULE
+from tests.proof.oracle_session import FILE, QUICK, RUN_SUITE, VirtualClock, stripped_workspace
 
 AT = f"/workspace/{FILE}"
 

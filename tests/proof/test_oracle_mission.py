@@ -25,7 +25,7 @@ from holdfast.proof.rebuild.library import Library
 from holdfast.proof.rebuild.strip import Block
 from holdfast.proof.rebuild.stripped import Whole
 from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
-from tests.sim.mini import SUITE, needed
+from tests.proof.mini import SUITE, needed
 
 # --- faults --------------------------------------------------------------------------------------------
 

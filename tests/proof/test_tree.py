@@ -17,7 +17,7 @@ from holdfast.proof.rebuild.library import (
     prepare_workspace,
 )
 from holdfast.proof.rebuild.tree import layout, permissive_licence, read_archive, suite_requirements
-from tests.sim.made_library import FILES, write_sdist
+from tests.proof.made_library import FILES, write_sdist
 
 PYTHON = sys.executable
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import UsageError
 from holdfast.proof.rebuild.strip import STUB, strip
-from tests.sim.made_library import MODULE, STRIPPED_NAMES
+from tests.proof.made_library import MODULE, STRIPPED_NAMES
 
 
 def test_the_bodies_are_gone_and_everything_else_is_as_it_was() -> None:
