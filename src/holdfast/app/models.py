@@ -79,7 +79,7 @@ REMOTES: Mapping[str, Remote] = {
 """Provider → what it takes to ask it."""
 
 PROOF = {"oracle": "holdfast.proof.oracle.load", "anxious": "holdfast.proof.oracle.anxious"}
-"""Provider → the module with its model, for those that only show that the product works."""
+"""Provider of models for demos and tests → their module, on a floor above this one."""
 
 FILES = ("scripted", "oracle")
 """Providers whose models are files."""
@@ -200,7 +200,7 @@ def _of_file(name: str, provider: str, rest: str) -> Model:
 
 
 def _proof(provider: str) -> Any:
-    """What makes these models. It is on a floor above, and not loaded unless one of them is named."""
+    """The module of such a provider, loaded only when one of its models is named."""
     return importlib.import_module(PROOF[provider])
 
 

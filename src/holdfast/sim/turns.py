@@ -23,18 +23,18 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Turn:
-    """What to say and to ask for."""
+    """The text of a response and its tool calls."""
 
     text: str
     calls: tuple[tuple[str, dict[str, Any]], ...] = ()
 
     def characters(self) -> int:
-        """How long it is."""
+        """The length of text and calls."""
         return len(self.text) + sum(len(name) + len(msgspec.json.encode(value).decode()) for name, value in self.calls)
 
 
 def history(messages: tuple[Message, ...]) -> Iterator[Outcome | str]:
-    """Calls with their results, and what a person said after the work had begun, in order."""
+    """Tool calls with their results, and texts of users after the first response, in order."""
     calls: dict[str, ToolCallPart] = {}
     begun = False
     for message in messages:

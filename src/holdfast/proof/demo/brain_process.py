@@ -1,4 +1,4 @@
-"""A brain in a process of its own, watched from outside through the log alone, and killed."""
+"""Start a brain as a child process, follow it through its log, and kill it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOK_S = 0.25
 
 @dataclass
 class Watch:
-    """What was seen of a session so far."""
+    """The events of a session that were read so far."""
 
     runtime: Runtime
     session_id: str
@@ -32,7 +32,7 @@ class Watch:
     events: list[Event] = field(default_factory=list)
 
     async def more(self) -> list[Event]:
-        """Events that are new since the last look, waiting for them a moment."""
+        """Read the new events; wait up to `LOOK_S` for the first of them."""
         with anyio.move_on_after(LOOK_S):
             await self.runtime.store.wait(self.session_id, self.seen)
         events = await self.runtime.store.read(self.session_id, after=self.seen)
@@ -43,11 +43,11 @@ class Watch:
 
 
 KillAt = Callable[[Event], Awaitable[bool]]
-"""Whether the brain is to be killed now that this event stands in the log."""
+"""Decides after each event whether to kill the brain."""
 
 
 async def never(event: Event) -> bool:
-    """Do not kill."""
+    """Never kill."""
     return False
 
 
@@ -60,14 +60,14 @@ def start_brain(runtime: Runtime, session_id: str) -> subprocess.Popen[bytes]:
 
 
 def end_brain(process: subprocess.Popen[bytes]) -> None:
-    """Never leave a brain behind."""
+    """Terminate the process if it still runs."""
     if process.poll() is None:
         process.terminate()
         process.wait()
 
 
 async def follow(watch: Watch, process: subprocess.Popen[bytes], kill_at: KillAt) -> Event | None:
-    """Watch the brain until its process ends. Returns the event at which it was killed, if it was."""
+    """Follow the brain until its process ends. Returns the event after which it was killed, or None."""
     killed: Event | None = None
     while True:
         ended = process.poll() is not None
@@ -81,7 +81,7 @@ async def follow(watch: Watch, process: subprocess.Popen[bytes], kill_at: KillAt
 
 
 async def chain_ok(runtime: Runtime, session_id: str) -> bool:
-    """Whether the hash chain of the session's log holds."""
+    """Verify the hash chain of a session's log."""
     try:
         await runtime.store.read(session_id, prev=genesis(session_id))
     except LogDamaged:
@@ -90,7 +90,7 @@ async def chain_ok(runtime: Runtime, session_id: str) -> bool:
 
 
 def in_a_command(watch: Watch, workspace: Workspace) -> KillAt:
-    """Kill in the middle of the first command: dispatched, begun, not ended."""
+    """Kill the brain while the first bash command runs."""
 
     async def kill_at(event: Event) -> bool:
         call = event.fact
@@ -112,7 +112,7 @@ def in_a_command(watch: Watch, workspace: Workspace) -> KillAt:
 
 
 def at_event(seq: int) -> KillAt:
-    """Kill once the log has reached that sequence number."""
+    """Kill the brain once the log has reached that sequence number."""
 
     async def kill_at(event: Event) -> bool:
         return event.seq >= seq

@@ -1,4 +1,4 @@
-"""What the demonstration works on: the library with a hole, its test dependencies, and the question."""
+"""Workspace of the demo: a library with one stripped module, the goal, and the final run of its tests."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from holdfast.proof.rebuild.library import (
 from holdfast.proof.rebuild.strip import Manifest
 
 EFFECTS = ".demo-effects"
-"""A file in the workspace that gets a line for each real run of the tests."""
+"""A file in the workspace that gets a line for each run of the tests."""
 
 DELTA_S = 0.004
-"""Pause between two pieces of a streamed answer, so that it can be watched."""
+"""Pause between two pieces of a streamed response, so that a user can watch it."""
 
 
 JUDGE_TIMEOUT_S = 900.0
@@ -43,7 +43,7 @@ _CALL = "judge.0"
 
 @dataclass(frozen=True)
 class Material:
-    """A prepared workspace and everything the story needs to know of it."""
+    """The prepared workspace, and what the report says about it."""
 
     library: Library
     manifest: Manifest
@@ -53,7 +53,7 @@ class Material:
 
     @property
     def goal(self) -> str:
-        """What the agent is asked."""
+        """The goal of the session."""
         module = self.library.module
         return (
             f"The functions of {module} of the library {self.library.name} {self.library.version} have lost their "
@@ -62,7 +62,7 @@ class Material:
         )
 
     def effects(self) -> int:
-        """How often the tests really ran, by what the runs themselves left behind."""
+        """The number of test runs, counted from the lines that they left in the workspace."""
         try:
             return len((Path(self.workspace.path) / EFFECTS).read_text(encoding="utf-8").splitlines())
         except FileNotFoundError:
@@ -98,7 +98,7 @@ def _counted(command: str) -> str:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the tests said. `identical` when the module is byte for byte the published one."""
+    """The result of the tests. `identical`: the module equals the published one byte for byte."""
 
     passed: bool
     counts: SuiteCounts
@@ -107,7 +107,7 @@ class Verdict:
 
 
 async def judge(runtime: Runtime, material: Material, session_id: str) -> Verdict:
-    """Put the worked-on module into the published tree and run the suite there."""
+    """Run the suite in fresh hands on a clean copy of the library with the agent's module."""
     folder = runtime.home.workspaces / f"{session_id}-judge"
     worked = Path(material.workspace.path)
     clean_copy(material.library, worked, folder)

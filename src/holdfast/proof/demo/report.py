@@ -1,4 +1,4 @@
-"""What the demonstration has to show for itself, counted from the log and from the workspace."""
+"""Report of the demo, counted from the log and the workspace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.session.money import usd, usd_float
 
 @dataclass(frozen=True)
 class Counts:
-    """Effects, from the log alone. `commands` are bash calls that were dispatched; an unknown cost is None."""
+    """Tool calls and costs in the log. `commands` are dispatched bash calls; an unknown cost is None."""
 
     calls: int
     dispatched: int
@@ -33,7 +33,7 @@ class Counts:
 
 
 def count(events: list[Event]) -> Counts:
-    """Count them."""
+    """Count the events of the session."""
     facts = [event.fact for event in events]
     uses = {fact.call_id: fact.name for fact in facts if isinstance(fact, AgentToolUse)}
     dispatches = [fact.call_id for fact in facts if isinstance(fact, ToolDispatched)]
@@ -60,7 +60,7 @@ def _costs(requests: list[ModelRequestEnd]) -> list[int]:
 
 @dataclass(frozen=True)
 class Story:
-    """Everything that happened. `killed_at` is the position of the event, None without a kill."""
+    """Everything that the report shows. `killed_at` is the position of the event, None without a kill."""
 
     session_id: str
     model: str
@@ -78,16 +78,16 @@ class Story:
 
     @property
     def delivered(self) -> bool:
-        """Whether the tests pass, nothing was lost, and every command ran once."""
+        """Whether the tests pass, no result was lost, and each command ran once."""
         return self.verdict.passed and not self.counts.without_end and self.once and self.chain_ok
 
     @property
     def once(self) -> bool:
-        """Whether the workspace saw each dispatched command exactly once (known for the oracle's commands only)."""
+        """Whether each dispatched command ran exactly once (known for the oracle's commands only)."""
         return not self.oracle or self.material.effects() == self.counts.commands
 
     def lines(self) -> list[str]:
-        """The report for people."""
+        """The report as text."""
         functions = len(self.material.manifest.functions())
         library = self.material.library
         rows = [

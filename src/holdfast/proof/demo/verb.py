@@ -1,4 +1,4 @@
-"""`holdfast demo`: the whole story on a real library, with no key and no service."""
+"""`holdfast demo`: an agent rebuilds a real library, without a key or a service."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of this verb."""
     parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
     parser.add_argument("--model", metavar="M", help="another model than the oracle, such as anthropic:NAME")
     parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(call: Call) -> int:
-    """Tell the story."""
+    """Run the demo of a session or, with --mission, of a mission."""
     if call.args.mission:
         if call.args.model or call.args.base_url or call.args.kill_at != "auto":
             raise UsageError(
@@ -77,7 +77,7 @@ async def run(call: Call) -> int:
 
 
 _MISSION = {"workers": "", "fault": "", "rubric_share": "rubric-share", "packages": "with", "seed": "", "kills": ""}
-"""Options that go with --mission: the name of each in the parsed arguments, and as it is typed where that differs."""
+"""Options that need --mission: name in the parsed arguments → name on the command line, where it differs."""
 
 
 async def _run_session(call: Call) -> int:
@@ -129,7 +129,7 @@ async def _run_session(call: Call) -> int:
 
 
 def _limits(call: Call) -> Limits:
-    """The caps of the session. The oracle's price is nominal, so only another model's money is capped."""
+    """The limits of the session. The oracle's price is nominal, so only another model has a budget."""
     if not call.args.model:
         return Limits()
     limits = Limits(budget_pico=budget_pico(call.args.budget_usd or ""))
@@ -159,7 +159,7 @@ async def _open(call: Call, runtime: Runtime, session_id: str, material: Materia
 async def _live(
     call: Call, runtime: Runtime, watch: Watch, material: Material
 ) -> tuple[int | None, int | None, float | None]:
-    """Run a brain, kill it once, run another. Returns where it was killed, which process, and how soon it went on."""
+    """Run a brain, kill it once, run another. Returns the killed event and process, and the delay of the second."""
     first = start_brain(runtime, watch.session_id)
     try:
         killed = await follow(watch, first, _kill_at(call, watch, material))

@@ -1,1 +1,1 @@
-"""Models that know the answer: they stand in for real ones in demos and tests, faults on request."""
+"""Models that know the answer and stand in for real ones in demos and tests, with faults on request."""

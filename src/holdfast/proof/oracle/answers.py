@@ -1,4 +1,4 @@
-"""Everything that an oracle knows, as a file, so that any process can wake a session that works with it."""
+"""The knowledge of an oracle, kept in a file so that any process can wake a session that uses it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from holdfast.proof.rebuild.items import WorkItem
 from holdfast.proof.rebuild.strip import Block, Manifest
 
 BETTER = 0.5
-"""Each time that work was sent back, a fault is so much rarer: the same worker on the same thing does better, not well.
+"""Factor on the rate of a fault each time that the work was sent back.
 """
 
 
 class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
-    """What an oracle knows: the true bodies, how tests are run, and its pause between pieces."""
+    """For one session: the true bodies, the test commands, and the pause between streamed pieces."""
 
     manifest: Manifest
     suite_command: str
@@ -28,7 +28,7 @@ class Answers(msgspec.Struct, frozen=True, tag="library", tag_field="kind"):
 
 
 class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind"):
-    """Everything. `files` are the repository's at the beginning, `commands` what each item's worker runs at the end."""
+    """For a mission. `files` are the repository's at the start, `commands` the final test command of each item."""
 
     library: str
     items: tuple[WorkItem, ...]
@@ -47,7 +47,7 @@ class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind
     def fault(self, role: Literal["worker", "judge"], what: str, times: int) -> Fault | None:
         """The fault of one attempt: `what` names the work, `times` counts how often it was sent back.
 
-        The same for the same seed. When several would come, the first that was asked for does.
+        It depends on the seed alone. If several apply, the first in the list is taken.
         """
         for fault in self.faults:
             if fault.role == role:
@@ -57,10 +57,10 @@ class MissionAnswers(msgspec.Struct, frozen=True, tag="mission", tag_field="kind
         return None
 
     def chooser(self, *words: object) -> random.Random:
-        """Chance that depends on the seed and these words alone."""
+        """A generator that depends on the seed and these words alone."""
         return random.Random("|".join(map(str, (self.seed, *words))))
 
 
 def save_answers(path: Path, answers: Answers | MissionAnswers) -> None:
-    """Write them to a file that no agent can reach."""
+    """Write the answers to a file that no agent can read."""
     path.write_bytes(msgspec.json.encode(answers))

@@ -1,10 +1,9 @@
-"""A model with nerves: it works properly until its context is filled beyond a part of its line, then is in a hurry.
+"""A model with context anxiety: it works properly until its context is filled to some degree, then it hurries.
 
 For tests of the whole brain. The work is a number of files `part_01.txt` and so on, each with a line `done 1` and
-some text, each checked with a command after it was written. An anxious turn says little, writes a
-placeholder instead of the part, checks nothing and speaks of its limit; after a few of them it stops and leaves
-the rest. In a fresh context it looks at what is there and mends it. It holds no state: every response is a
-function of the request, so a brain that was killed gets the same again.
+some text, each checked with a command after it was written. An anxious turn says little, writes a placeholder, checks
+nothing, and mentions its limit; after a few of them the model stops. In a fresh context it reads the files and
+replaces the placeholders.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.session.conversation import Message
 from holdfast.sim.turns import Outcome, Turn, history
 
 ANXIOUS_TURNS = 6
-"""It stops after so many placeholders in one context."""
+"""Placeholders in one context before the model stops."""
 
 _FOUND = re.compile(r"part_(\d+)\.txt:\d+:\s*(done|TODO)\b")
 _LOOK = {"pattern": "^(done|TODO)"}
@@ -38,7 +37,7 @@ _GIVES_UP = "I am low on context, so I'll stop here. The remaining parts can be 
 
 
 class _Seen(msgspec.Struct):
-    """What the conversation shows: what each part's file holds, which were read, and what still waits for a check."""
+    """The state of the work according to the conversation: each part's content, the parts read, the part to check."""
 
     looked: bool = False
     parts: dict[int, str] = {}
@@ -122,7 +121,7 @@ def _file(part: int) -> str:
 
 
 def _shown(request: ModelRequest) -> int:
-    """Tokens of what the model is shown."""
+    """Size of the request in tokens."""
     return tokens(len(request.system) + len(msgspec.json.encode(request.messages)))
 
 
@@ -177,7 +176,7 @@ def _note(request: ModelRequest, seen: _Seen) -> Turn:
 
 
 def _fitting(schema: Mapping[str, Any], whole: Mapping[str, Any], said: str) -> Any:
-    """A value of that schema that says `said` wherever it has words."""
+    """A value of that schema with `said` in place of each string."""
     reference = str(schema.get("$ref", ""))
     if reference:
         target: Any = whole

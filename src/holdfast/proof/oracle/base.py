@@ -98,7 +98,7 @@ def note(request: ModelRequest, done: str, following: str) -> Turn:
 
 
 def shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:
-    """The lines of a file out of what `read` printed, whatever it puts before each."""
+    """The lines of a file from the output of `read`, without line numbers of any style."""
     known = {line for block in blocks for text in (block.stub, block.true) for line in text.split("\n") if line.strip()}
     raw = content.split("\n")
     readings = [raw, *([gutter.sub("", line) for line in raw] for gutter in _GUTTERS)]
@@ -106,12 +106,12 @@ def shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:
 
 
 def contains(lines: list[str], text: str) -> bool:
-    """Whether these lines have the lines of a text, one after another."""
+    """Whether the lines of a text occur in `lines`, one after another."""
     wanted = text.split("\n")
     first = wanted[0]
     return any(line == first and lines[start : start + len(wanted)] == wanted for start, line in enumerate(lines))
 
 
 def height(text: str) -> int:
-    """How many lines a text has."""
+    """The number of lines of a text."""
     return text.count("\n") + 1

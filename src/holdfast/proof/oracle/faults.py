@@ -1,4 +1,4 @@
-"""Faults of the oracle: their names, wrong bodies, and commands that do something beside the task and undo it."""
+"""Faults of the oracle: their names, wrong bodies, and commands with side effects that can be undone."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash")
 EXAMPLE = "--fault early_done:0.3"
 
 FAULT_PREFIX = ": fault; "
-"""How a command begins that a fault runs beside the task."""
+"""Start of a command that a fault runs beside the task."""
 
 UNDO_PREFIX = ": undo; "
-"""And one that takes such a thing back."""
+"""Start of a command that undoes it."""
 
 _PATHS = " # paths: "
 
@@ -35,7 +35,7 @@ _WORDS = {"True": "False", "False": "True", "not ": "", " is None": " is not Non
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A fault and how often a first attempt has it. `name` is that of a tamper, empty for any."""
+    """A fault and its rate at the first attempt. `name` is that of a tamper, empty for any."""
 
     kind: str
     rate: float
@@ -43,12 +43,12 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def role(self) -> Literal["worker", "judge"]:
-        """Whose it is."""
+        """The role that has this fault."""
         return "judge" if self.kind in JUDGE_FAULTS else "worker"
 
 
 def parse_faults(words: Sequence[str]) -> tuple[Fault, ...]:
-    """The faults of `CLASS[:RATE]`, `tamper.NAME[:RATE]`. Raises `UsageError` with a right example."""
+    """Parse `CLASS[:RATE]` and `tamper.NAME[:RATE]`. Raises `UsageError` with a valid example."""
     return tuple(_fault(word) for word in words)
 
 
@@ -79,18 +79,18 @@ def _fault(word: str) -> Fault:
 
 
 def nothing_done(block: Block) -> str:
-    """The body that does nothing and says nothing."""
+    """The body that returns None."""
     return block.stub.replace(STUB, "return None")
 
 
 def mutants(block: Block) -> tuple[str, ...]:
-    """Texts that could stand for the true one, each of which parses; the last always does nothing at all."""
+    """Wrong variants of the true body that parse; the last one always returns None."""
     found = [text for text in _changed(block) if text not in (block.true, block.stub) and _parses(text)]
     return (*dict.fromkeys(found), nothing_done(block))
 
 
 def one_mutant(block: Block, chooser: random.Random) -> str:
-    """One of them."""
+    """A random one of these variants."""
     return chooser.choice(mutants(block))
 
 
@@ -121,7 +121,7 @@ def _parses(text: str) -> bool:
 
 
 def script_of(parts: Mapping[str, str]) -> str:
-    """A command that does all of these, and names the paths that it changes."""
+    """One command that runs all of these and names the paths that they change."""
     return (" && ".join(parts.values()) or "true") + _PATHS + shlex.join(parts)
 
 
@@ -131,7 +131,7 @@ def paths_of(command: str) -> list[str]:
 
 
 def put_command(path: str, content: bytes | None, mode: str) -> str:
-    """The command that gives a path this content; None takes it away."""
+    """The command that writes this content to a path, or deletes the path for None."""
     name = shlex.quote(path)
     if content is None:
         return f"rm -rf {name}"

@@ -1,4 +1,4 @@
-"""The oracle as a judge of a mission: it compares what it reads with what is true, or has one of its faults."""
+"""The oracle as a judge of a mission: it compares the files with the true bodies, or has one of its faults."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from holdfast.proof.rebuild.strip import Block
 from holdfast.sim.turns import Outcome, Turn, history
 
 READS_MAX = 60
-"""So many looks at files, and a judge goes by what it has seen."""
+"""Reads before a judge decides on what it has seen."""
 
 
 class OracleJudge:
-    """One judge's next turn, as a function of its conversation and of how many judged the same before it."""
+    """The next turn of a judge, from its conversation and the number of earlier judges of the same work."""
 
     def __init__(self, answers: MissionAnswers) -> None:
         self._answers = answers
 
     def next_turn(self, goal: str, request: ModelRequest, times: int) -> Turn:
-        """What it says and calls now. Raises `ModelError` for one that crashes."""
+        """The next turn. Raises `ModelError` for the fault `crash`."""
         names = re.findall(r"(?m)^\[(\S+)\] ", _section(goal, "Criteria"))
         what = ",".join(names)
         outcomes = [each for each in history(request.messages)]
@@ -68,7 +68,7 @@ class OracleJudge:
         )
 
     def _unread(self, asked: list[Criteria], done: list[Outcome]) -> list[str]:
-        """Files of the items whose rubric lines are asked about, as far as they were not read."""
+        """Unread files of the items whose rubric lines are to be judged."""
         items = [self._answers.item(name) for name in dict.fromkeys(each.item for each in asked if each.rubric)]
         read = {str(each.input.get("file_path")) for each in done if each.ok}
         return [file for file in sorted({file for item in items if item for file in item.files}) if file not in read]
@@ -88,7 +88,7 @@ class OracleJudge:
 
 
 def _contradiction(verdicts: list[dict[str, Any]]) -> tuple[str, list[dict[str, Any]]]:
-    """Words that do not go together, with a place that is not there."""
+    """A decision that contradicts its criteria, with evidence that does not exist."""
     if all(each["passes"] for each in verdicts):
         return "fail", [each | {"evidence": ["no/such/file.py:1"]} for each in verdicts]
     return "pass", verdicts
@@ -105,7 +105,7 @@ def _right(block: Block, seen: list[Outcome]) -> bool:
 
 
 def _place(block: Block, texts: tuple[str, ...], seen: list[Outcome]) -> str:
-    """Where one of the texts of a body stands, with its first line; the first line of the file when none was seen."""
+    """The place of one of the texts of a body, with its first line; line 1 of the file if none was seen."""
     for each in seen:
         if _is_of(each, block):
             lines = _lines(each, block)

@@ -1,8 +1,8 @@
 """A model that knows the answer to a whole mission, in every role: planner, worker, judge.
 
-It tells its role by the tool that it is to hand in with, and its task by what it is told. It stands in for real models
-where there is no key and says so by its name. Every response is a function of the conversation, the answers' file and
-the seed; how often others were asked the same before, which nobody is told, is kept in a file beside it.
+It recognizes its role by the tools of the request and its task by the goal. Every response is a function of the
+conversation, the answers, the seed, and the number of earlier sessions with the same work. No conversation says that
+number, so it is counted in a file beside the answers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.session.conversation import TextPart
 from holdfast.sim.turns import Outcome, Turn, history
 
 PLANS_MAX = 3
-"""After so many refusals a planner gives up."""
+"""Refused plans before a planner gives up."""
 
 TASK_TOKENS = 20_000
 
@@ -33,7 +33,7 @@ _DONE = "What is done shows in the files: read them before changing anything."
 
 
 class MissionOracle(ComputedModel):
-    """All roles of a mission on a stripped library. `asked` is a file that remembers who was asked."""
+    """All roles of a mission on a stripped library. `asked` is a file with a line for each session that began."""
 
     def __init__(self, answers: MissionAnswers, clock: Clock, asked: Path) -> None:
         super().__init__(f"oracle:{answers.library.partition('==')[0]}", clock, answers.delta_s)
@@ -76,7 +76,7 @@ class MissionOracle(ComputedModel):
         return self._answers.item(found.group(1)) if found else None
 
     def _before(self, what: str, request: ModelRequest, asking: bool) -> int:
-        """How many sessions were asked the same before this one, which is counted when it is really asked."""
+        """The number of earlier sessions with the same work; this one is counted when `asking`."""
         try:
             known = self._asked_file.read_text().split()
         except FileNotFoundError:
@@ -101,7 +101,7 @@ class MissionOracle(ComputedModel):
         return Turn(f"{len(tasks)} tasks.", ((SUBMIT_PLAN, {"tasks": tasks, "note": "One task for each item."}),))
 
     def _tasks(self, goal: str) -> list[dict[str, Any]]:
-        """A task for each item with open criteria, in an order that each can be verified in."""
+        """A task for each item with open criteria, after the items that it depends on."""
         still = {name for name, state in re.findall(r"(?m)^\s*\[(\S+)\] (\w+)", goal) if state == "open"}
         listed = re.findall(r"(?m)^- (\S+): (\w+), criteria ([^\n(]*)", goal)
         over = ("planned", "merged", "blocked", "infeasible", "failed", "dropped")
@@ -136,6 +136,6 @@ class MissionOracle(ComputedModel):
 
 
 def _goal(request: ModelRequest) -> str:
-    """The pinned head: what the session was opened with."""
+    """The pinned head of the context."""
     first = request.messages[0].parts if request.messages else ()
     return "\n\n".join([request.system, *(part.text for part in first if isinstance(part, TextPart))])

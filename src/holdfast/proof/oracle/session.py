@@ -1,9 +1,6 @@
 """A model that knows the answer: it restores a stripped library through the ordinary tools.
 
-It stands in for a real model where there is no key, in the demonstration and the bench, and says so by
-its name. It holds no state: every response is a function of the conversation and the manifest, so it
-goes on rightly wherever it is woken. What is done it reads from results, and when a result is an error,
-for whatever reason, it looks at the file before it acts again.
+It takes the state of the work from tool results. After any error it reads the file before it edits again.
 """
 
 from __future__ import annotations
@@ -21,16 +18,16 @@ from holdfast.session.conversation import Message, TextPart
 from holdfast.sim.turns import Outcome, Turn, history
 
 TRIES_MAX = 3
-"""After so many failures of the same thing the oracle says that it is stuck."""
+"""Failures of the same step before the oracle says that it is stuck."""
 
 QUICK_TESTS_EVERY = 8
-"""A part of the suite is run after so many restored blocks."""
+"""Restored blocks between two runs of the quick tests."""
 
 SEVERAL_EDITS = {4: 3, 8: 2}
-"""One response asks for one edit, but for several at these last digits of the number of blocks done."""
+"""Last digit of the number of restored blocks → edits in the next response, where it is not one."""
 
 READ_BYTES = 24_000
-"""A longer file is read in pieces, so that no result is cut."""
+"""A longer file is read in pieces, so that no result is truncated."""
 
 _QUICK_TIMEOUT_MS = 120_000
 _SUITE_TIMEOUT_MS = 900_000
@@ -38,7 +35,7 @@ _SUITE_TIMEOUT_MS = 900_000
 
 @dataclass
 class _Progress:
-    """What the conversation says of the work. `unseen` are modules that must be read before the next edit."""
+    """The state of the work. `unseen` are modules that must be read before the next edit."""
 
     unseen: set[str]
     looked: bool = False
@@ -50,7 +47,7 @@ class _Progress:
 
 
 class OracleModel(ComputedModel):
-    """Restores what a manifest says is missing. `suite_command` and `quick_command` are shell commands."""
+    """Restores the blocks of a manifest. `suite_command` and `quick_command` are shell commands."""
 
     def __init__(
         self, manifest: Manifest, suite_command: str, clock: Clock, *, quick_command: str = "", delta_s: float = 0.0
@@ -71,7 +68,7 @@ class OracleModel(ComputedModel):
         return Turn(f'Understood: "{first}". {turn.text}', turn.calls)
 
     def _note(self, request: ModelRequest) -> Turn:
-        """A summary or a handoff: what is done shows in the files, so a successor only has to look at them."""
+        """A summary or a handoff. The files show what is done, so the next context reads them."""
         files = ", ".join(module.file for module in self._manifest.modules)
         done = f"Parts of {files} were restored; which ones are still missing shows in the files themselves."
         return note(request, done, f"Read {files} before changing anything, then restore what is missing.")

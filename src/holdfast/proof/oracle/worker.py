@@ -1,8 +1,8 @@
 """The oracle as a worker of a mission: it writes the true bodies of its item, or has one of its faults.
 
-It holds no state. What it has done it reads from the conversation, what stands in a file from the latest look at it.
-Each time that it is told something (work sent back, a nudge) it looks at its files again, and its faults get rarer.
-A turn of a fault says so in the words that go with it, which nobody but the log reads.
+It takes its progress from the conversation, and the content of a file from the latest read. After each message (work
+sent back, a nudge) it reads its files again, and its faults get rarer. The text of a turn names its fault, for reports
+from the log.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from holdfast.sim.turns import Outcome, Turn, history
 READ_BYTES = 24_000
 EDITS_IN_A_TURN = 12
 TRIES_MAX = 2
-"""So often the oracle tries what fails before it hands in as blocked."""
+"""Failures before the worker submits its task as blocked."""
 
 REPEATS_MAX = 40
-"""A stuck worker stops repeating itself after so many times, if nobody stops it before."""
+"""Repetitions of a stuck worker that nothing stops."""
 
 CHECK_TIMEOUT_MS = 300_000
 
 MEND = "Mend what it leans on"
-"""What a later plan says of a task whose worker was blocked, and what its worker goes by."""
+"""Words of a later plan for a task whose worker was blocked; its worker looks for them."""
 
 _LINE = "# looked at by "
 
 
 @dataclass
 class _Seen:
-    """What the conversation says. `text` is what each body was last seen as, `unread` are files to be read."""
+    """The state of the work. `text` is the last known text of each body, `unread` are files to read."""
 
     unread: set[str]
     read: set[str] = field(default_factory=set)
@@ -69,13 +69,13 @@ class _Seen:
 
 
 class OracleWorker:
-    """One worker's next turn, as a function of its conversation."""
+    """The next turn of a worker, from its conversation."""
 
     def __init__(self, answers: MissionAnswers) -> None:
         self._answers = answers
 
     def next_turn(self, item: WorkItem, goal: str, request: ModelRequest, before: int) -> Turn:
-        """What it says and calls now. `before` counts the workers that were at this item before it."""
+        """The next turn. `before` counts earlier workers on this item."""
         if MEND in goal:
             item = widened(item, self._answers)
         seen = self._seen(item, request)
@@ -185,7 +185,7 @@ class OracleWorker:
         return _hand_in("done", f"{len(item.bodies)} bodies are written; the tests of this item pass.", "Done.")
 
     def _edits(self, wanted: Mapping[int, str], seen: _Seen, words: str = "") -> Turn | None:
-        """The edits that make bodies what they are to be; None when they are."""
+        """The edits that are left until the bodies have these texts; None if there are none."""
         changed = [number for number, text in wanted.items() if seen.text.get(number, text) != text]
         calls = tuple(
             _edit(self._answers.bodies[number].file, seen.text[number], wanted[number])
@@ -201,7 +201,7 @@ class OracleWorker:
     # --- what one with a fault does ---
 
     def _faulty(self, fault: Fault, item: WorkItem, seen: _Seen, times: int) -> Turn | None:
-        """Its next turn; None where the fault does nothing more, and the rest is honest."""
+        """The next turn with a fault; None if the fault has no further effect and the rest is honest."""
         chooser = self._answers.chooser(fault.kind, item.name, times)
         mark = _mark(fault, item)
         match fault.kind:
@@ -229,7 +229,7 @@ class OracleWorker:
                 return self._beside(fault, item, seen, mark, times)
 
     def _regress(self, item: WorkItem, seen: _Seen, mark: str) -> Turn | None:
-        """All of its own, and another's finished body undone: in one of its files, else where its own leans on."""
+        """Write all own bodies, and empty a finished one of another item: in an own file, else in a dependency's."""
         bodies = {number: self._answers.bodies[number].true for number in item.bodies}
         others = sorted(number for number in seen.text if number not in bodies)
         broken = [number for number in others if seen.text[number] == nothing_done(self._answers.bodies[number])]
@@ -246,7 +246,7 @@ class OracleWorker:
         return edits or _hand_in("done", "All bodies are written, and some code is simpler now.", f"{mark}Done.")
 
     def _beside(self, fault: Fault, item: WorkItem, seen: _Seen, mark: str, times: int) -> Turn | None:
-        """All of its own, and then something beside it, by one command."""
+        """Write all own bodies, then run one command with a side effect."""
         if seen.faulted:
             # It asks no tests: what it did may well make them say anything.
             return _hand_in("done", "All bodies are written; the tests pass.", f"{mark}Done.")
@@ -267,7 +267,7 @@ class OracleWorker:
                 return script_of({path: put_command(path, edit.content, edit.mode) for path, edit in edits.items()})
 
     def _wander(self, item: WorkItem) -> str:
-        """A file, a feature and a dependency that nobody asked for."""
+        """Add a file and a dependency beyond the task."""
         folder = item.files[0].rpartition("/")[0]
         extra = f"{folder}/extras_{item.name.lower()}.py" if folder else f"extras_{item.name.lower()}.py"
         parts = {extra: put_command(extra, b'"""More."""\n\n\ndef more():\n    return 1\n', "100644")}
@@ -280,7 +280,7 @@ class OracleWorker:
         return script_of(parts)
 
     def _conflict(self, item: WorkItem) -> str:
-        """A line at the head of a file of others: everybody with this fault writes another one there."""
+        """Insert a line at the top of another item's file, so that workers with this fault conflict."""
         others = [block.file for block in self._answers.bodies if block.file not in item.files]
         path = min(others or item.files)
         line = shlex.quote(f"1i {_LINE}{item.name}")
@@ -301,7 +301,7 @@ class OracleWorker:
         return {}
 
     def _files(self, item: WorkItem) -> dict[str, bytes]:
-        """What a tamperer looks at: its own modules as it leaves them, and all that is no module with bodies."""
+        """The files that a tamper may use: own modules as finished, and all files without stripped bodies."""
         with_bodies = {block.file for block in self._answers.bodies}
         files = {path: data for path, data in self._answers.files.items() if path not in with_bodies}
         for path in item.files:
@@ -309,7 +309,7 @@ class OracleWorker:
         return files
 
     def _undoing(self, item: WorkItem, seen: _Seen) -> str:
-        """A command that puts back whatever a fault did beside the task."""
+        """A command that undoes the side effects of a fault."""
         modules = {block.file for block in self._answers.bodies}
         lines = []
         for path in sorted(seen.beside):
@@ -323,14 +323,14 @@ class OracleWorker:
 
 
 def widened(item: WorkItem, answers: MissionAnswers) -> WorkItem:
-    """The item with all that it leans on: a judge may have let through what is not there."""
+    """The item with all its dependencies: a judge may have accepted a body that is missing."""
     bodies = tuple(sorted(there_with(item, answers.items)))
     files = tuple(sorted({answers.bodies[number].file for number in bodies}))
     return msgspec.structs.replace(item, bodies=bodies, files=files)
 
 
 def reads(answers: MissionAnswers, file: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The calls that show all of a file, in pieces when it is long, whichever bodies are in it."""
+    """The calls that read all of a file, in pieces if it is long."""
     blocks = [block for block in answers.bodies if block.file == file]
     text = answers.files[file].decode()
     added = sum(len(block.true) - len(block.stub) for block in blocks)
@@ -372,7 +372,7 @@ def _mark(fault: Fault, item: WorkItem) -> str:
 
 
 def renewals(request: ModelRequest) -> int:
-    """Whether the context was renewed: something stands before the model's first words beside the goal."""
+    """1 if the context was renewed: more than the goal stands before the model's first turn."""
     texts = 0
     for message in request.messages:
         if message.role == "assistant":
@@ -382,5 +382,5 @@ def renewals(request: ModelRequest) -> int:
 
 
 def fault_mark(kind: str, what: str) -> str:
-    """What stands in the words of a turn that has a fault, so that a report can count them from the log."""
+    """The start of the text of a turn with a fault, so that a report can count them from the log."""
     return f"[fault {kind} {what}] "

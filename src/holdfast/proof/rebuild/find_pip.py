@@ -1,7 +1,7 @@
-"""pip, wherever this machine has one: source distributions fetched, wheels unpacked, nothing executed.
+"""Find a copy of pip on this machine; fetch source distributions and unpack wheels with it, executing nothing.
 
-Holdfast does not depend on pip and its own environment often has none. Any copy of it will do, under
-the interpreter that the tests will run with: then wheels and markers are chosen for that one.
+Holdfast does not depend on pip, and its own environment often has none. Any copy works, under the interpreter that
+runs the tests: then pip chooses wheels and markers for that one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.proof.rebuild.run_pip import NO_SUCH, REPORT, UNREACHABLE
 RUNNER = Path(__file__).with_name("run_pip.py")
 
 COMMAND_TIMEOUT_S = 600.0
-"""One run of pip may take this long."""
+"""Time limit of one run of pip."""
 
 _WHERE = "import os, pip; print(os.path.dirname(os.path.dirname(os.path.abspath(pip.__file__))))"
 

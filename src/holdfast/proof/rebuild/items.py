@@ -1,9 +1,9 @@
-"""From what tests need to items of a contract: what to write together, in which order, proven by which tests.
+"""Group the bodies of a library into items of a contract, by the tests that need them.
 
-The rule: grow by the cheapest test. Of all tests that do not pass yet, the one that lacks least (in lines) says what is
-written next; every test that has all it needs then belongs to that step. Steps of the same files are put together up to
-a size, as long as no circle comes of it. A test then belongs to the item whose body it tells most of, and that item
-depends on those that write whatever else its tests need: they pass as soon as these are merged, whatever is missing.
+Each step takes the cheapest test: of all tests that do not pass yet, the one that lacks the fewest lines. Steps of the
+same files are merged up to a size, as long as no cycle results. A test then belongs to the item whose body it is most
+specific to, and that item depends on the items with the other bodies that its tests need. So these tests pass as soon
+as the dependencies are merged, whatever else is missing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from holdfast.proof.rebuild.probe import Needs
 from holdfast.proof.rebuild.stripped import Whole
 
 ITEMS_WANTED = 16
-"""About so many items are made of a whole library; a small one gets fewer."""
+"""Approximate number of items of a library; a small one gets fewer."""
 
 BODIES_LEAST = 3
-"""An item is not closed before it has so many bodies, where the order allows."""
+"""Minimum of bodies in an item, where the order allows."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """What one criterion is about: a class, or the functions of a file, and the tests that tell of it.
+    """The subject of one criterion: a class or the functions of a file, and their tests.
 
-    `rubric` says that a judge alone answers for it; the tests are then only for whoever wants to know the truth.
+    With `rubric` a judge decides alone; the tests are then only for the report.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class WorkItem(msgspec.Struct, frozen=True):
-    """Bodies that one worker writes, by number, and what proves them. `depends` are names of other items."""
+    """The bodies that one worker writes, by number, and their tests. `depends` are names of other items."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ class WorkItem(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Step:
-    """A step on its way to be an item."""
+    """An item under construction."""
 
     bodies: set[int] = field(default_factory=set)
     founders: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Step:
 
 
 def make_items(whole: Whole, needs: Needs, *, wanted: int = ITEMS_WANTED) -> tuple[WorkItem, ...]:
-    """The items, each after those that it depends on. Bodies that no test needs go with their neighbours."""
+    """The items, each after its dependencies. Bodies that no test needs join their neighbors."""
     heights = [block.true.count("\n") + 1 for block in whole.bodies]
     steps = _merged(_steps(needs, heights), whole, heights, wanted)
     _rest(steps, whole)
@@ -69,10 +69,10 @@ def make_items(whole: Whole, needs: Needs, *, wanted: int = ITEMS_WANTED) -> tup
 
 
 def _assigned(steps: Mapping[int, _Step], needs: Needs) -> dict[str, int]:
-    """Give each test to the step of the body that it tells most of; gives that body of each.
+    """Assign each test to the step of the body that it is most specific to; returns that body of each test.
 
-    That is the body which fewest tests tell of. Where a circle would come of it, the next best one. A test that its
-    step was bought with stays there, so that every step has one.
+    That is the body with the fewest tests or, if a cycle would result, the next best one. The test that founded a step
+    stays there, so that every step has one.
     """
     owner = {body: step for step in steps for body in steps[step].bodies}
     telling: dict[str, list[int]] = {test: [] for test in needs.entered}
@@ -97,7 +97,7 @@ def _assigned(steps: Mapping[int, _Step], needs: Needs) -> dict[str, int]:
 
 
 def _steps(needs: Needs, heights: list[int]) -> list[_Step]:
-    """One step for each time that the cheapest test is bought."""
+    """One step for each cheapest test."""
     lacking = {test: set(bodies) for test, bodies in needs.entered.items() if bodies}
     owner: dict[int, int] = {}
     steps: list[_Step] = []
@@ -117,7 +117,7 @@ def _steps(needs: Needs, heights: list[int]) -> list[_Step]:
 
 
 def _merged(steps: list[_Step], whole: Whole, heights: list[int], wanted: int) -> dict[int, _Step]:
-    """Fewer, larger steps: each goes into an earlier one of the same file that is not full, where no circle comes."""
+    """Merge each step into an earlier one of the same file that is not full, if no cycle results."""
     cap = max(40, sum(heights) // max(1, wanted))
     kept: dict[int, _Step] = {}
     now: dict[int, int] = {}
@@ -167,7 +167,7 @@ def _closure(steps: Mapping[int, _Step], start: int) -> set[int]:
 
 
 def _rest(steps: dict[int, _Step], whole: Whole) -> None:
-    """Bodies that no test needs: no criterion tells of them, so they go where their file is worked on most."""
+    """Add bodies that no test needs to the step with the most bodies of their file."""
     owned = {body for step in steps.values() for body in step.bodies}
     for number, block in enumerate(whole.bodies):
         if number not in owned:
@@ -179,7 +179,7 @@ def _rest(steps: dict[int, _Step], whole: Whole) -> None:
 
 
 def _ordered(steps: Mapping[int, _Step]) -> list[int]:
-    """Every step after those that it depends on; merging may have made a later one the ground of an earlier."""
+    """The steps in topological order; merging may have made an earlier one depend on a later one."""
     order: list[int] = []
     left = dict(steps)
     while left:
@@ -203,14 +203,14 @@ def _item(step: _Step, name: str, names: Mapping[int, str], whole: Whole, about:
 
 
 def _group(whole: Whole, body: int) -> str:
-    """The class that a body is of, or its file's functions."""
+    """The class of a body, or the functions of its file."""
     block = whole.bodies[body]
     first = block.functions[0]
     return f"{block.file}: {first.split('.')[0] if '.' in first else 'functions'}"
 
 
 def there_with(item: WorkItem, items: Sequence[WorkItem]) -> set[int]:
-    """All bodies that are there when an item is done: its own, and those of all that it depends on, near or far."""
+    """All bodies that exist when an item is done: its own, and those of its transitive dependencies."""
     known = {each.name: each for each in items}
     names, waiting = {item.name}, [item]
     while waiting:
@@ -222,7 +222,7 @@ def there_with(item: WorkItem, items: Sequence[WorkItem]) -> set[int]:
 
 
 def with_tests(item: WorkItem, tests: Collection[str]) -> WorkItem:
-    """The same item, with none but these tests."""
+    """The item with these tests alone."""
     clusters = [
         msgspec.structs.replace(cluster, tests=tuple(test for test in cluster.tests if test in tests))
         for cluster in item.clusters

@@ -1,9 +1,9 @@
-"""A real library with a hole in it: fetched, checked, stripped, and put together again for the judge.
+"""A real library with one stripped module: fetched, verified, stripped, and reassembled for the judge.
 
     library = open_library("tinydb==4.9.0", cache)         the pinned source distribution, as data
     dependencies = install_test_dependencies(library, cache)
-    manifest = prepare_workspace(library, workspace)        what the agent gets; the manifest it does not
-    clean_copy(library, workspace, elsewhere)               what the judge runs the tests on
+    manifest = prepare_workspace(library, workspace)        the agent's files; the manifest is kept from it
+    clean_copy(library, workspace, elsewhere)               where the judge runs the tests
 
 Nothing of the library is executed here, and none of it is kept in this repository.
 """
@@ -38,7 +38,7 @@ from holdfast.proof.rebuild.tree import (
 )
 
 DEFAULT_LIBRARY = "tinydb==4.9.0"
-"""What the demonstration works on unless told otherwise."""
+"""The default library of the demo."""
 
 PYTHON = "/usr/bin/python3"
 """The interpreter that the hands run: the system's own."""
@@ -47,13 +47,13 @@ TESTDEPS_INSIDE = "/opt/testdeps"
 """Where the test dependencies appear inside the hands."""
 
 MODULE_BYTES_MAX = 4 * 1024 * 1024
-"""A larger file is not taken over from a workspace."""
+"""A larger file is not copied from a workspace."""
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What is known beforehand of one version: `sha256` is hex, over its source distribution.
+    """A pinned version: `sha256` is hex, over its source distribution.
 
-    `tests_passed` is how many tests of its own suite pass when nothing is missing.
+    `tests_passed` is the number of tests of its suite that pass if nothing is missing.
     """
 
     sha256: str
@@ -139,8 +139,8 @@ def open_library(
 ) -> Library:
     """The library `NAME==VERSION`, from the folder `cache` or, the first time, from the package index.
 
-    `module` is the file to strip, by its path in the distribution; the empty string lets us choose.
-    Raises `UsageError` for a library that cannot be worked on, `CannotRunSafely` when it cannot be had.
+    `module` is the path of the file to strip in the distribution; empty for the best one. Raises `UsageError` for an
+    unsuitable library and `CannotRunSafely` if it cannot be fetched.
     """
     name, version = parse_pin(pin)
     known = KNOWN.get(f"{name.lower()}=={version}")
@@ -201,7 +201,7 @@ def _sha256(path: Path) -> str:
 
 
 def _best_module(tree: Tree, places: Layout) -> str:
-    """The module with most functions whose names the tests mention."""
+    """The module with the most functions that the tests mention by name."""
     words = {word for path in places.tests for word in re.findall(rb"\w+", tree[path].data)}
     scores: list[tuple[int, str]] = []
     for path in places.modules:
@@ -243,9 +243,9 @@ def _quick_tests(library: Library) -> tuple[str, ...]:
 
 
 def clean_copy(library: Library, workspace: Path, dest: Path) -> tuple[str, ...]:
-    """Write what the judge runs: everything as it was published, but the worked-on module from `workspace`.
+    """Write the published tree with the module of `workspace` into `dest`, for the judge.
 
-    Returns the paths that were taken over. The module is taken as plain data: raises `HoldfastError`
+    Returns the copied paths. The module is taken as plain data: raises `HoldfastError`
     when it is missing, a link, no regular file or too large, and `UsageError` when `dest` is not empty.
     """
     data = read_plain(workspace, library.module)
@@ -256,7 +256,7 @@ def clean_copy(library: Library, workspace: Path, dest: Path) -> tuple[str, ...]
 def read_plain(folder: Path, path: str) -> bytes:
     """The bytes of a regular file below `folder`, reached without following any link.
 
-    Raises `HoldfastError` when that is not what stands there.
+    Raises `HoldfastError` if the path is anything else.
     """
     *parents, name = path.split("/")
     opened = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY)]
@@ -279,7 +279,7 @@ def read_plain(folder: Path, path: str) -> bytes:
 
 
 def restored(manifest: Manifest, workspace: Path) -> tuple[str, ...]:
-    """The stripped modules that are in `workspace` again byte for byte as they were published."""
+    """The stripped modules that equal the published ones byte for byte in `workspace`."""
     return tuple(module.file for module in manifest.modules if _is_true(workspace, module.file, module.true_sha256))
 
 
@@ -293,8 +293,8 @@ def _is_true(workspace: Path, file: str, sha256: str) -> bool:
 def install_test_dependencies(library: Library, cache: Path, *, python: str = PYTHON) -> Path:
     """A folder, readable by all, with everything that the library's suite imports, for `python`.
 
-    It is made from wheels alone, once for each set of requirements and interpreter, and is to be bound
-    read-only into the hands. Raises `CannotRunSafely`.
+    It is made from wheels alone, once for each set of requirements and interpreter, and mounted read-only into the
+    hands. Raises `CannotRunSafely`.
     """
     identity = "\n".join((interpreter_of(python), library.pin, library.sha256, *library.requirements))
     folder = _open_folder(cache, "testdeps")
@@ -318,13 +318,13 @@ def install_test_dependencies(library: Library, cache: Path, *, python: str = PY
 
 
 def compile_modules(folder: Path, python: str) -> None:
-    """Write bytecode beside the modules: hands see the folder read-only, and would compile all of it at each run."""
+    """Write bytecode beside the modules: in hands the folder is read-only, and each run would compile all of it."""
     command = [python, "-I", "-m", "compileall", "-qq", str(folder)]
     subprocess.run(command, check=False, umask=0o022)  # a file in an older Python stays as it is
 
 
 def interpreter_of(python: str) -> str:
-    """Which interpreter that is, as text. Raises `CannotRunSafely` when it does not run."""
+    """Tag and platform of an interpreter. Raises `CannotRunSafely` if it does not run."""
     script = "import sys, sysconfig; print(sys.implementation.cache_tag, sysconfig.get_platform())"
     try:
         done = subprocess.run([python, "-I", "-c", script], capture_output=True, text=True, check=True, timeout=60)
@@ -363,7 +363,7 @@ def suite_command(
 
 
 def suite_prefix(library: Library, *, dependencies: str = TESTDEPS_INSIDE, python: str = PYTHON) -> str:
-    """The same command up to the names of what it runs."""
+    """The same command without the paths of the tests."""
     source = "$PWD" if library.layout.import_root == "." else f"$PWD/{library.layout.import_root}"
     # The project's own options (coverage, style checks) need more plugins and are not its tests.
     return (
@@ -373,7 +373,7 @@ def suite_prefix(library: Library, *, dependencies: str = TESTDEPS_INSIDE, pytho
 
 
 class SuiteCounts(msgspec.Struct, frozen=True):
-    """The last line of a pytest run. All 0 when there was none."""
+    """The counts in the last line of a pytest run; all 0 without one."""
 
     passed: int = 0
     failed: int = 0
@@ -382,7 +382,7 @@ class SuiteCounts(msgspec.Struct, frozen=True):
 
 
 def parse_counts(output: str) -> SuiteCounts:
-    """What pytest's closing line in `output` counts. For reports: whether it passed is the exit status."""
+    """Parse pytest's closing line in `output`, for reports; the exit status says whether the run passed."""
     for line in reversed(output.splitlines()):
         found = dict((word.rstrip("s"), int(count)) for count, word in re.findall(r"(\d+) ([a-z]+)", line))
         if found.keys() & {"passed", "failed", "error"} and " in " in line:

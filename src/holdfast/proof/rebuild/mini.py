@@ -1,8 +1,8 @@
-"""A small library of our own, for missions without a network: accounts kept as lines of text.
+"""A small built-in library for missions without a network: accounts kept as lines of text.
 
-Seven modules that lean on each other, one body that runs at import, a suite of fast tests. It is data here: nothing of
-it is imported by us. The suite's own needs are copied from the packages of the interpreter that runs Holdfast when
-pytest is among them, and fetched like those of any library otherwise.
+It has seven modules that depend on each other, a body that runs at import, and fast tests. All of it is data that
+Holdfast never imports. The dependencies of the tests are copied from the running interpreter if it has pytest, and
+fetched otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.proof.rebuild.mini_suite import TESTS
 from holdfast.proof.rebuild.tree import SourceFile, layout, permissive_licence
 
 PIN = "mini==1.0"
-"""How it is named at the command line."""
+"""Its name at the command line."""
 
 PKG_INFO = """\
 Metadata-Version: 2.4
@@ -282,7 +282,7 @@ FILES = {
 """Path → text."""
 
 _NEEDED = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
-"""What pytest is made of on the Pythons that we run on."""
+"""pytest and its dependencies on the supported Python versions."""
 
 
 def mini_library() -> Library:
@@ -304,7 +304,7 @@ def mini_library() -> Library:
 
 
 def mini_dependencies(cache: Path) -> Path:
-    """A folder, readable by all, with pytest for the hands: a copy of our interpreter's, else fetched."""
+    """A folder, readable by all, with pytest for the hands: copied from this interpreter, else fetched."""
     try:
         found = [metadata.distribution(name) for name in _NEEDED]
     except metadata.PackageNotFoundError:

@@ -1,18 +1,17 @@
-"""Which tests of a suite need which bodies of a library: what to run for that, and what the answers mean.
+"""Find the bodies of a library that each test needs: the runs that show it, and their results.
 
-Two kinds of runs, each in hands, with each test in a process of its own (`probe_plugin.py`):
+There are two kinds of runs in hands, with each test in its own process (`probe_plugin.py`):
 
-1. all is there: which bodies does each test enter, and which does the import; what is not entered cannot matter.
-2. one body is missing: of the tests that enter it, which fail now. Those are the tests of that body. A body that is
-   entered by the import fails the test files that import it.
+1. with all bodies: records the bodies that each test and each import enters. Other bodies cannot matter to a test.
+2. with one body missing: of the tests that enter it, those that fail are the tests of that body. A body that an import
+   enters fails the test files with that import.
 
-Together: a test passes when all that it needs is there, and fails for want of what it tells.
+So a test passes if all bodies that it needs are there, and fails without any body that it is a test of.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -24,32 +23,32 @@ from holdfast.proof.rebuild.library import TESTDEPS_INSIDE, Library, suite_comma
 from holdfast.proof.rebuild.stripped import Whole
 
 FOLDER = ".probe"
-"""Where question and answer stand in the workspace."""
+"""The folder of question and answer in the workspace."""
 
 ASK = f"{FOLDER}/ask.json"
 OUT = f"{FOLDER}/out.json"
 PLUGIN = f"{FOLDER}/probe_plugin.py"
 
 TEST_TIMEOUT_S = 10.0
-"""A test that takes longer hangs: what is half there may wait for ever."""
+"""A test that takes longer is stopped: an incomplete library may wait forever."""
 
 RUN_TIMEOUT_S = 900.0
 
 TESTS_IN_A_RUN = 400
-"""More tests than these are run in several goes: their names have to fit a command line."""
+"""More tests are split into several runs, since their names must fit a command line."""
 
 Outcome = Literal["passed", "failed", "skipped", "hung"]
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One question: which functions count (by file and line), how long a test may take."""
+    """A question to the plug-in: the functions to watch (by file and line), and the time limit of a test."""
 
     functions: dict[str, dict[int, int]]
     test_timeout_s: float = TEST_TIMEOUT_S
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """pytest's exit status, bodies that imports entered; for each test its outcome and the bodies that it entered."""
+    """The plug-in's answer: pytest's exit status, the bodies that imports entered, each test's outcome and bodies."""
 
     status: int
     imported: tuple[int, ...]
@@ -57,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of what is kept: the answer for all bodies (`missing` -1), or the tests that one body's lack fails."""
+    """A line of the cache: the answer for all bodies (`missing` -1), or the tests that fail without one body."""
 
     missing: int
     entered: dict[str, tuple[int, ...]] = {}
@@ -66,8 +65,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """What is known of a suite. `entered` are tests that pass with all bodies, and the bodies that each needs;
-    `told` are, for each body, the tests that fail without it.
+    """The needs of a suite. `entered`: test that passes with all bodies → the bodies that it needs; `told`: body → the
+    tests that fail without it.
     """
 
     entered: dict[str, frozenset[int]]
@@ -75,19 +74,16 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 Run = Callable[[Mapping[str, bytes], str, float], Awaitable[bytes]]
-"""Runs a command in hands on the library with these files changed; gives what stands in `OUT` then, b"" for nothing."""
-
-Progress = Callable[[int, int], None]
-"""Told how many runs are done, and of how many."""
+"""Runs a command in hands on the library with these files changed; returns the content of `OUT`, b"" without it."""
 
 
 def plugin() -> bytes:
-    """The plug-in's text."""
+    """The source of the plug-in."""
     return Path(__file__).with_name("probe_plugin.py").read_bytes()
 
 
 def identity(library: Library, whole: Whole, interpreter: str) -> str:
-    """What the answers depend on, as hex: library, what was taken out, interpreter, requirements, plug-in."""
+    """Digest of everything that the answers depend on: library, stripped bodies, interpreter, requirements, plug-in."""
     parts = [library.sha256, interpreter, *library.requirements, *(each.stripped_sha256 for each in whole.modules)]
     digest = hashlib.sha256(plugin())
     digest.update("\n".join(parts).encode())
@@ -102,7 +98,7 @@ def command(library: Library, tests: Sequence[str], *, dependencies: str = TESTD
 
 
 async def entered(library: Library, whole: Whole, run: Run) -> Line:
-    """The bodies that each test enters, for all that pass, and those that imports enter. Raises when none pass."""
+    """The bodies that each passing test enters, and those that imports enter. Raises `UsageError` if no test passes."""
     ask = msgspec.json.encode(Ask({file: dict(lines) for file, lines in whole.entries.items()}))
     data = await run({ASK: ask}, command(library, ()), RUN_TIMEOUT_S)
     answer = decode(data)
@@ -116,7 +112,7 @@ async def entered(library: Library, whole: Whole, run: Run) -> Line:
 
 
 async def failing(library: Library, whole: Whole, number: int, tests: Sequence[str], run: Run) -> tuple[str, ...]:
-    """Which of these tests fail when that one body is missing. One that hangs fails; a run without an answer too."""
+    """The tests that fail without that one body. A test that hangs fails, and so do all of a run without an answer."""
     block = whole.bodies[number]
     everything = [n for n, other in enumerate(whole.bodies) if other.file == block.file and n != number]
     ask = msgspec.json.encode(Ask({}))
@@ -131,7 +127,7 @@ async def failing(library: Library, whole: Whole, number: int, tests: Sequence[s
 
 
 def decode(data: bytes) -> Answer:
-    """The plug-in's answer. Raises `CannotRunSafely` when there is none that can be read."""
+    """Decode the plug-in's answer. Raises `CannotRunSafely` if it cannot be read."""
     try:
         return msgspec.json.decode(data, type=Answer)
     except msgspec.MsgspecError as error:
@@ -141,12 +137,12 @@ def decode(data: bytes) -> Answer:
 
 
 def entering(all_there: Line, number: int) -> list[str]:
-    """The tests that enter a body, or may by their imports, in the suite's order."""
+    """The tests that enter a body, also through imports, in the suite's order."""
     return [test for test, seen in all_there.entered.items() if number in seen or number in all_there.imported]
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """What was kept of earlier runs; a line that was cut off by a crash is left out."""
+    """Read the cache of earlier runs, without lines that a crash cut off."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -159,7 +155,7 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def keep(path: Path, line: Line) -> None:
-    """Add a line to what is kept."""
+    """Append a line to the cache."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         # A line of its own even after one that a crash cut off.
@@ -167,7 +163,7 @@ def keep(path: Path, line: Line) -> None:
 
 
 def needs(lines: Sequence[Line]) -> Needs:
-    """Put answers together. Whatever a test fails without, it needs, even when it was not seen to enter it."""
+    """Combine the answers. A test also needs each body that it fails without, even if it was not seen to enter it."""
     seen = next(line.entered for line in lines if line.missing < 0)
     all_of = {test: set(numbers) for test, numbers in seen.items()}
     told: dict[int, frozenset[str]] = {}
@@ -179,8 +175,3 @@ def needs(lines: Sequence[Line]) -> Needs:
             if test in all_of:
                 all_of[test].add(line.missing)
     return Needs({test: frozenset(numbers) for test, numbers in all_of.items()}, told)
-
-
-def quoted(tests: Sequence[str]) -> str:
-    """Tests as words of a shell command."""
-    return shlex.join(tests)

@@ -1,4 +1,4 @@
-"""Taking the bodies out of a module, by source position, so that every other byte stays as it is."""
+"""Strip the function bodies of a module by source position, so that every other byte stays the same."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import msgspec
 from holdfast.errors import UsageError
 
 STUB = "raise NotImplementedError"
-"""What stands where a body was."""
+"""The replacement of a body."""
 
 
 class Block(msgspec.Struct, frozen=True):
     """A piece of a module to be restored by one edit.
 
-    Usually one function; several neighbours when one alone could not be told from another. `stub`
-    and `true` are whole lines without the last newline. Each occurs exactly once in its file,
-    whichever of the other blocks are restored; `line` is the first line of `stub`, from 1, in the
-    stripped file.
+    Usually one function; several neighbors if a single one is ambiguous. `stub` and `true` are whole lines without the
+    last newline. Each occurs exactly once in its file, whichever other blocks are restored; `line` is the first line
+    of `stub`, from 1, in the stripped file.
     """
 
     file: str
@@ -42,10 +41,9 @@ class Module(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything that is missing from a workspace, and what it truly was.
+    """Everything that is missing from a workspace, with its true text.
 
-    `tests` are the paths to give pytest for the whole suite, `quick_tests` those for the part of it
-    that says most about the stripped modules.
+    `tests` are pytest's paths for the whole suite, `quick_tests` those of the tests closest to the stripped modules.
     """
 
     library: str
@@ -69,7 +67,7 @@ class _Span(msgspec.Struct):
 
 
 class _Cut(msgspec.Struct):
-    """A run of functions on its way to be a block, with how far its context reaches upwards."""
+    """Neighboring functions that become a block, with the number of context lines above them."""
 
     names: tuple[str, ...]
     true: tuple[int, int]
@@ -77,7 +75,7 @@ class _Cut(msgspec.Struct):
 
 
 def strip(file: str, data: bytes) -> tuple[bytes, Module, tuple[Block, ...]]:
-    """The stripped module, and how to get back. Raises `UsageError` when it cannot be stripped.
+    """Strip a module; returns its text and the blocks to restore. Raises `UsageError` if it cannot be stripped.
 
     Signatures, decorators, docstrings and everything between functions stay. Overloads, abstract
     methods, protocols and bodies that say nothing (`...`, `pass`) are left alone.
@@ -98,7 +96,7 @@ def strip(file: str, data: bytes) -> tuple[bytes, Module, tuple[Block, ...]]:
 
 
 def function_names(data: bytes) -> tuple[str, ...]:
-    """Plain names of the functions that `strip` would take out; none when it cannot."""
+    """Plain names of the functions that `strip` would take out; none if it cannot."""
     try:
         lines = _lines("", data)
         return tuple(span.name.rsplit(".", 1)[-1] for span in _spans(ast.parse(data), lines))
@@ -167,7 +165,7 @@ def _declares_only(node: AnyFunction) -> bool:
 
 
 def _body(node: AnyFunction) -> list[ast.stmt]:
-    """The statements to take out: none when the body says nothing."""
+    """The statements to take out; none if the body is empty."""
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     if all(_says_nothing(statement) for statement in body):
         return []
@@ -183,7 +181,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 
 def _replacement(node: AnyFunction, first: ast.stmt, last: ast.stmt, lines: list[bytes]) -> tuple[int, list[bytes]]:
-    """The first line of the body, and the line that takes the place of all of it."""
+    """The first line of the body, and the lines that replace it."""
     start = min([first.lineno, *(item.lineno for item in getattr(first, "decorator_list", []))]) - 1
     before = lines[start][: first.col_offset]
     if before.strip():
@@ -221,7 +219,7 @@ def _blocks(file: str, true: list[bytes], stripped: list[bytes], spans: list[_Sp
 
 
 def _wider(file: str, cuts: list[_Cut], cut: _Cut) -> _Cut:
-    """One line of context more; where that is another block's, the two become one."""
+    """Widen a cut by one line of context; merge it with another cut that has that line."""
     if cuts and cuts[-1].stub[1] == cut.stub[0]:
         above = cuts.pop()
         return _Cut(above.names + cut.names, (above.true[0], cut.true[1]), (above.stub[0], cut.stub[1]))
@@ -235,7 +233,7 @@ def _text(lines: list[bytes], span: tuple[int, int]) -> str:
 
 
 def _stands_alone(true: list[bytes], stripped: list[bytes], cut: _Cut) -> bool:
-    """Whether stub and truth are each found once, with all other blocks stripped and with all restored."""
+    """Whether stub and true text occur once each, both with all other blocks stripped and with all restored."""
     before, after = _text(stripped, cut.stub), _text(true, cut.true)
     all_true, all_stripped = b"".join(true).decode(), b"".join(stripped).decode()
     restored = b"".join([*stripped[: cut.stub[0]], after.encode() + b"\n", *stripped[cut.stub[1] :]]).decode()

@@ -1,8 +1,8 @@
 """A whole library without its bodies: every module stripped, nothing else changed.
 
-Some bodies are called while the package is imported. They are taken out like all others: the package does not even
-import then, as little as a package that nobody has written yet. Which tests enter which bodies is found out by running
-(`holdfast.proof.rebuild.probe`), so whatever is entered at import is needed by every test.
+Bodies that run at import are taken out too: then the package cannot be imported, as if it were not written yet. The
+bodies that each test enters are found by running it (`holdfast.proof.rebuild.probe`), so every test needs those that
+run at import.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Whole(msgspec.Struct, frozen=True):
     kept: tuple[str, ...]
 
     def name(self, number: int) -> str:
-        """A body's name for people: `package/module.py: Class.method`."""
+        """The display name of a body: `package/module.py: Class.method`."""
         block = self.bodies[number]
         return f"{block.file}: {', '.join(block.functions)}"
 
@@ -57,7 +57,7 @@ def put_back(text: str, blocks: Iterator[Block], file: str) -> str:
 
 
 def strip_all(library: Library) -> Whole:
-    """Take the body out of every function of every module. Raises `UsageError` when there is none at all."""
+    """Take the body out of every function of every module. Raises `UsageError` if there is none."""
     modules: list[Module] = []
     bodies: list[Block] = []
     stripped: dict[str, bytes] = {}
@@ -83,12 +83,12 @@ def strip_all(library: Library) -> Whole:
 
 
 def stripped_tree(library: Library, whole: Whole) -> dict[str, SourceFile]:
-    """The library's files as a mission begins with them."""
+    """The library's files at the start of a mission."""
     return {**library.tree, **{file: SourceFile(data) for file, data in whole.stripped.items()}}
 
 
 def _entries(data: bytes, blocks: tuple[Block, ...], first: int) -> dict[int, int]:
-    """Where functions begin, and the number of the body that holds each."""
+    """Map the first line of each function to the number of its body."""
     text = data.decode()
     ranges: list[tuple[int, int, int]] = []
     for number, block in enumerate(blocks, first):

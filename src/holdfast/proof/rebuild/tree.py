@@ -1,7 +1,7 @@
-"""A source distribution as plain data: its files, and what can be told from them without running any.
+"""A source distribution as plain data: its files, layout, license, and requirements, without running anything.
 
-Archives are not trusted: only regular files are taken, by name, within bounds; links, devices and
-paths that lead outside are left out.
+Archives are not trusted: only regular files are taken, within limits; links, devices, and paths that lead outside
+are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PERMISSIVE = frozenset(
         "ZLIB",
     }
 )
-"""SPDX identifiers (upper case) of the licences that a library may have to be worked on here."""
+"""SPDX identifiers (upper case) of accepted licenses."""
 
 _CLASSIFIERS = {
     "MIT License": "MIT",
@@ -74,7 +74,7 @@ _PHRASES = {
 _COMPILED = (".c", ".cc", ".cpp", ".f90", ".pyd", ".pyx", ".rs", ".so")
 
 _TEST_LIST = re.compile(r"^(?:requirements[-_/]tests?|tests?[-_]requirements|tests?/requirements)\.txt$")
-"""Files that list what a suite needs."""
+"""Files that list the requirements of a suite."""
 
 _TEST_GROUPS = ("test", "tests", "testing")
 
@@ -91,7 +91,7 @@ Tree = Mapping[str, SourceFile]
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Where things are. Paths are of the tree; `import_root` is `.` or `src`."""
+    """Places of package and tests. Paths are those of the tree; `import_root` is `.` or `src`."""
 
     import_root: str
     modules: tuple[str, ...]
@@ -138,7 +138,7 @@ def _inner_path(member: tarfile.TarInfo) -> str | None:
 def write_tree(tree: Tree, dest: Path) -> None:
     """Write the tree into the new or empty folder `dest`, readable by all, writable by its owner.
 
-    Raises `UsageError` when `dest` holds something already.
+    Raises `UsageError` if `dest` is not empty.
     """
     dest.mkdir(mode=0o755, parents=True, exist_ok=True)
     if any(dest.iterdir()):
@@ -166,7 +166,7 @@ def metadata(tree: Tree) -> Message:
 
 
 def permissive_licence(tree: Tree) -> str:
-    """The distribution's licence, as it states it. Raises `UsageError` unless it is a permissive one."""
+    """The license that the distribution states. Raises `UsageError` unless it is a permissive one."""
     info = metadata(tree)
     stated = str(info.get("License-Expression") or "").strip()
     lines = [str(line).rsplit(" :: ", 1)[-1] for line in info.get_all("Classifier", []) if "License ::" in line]
@@ -185,7 +185,7 @@ def permissive_licence(tree: Tree) -> str:
 
 
 def _recognised(tree: Tree) -> str:
-    """The licence whose own words stand in the licence file; empty when they are of none that we know."""
+    """The license that the text of the license file matches; empty if it matches none."""
     texts = [file.data for path, file in tree.items() if re.fullmatch(r"(?i)licen[cs]e(\.\w+)?", path)]
     words = " ".join(b" ".join(texts).decode(errors="replace").split())
     found = [name for name, phrase in _PHRASES.items() if phrase in words]
@@ -249,7 +249,7 @@ def _tests_root(path: str) -> str:
 
 
 def suite_requirements(tree: Tree) -> tuple[str, ...]:
-    """What the suite needs, as far as the metadata says: pytest, the library's own needs, its test extras."""
+    """Requirements of the suite from the metadata: pytest, the library's own, its test extras."""
     wanted = ["pytest"]
     for line in metadata(tree).get_all("Requires-Dist", []):
         wanted += _applicable(str(line))

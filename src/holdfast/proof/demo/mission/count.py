@@ -1,4 +1,4 @@
-"""What the logs of a mission and of its roles say: money by role, faults and what became of them, judges' words."""
+"""Statistics from the logs of a mission and its roles: cost by role, faults and their outcomes, verdicts."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
 @dataclass(frozen=True)
 class FaultCount:
-    """One class of faults: how often somebody had it, and how each such time ended.
+    """How often the oracle had a class of fault, and how each time ended.
 
-    `caught` times were prevented, sent back or did not count. `listed` were let through and listed as unasked.
-    `through` came through without a word: what they did met every check that there was.
+    `caught`: prevented, sent back, or not counted. `listed`: accepted and listed as unasked. `through`: accepted
+    without a remark, because the result met every check.
     """
 
     had: int
@@ -40,7 +40,7 @@ class FaultCount:
 
 @dataclass
 class MissionCounts:
-    """Everything that is counted. Money is in pico-dollars, None where some of it is unknown."""
+    """All statistics of a mission. Costs are in pico-dollars, None if a part is unknown."""
 
     cost: dict[str, int | None] = field(default_factory=dict)
     requests: Counter[str] = field(default_factory=Counter)
@@ -60,7 +60,7 @@ class MissionCounts:
 
     @property
     def cost_pico(self) -> int | None:
-        """All of it; None when some is unknown."""
+        """The total cost; None if a part is unknown."""
         known = [cost for cost in self.cost.values() if cost is not None]
         return sum(known) if len(known) == len(self.cost) else None
 
@@ -70,7 +70,7 @@ Family = Mapping[str, Sequence[Event]]
 
 
 async def read_family(runtime: Runtime, session_id: str) -> dict[str, list[Event]]:
-    """The logs of a mission and of all sessions below it."""
+    """Read the logs of a mission and of all sessions below it."""
     family: dict[str, list[Event]] = {}
     waiting = [session_id]
     while waiting:
@@ -82,7 +82,7 @@ async def read_family(runtime: Runtime, session_id: str) -> dict[str, list[Event
 
 
 def count_mission(family: Family) -> MissionCounts:
-    """Count them."""
+    """Count the events of a mission and its sessions."""
     counts = MissionCounts()
     names = list(family)
     for name in names:
@@ -144,7 +144,7 @@ def _count_own(counts: MissionCounts, fact: Fact, seen: set[tuple[str, str, str]
 
 
 def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
-    """Each session's goes at its work, and for each that had a fault what the mission made of it."""
+    """Match the attempts that had a fault with their outcomes in the mission's log."""
     totals: dict[str, Counter[str]] = {}
     for child, events in family.items():
         if child != mission:
@@ -163,10 +163,7 @@ def _faults(family: Family, mission: str) -> dict[str, FaultCount]:
 
 @dataclass
 class _Go:
-    """One go of a session at its work: which fault it had, whether it ended with something handed in.
-
-    `prevented` says that what it did beside its task failed.
-    """
+    """One attempt of a session at its task. `prevented`: the command of its fault failed."""
 
     fault: str = ""
     handed_in: bool = False
@@ -174,8 +171,8 @@ class _Go:
 
 
 def _goes(events: Sequence[Event]) -> list[_Go]:
-    """A go begins with a session, when it is told something, when what it hands in is not taken, and when it stops
-    having its fault because somebody made it go on.
+    """The attempts of a session. A new one begins with a message, with a refused submission, and when the fault ends
+    because the worker was made to go on.
     """
     goes = [_Go()]
     calls: dict[str, AgentToolUse] = {}
@@ -206,7 +203,7 @@ def _goes(events: Sequence[Event]) -> list[_Go]:
 
 
 def _ends(events: Sequence[Event], child: str) -> list[str]:
-    """What became of each thing that a child handed in."""
+    """The outcome of each submission of a child."""
     ends: list[str] = []
     task = ""
     for event in events:

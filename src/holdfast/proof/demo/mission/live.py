@@ -1,4 +1,4 @@
-"""A mission in a process of its own, killed at random moments and started again."""
+"""Run a mission in child processes that are killed at random moments and restarted."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from holdfast.proof.demo.mission.probe import Say
 from holdfast.proof.rebuild.library import TESTDEPS_INSIDE
 
 EVENTS_OF_AN_ITEM = 14
-"""About so many events of the mission's log are about one item, when all goes well. Kills are spread over all."""
+"""Approximate number of events per item in the mission's log. Kills are spread over all events."""
 
 KILL_WITHIN_S = 0.5
-"""A kill comes within this time after the event that was drawn for it."""
+"""A kill follows its randomly chosen event within this time."""
 
 STARTS_MAX = 10
-"""A runtime that ends by itself without an answer is started so often again; kills do not count."""
+"""Starts of a runtime that ends by itself without a result; kills do not count."""
 
 
 @dataclass
 class Lived:
-    """How the runtime's processes ended: positions of kills in the mission's log, the last one's exit status."""
+    """How the processes ended: positions of the kills in the mission's log, and the last exit status."""
 
     kills: list[int] = field(default_factory=list)
     exit_code: int = 1
@@ -38,7 +38,7 @@ class Lived:
 async def open_mission(
     runtime: Runtime, session_id: str, material: MissionMaterial, *, workers: int, budget_pico: int | None
 ) -> None:
-    """Open it: nothing works yet."""
+    """Open the mission; nothing runs yet."""
     scope_listed = any(fault.kind == "conflict" for fault in material.answers.faults)
     policy = MissionPolicy(
         workers=workers,
@@ -66,7 +66,7 @@ async def open_mission(
 
 
 async def live(watch: Watch, items: int, kills: int, seed: int, say: Say) -> Lived:
-    """Run it to its end or to where it parks, with so many kills of the whole runtime in between."""
+    """Run the mission until it ends or parks, and kill the whole runtime `kills` times meanwhile."""
     chance = random.Random(f"{seed}|kills")
     most = max(3, 2 * EVENTS_OF_AN_ITEM * items // (kills + 1))
     lived = Lived()
@@ -93,7 +93,7 @@ async def live(watch: Watch, items: int, kills: int, seed: int, say: Say) -> Liv
 
 
 def _soon(watch: Watch, chance: random.Random, most: int) -> KillAt:
-    """A kill at a random moment: up to `most` events from now, and some part of a second after that."""
+    """A kill at a random moment: up to `most` events from now, then a fraction of a second."""
     wanted = watch.seen + chance.randint(2, most)
     pause_s = chance.uniform(0.0, KILL_WITHIN_S)
 

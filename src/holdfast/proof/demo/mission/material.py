@@ -1,4 +1,4 @@
-"""What a demonstrated mission works on: a repository of a stripped library, its contract, the oracle's answers."""
+"""Material of the demo mission: a repository of a stripped library, its contract, and the oracle's answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BRANCH = "trunk"
 
 @dataclass(frozen=True)
 class MissionMaterial:
-    """Everything that is prepared before the mission opens, and needed to tell what came of it."""
+    """Everything that is prepared before the mission opens and needed for its report."""
 
     library: Library
     whole: Whole
@@ -57,10 +57,10 @@ async def prepare_mission(
     more: Sequence[str],
     say: Say,
 ) -> MissionMaterial:
-    """Fetch and strip the library, find out which tests need what, and make a repository of it in `repo`.
+    """Fetch and strip the library, find the bodies that each test needs, and make a repository in `repo`.
 
-    `name` is in the names of folders; `more` are packages that the suite needs beside those that it declares. The first
-    time for a library this takes minutes and, but for the small one of our own, the package index.
+    `name` is a part of folder names; `more` are packages that the suite needs but does not declare. The first run for a
+    library takes minutes and needs the package index, except for the built-in library.
     """
     library, dependencies = await to_thread.run_sync(_open, runtime, pin, tuple(more))
     whole = strip_all(library)
@@ -94,7 +94,7 @@ def _open(runtime: Runtime, pin: str, more: tuple[str, ...]) -> tuple[Library, P
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git says, run on that repository without anybody's configuration. Raises `CannotRunSafely`."""
+    """Run git in `folder` without any user's configuration and return its output. Raises `CannotRunSafely`."""
     environment = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LC_ALL": "C",
@@ -119,7 +119,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _make_repository(tree: Tree, folder: Path) -> str:
-    """Write the tree into the new or empty `folder` and commit all of it; the commit's name."""
+    """Write the tree into the new or empty `folder`, commit all of it, and return the commit."""
     write_tree(tree, folder)
     _git(folder, "init", "-q", "--template=", f"--initial-branch={BRANCH}")
     _git(folder, "add", "--all", "--force")

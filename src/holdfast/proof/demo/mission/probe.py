@@ -1,4 +1,4 @@
-"""Running a library's suite in hands with bodies missing, and keeping what was found out."""
+"""Run a library's tests in hands with bodies missing, and cache the results."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ from holdfast.proof.rebuild.stripped import Whole
 from holdfast.proof.rebuild.tree import SourceFile, write_tree
 
 MAKES = 3
-"""Tries to make hands."""
+"""Attempts to provision hands."""
 
 RUN_OVERHEAD_S = 1.0
-"""About what one run of a part of the suite takes beside its tests."""
+"""Approximate overhead of one run of a part of the suite."""
 
 AT_ONCE = 2
-"""Suites that run beside each other: each takes a processor."""
+"""Suites that run at the same time; each takes a processor."""
 
 _EPOCH = 1
 
 
 class Runner:
-    """Hands on a folder, for one command after another."""
+    """Runs commands in hands, one after another."""
 
     def __init__(self, hands: Hands) -> None:
         self._hands = hands
@@ -74,7 +74,7 @@ class Runner:
 
 @asynccontextmanager
 async def hands_on(runtime: Runtime, folder: Path, dependencies: Path, name: str) -> AsyncIterator[Runner]:
-    """Fresh hands on a folder of ours, which is made theirs; they are gone afterwards, and so is the folder."""
+    """Fresh hands on a folder, whose owner they become; both are removed afterwards."""
     workspace = Workspace(str(folder), True, read_only={str(dependencies): TESTDEPS_INSIDE})
     make_ready(workspace, choose_user(workspace))
     spec = HandsSpec(
@@ -93,7 +93,7 @@ async def hands_on(runtime: Runtime, folder: Path, dependencies: Path, name: str
 
 
 async def _provision(runtime: Runtime, spec: HandsSpec) -> Hands:
-    """Hands, tried again a few times: a sandbox may fail while the machine is still cold."""
+    """Provision hands; retry a few times, as a sandbox may fail right after boot."""
     provider = runtime.provider(spec.workspace)
     for _ in range(MAKES - 1):
         with contextlib.suppress(HandsError):
@@ -103,7 +103,7 @@ async def _provision(runtime: Runtime, spec: HandsSpec) -> Hands:
 
 
 class Booth:
-    """Hands with the library laid out, where one file after another is changed and put back."""
+    """Hands with the library in place, where single files are changed for a run and restored."""
 
     def __init__(self, runner: Runner, folder: Path, library: Library) -> None:
         self._runner = runner
@@ -111,7 +111,7 @@ class Booth:
         self._library = library
 
     async def run(self, files: Mapping[str, bytes], command: str, timeout_s: float) -> bytes:
-        """Run a command with these files changed; what stands in the plug-in's answer then, b"" for none."""
+        """Run a command with these files changed; returns the plug-in's answer, b"" if there is none."""
         (self._folder / OUT).unlink(missing_ok=True)
         for path, data in files.items():
             (self._folder / path).write_bytes(data)
@@ -126,7 +126,7 @@ class Booth:
 
 @asynccontextmanager
 async def booth(runtime: Runtime, library: Library, dependencies: Path, name: str) -> AsyncIterator[Booth]:
-    """A booth of that name; its folder and hands are gone afterwards."""
+    """A booth of that name; its folder and hands are removed afterwards."""
     folder = runtime.home.workspaces / name
     shutil.rmtree(folder, ignore_errors=True)
     write_tree({**library.tree, PLUGIN: SourceFile(plugin())}, folder)
@@ -140,7 +140,7 @@ Say = Callable[[str], None]
 async def find_needs(
     runtime: Runtime, library: Library, whole: Whole, dependencies: Path, name: str, say: Say
 ) -> Needs:
-    """What each test needs and what each body is told of by; from the cache as far as it is there."""
+    """Find the bodies that each test needs and the tests of each body, from the cache where possible."""
     interpreter = await anyio.to_thread.run_sync(interpreter_of, PYTHON)
     path = runtime.home.cache / "missions" / f"{library.name}-{identity(library, whole, interpreter)}.jsonl"
     lines = {line.missing: line for line in read_lines(path)}
@@ -183,7 +183,7 @@ async def find_needs(
 
 
 def estimate(whole: Whole, all_there: Line, left: Sequence[int], took_s: float) -> str:
-    """About how long the probing takes, from how long the whole suite took once; without that, how much there is."""
+    """Describe the amount of probing, with an estimate of its time if the whole suite was just run."""
     runs = [len(entering(all_there, number)) for number in left]
     files = len({whole.bodies[number].file for number in left})
     text = f"taking out {len(left)} bodies one at a time, in {files} modules, and running {sum(runs)} tests"
@@ -208,7 +208,7 @@ async def _work(
 async def proven(
     runtime: Runtime, library: Library, whole: Whole, items: tuple[WorkItem, ...], dependencies: Path, name: str
 ) -> tuple[WorkItem, ...]:
-    """The same items, with those tests alone that pass when an item and what it depends on are all there is."""
+    """Drop tests that do not pass when only the item and its dependencies are there."""
     digest = hashlib.sha256(library.sha256.encode() + msgspec.json.encode(items)).hexdigest()[:32]
     path = runtime.home.cache / "missions" / f"{library.name}-{digest}.proven.json"
     try:

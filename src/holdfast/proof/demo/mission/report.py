@@ -1,4 +1,4 @@
-"""What a demonstrated mission has to show for itself."""
+"""Report of the demo mission."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from holdfast.session.money import usd, usd_float
 
 @dataclass(frozen=True)
 class MissionStory:
-    """Everything that happened. `status` and `reason` are the mission's, `cap_pico` its money cap.
+    """Everything that the report shows. `status` and `reason` are the mission's, `cap_pico` its budget cap.
 
-    `brief_wrong` is what its brief says and its logs do not.
+    `brief_wrong` are statements of its brief that its logs contradict.
     """
 
     session_id: str
@@ -37,7 +37,7 @@ class MissionStory:
 
     @property
     def false_done(self) -> tuple[str, ...]:
-        """Criteria with a check that the mission says are met, and whose tests fail on the clean clone."""
+        """Criteria with a check that the mission reports as met although their tests fail on the clean clone."""
         finished = self.counts.finished
         said = finished.met if finished else ()
         checked = {each.id for each in self.material.answers.criteria if not each.rubric}
@@ -45,18 +45,18 @@ class MissionStory:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing that the harness vouches for is untrue."""
+        """Whether everything that the harness claims is true."""
         return not (self.false_done or self.truth.red_commits or self.brief_wrong) and self.chain_ok
 
     @property
     def exit_code(self) -> int:
-        """As the mission's own; 1 when something that it says is not true, or its suite differs from the true one's."""
+        """The mission's own status; 1 if one of its claims is false or its suite differs from the published one's."""
         if self.lived.exit_code == DONE:
             return DONE if self.sound and self.truth.suite_green else FAILED
         return self.lived.exit_code if self.sound else FAILED
 
     def lines(self) -> list[str]:
-        """The report for people."""
+        """The report as text."""
         library, answers, truth = self.material.library, self.material.answers, self.truth
         bodies = sum(len(item.bodies) for item in self.material.items)
         rubric = sum(each.rubric for each in answers.criteria)

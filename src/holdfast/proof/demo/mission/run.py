@@ -32,7 +32,7 @@ KILLS_MAX = 1_000
 
 
 async def run_mission(call: Call) -> int:
-    """Tell the story of one. With --json the last line is a result, whatever happens."""
+    """Run the demo of a mission. With --json the last line is a result, even after an error."""
     try:
         return await _run(call)
     except HoldfastError as error:
@@ -110,6 +110,6 @@ def _within(flag: str, value: int, low: int, high: int) -> int:
 
 
 async def _brief_wrong(runtime: Runtime, row: SessionRow) -> tuple[str, ...]:
-    """What the mission's brief says and its logs do not, counted by other code."""
+    """Statements of the mission's brief that its logs contradict, counted by independent code."""
     events = await runtime.store.read(row.session_id)
     return tuple(agrees(await brief_of(runtime, row), events, await logs_below(runtime, row)))

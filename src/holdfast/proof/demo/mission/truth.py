@@ -1,4 +1,4 @@
-"""What is true of a mission's main line, whatever its log says: clean clones, fresh hands, every commit."""
+"""Verify a mission's main branch independently of its log: clean clones, fresh hands, every commit."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ MAIN = "refs/heads/holdfast/demo/main"
 
 @dataclass(frozen=True)
 class Truth:
-    """What was found. `suite_green` says that the library's own suite ends on a clean clone as it does on the true
-    library in the same hands; `worse` are tests that pass on the true one alone. `met` are the criteria whose tests
-    pass on the clone, rubric lines included. `red_commits` are first-parent commits that the log does not know, or on
-    which something fails that had passed on the main line before. `rubric_*` are judges' words on rubric lines, held
-    against the true bodies.
+    """The result. `suite_green`: the suite has the same result on a clean clone as on the published library in the same
+    hands; `worse` are tests that pass on the published one alone. `met` are the criteria whose tests pass on the clone,
+    rubric lines included. `red_commits` are first-parent commits that the log does not know, or on which a check fails
+    that had passed on the main branch before. `rubric_*` compare verdicts on rubric lines with the true bodies.
     """
 
     head: str
@@ -47,7 +46,7 @@ class Truth:
 
 
 async def find_truth(runtime: Runtime, material: MissionMaterial, events: Sequence[Event], name: str) -> Truth:
-    """Look at the main line of the mission `name` as it stands; each clone is gone afterwards."""
+    """Verify the main branch of the mission `name`; each clone is removed afterwards."""
     repository = runtime.repository(str(material.repo))
     found = await repository.resolve(MAIN)
     head = found.commit if found else material.base
@@ -65,7 +64,7 @@ async def find_truth(runtime: Runtime, material: MissionMaterial, events: Sequen
 
 
 Lay = Callable[[Path], Awaitable[object]]
-"""Fills an empty folder with what is looked at."""
+"""Fills an empty folder with the files to test."""
 
 
 async def _true(material: MissionMaterial, folder: Path) -> None:
@@ -88,7 +87,7 @@ async def _suite(runtime: Runtime, material: MissionMaterial, lay: Lay, name: st
 
 
 async def _tests(runtime: Runtime, material: MissionMaterial, lay: Lay, name: str) -> frozenset[str]:
-    """The tests that pass there, each in a process of its own."""
+    """The tests that pass in that tree, each run in its own process."""
     folder = await _laid(runtime, lay, f"{name}-tests")
     (folder / FOLDER).mkdir(mode=0o755)
     (folder / PLUGIN).write_bytes(plugin())
@@ -101,7 +100,7 @@ async def _tests(runtime: Runtime, material: MissionMaterial, lay: Lay, name: st
 
 
 async def _replay(runtime: Runtime, session_id: str) -> tuple[int, tuple[str, ...]]:
-    """Check each first-parent commit again, by all that had passed on the main line by then (S26)."""
+    """Check each first-parent commit again with all checks that had passed on the main branch by then (S26)."""
     commits, red = 0, []
     async for found in replay(await runtime.doors_for(session_id), session_id):
         commits += 1
@@ -111,7 +110,7 @@ async def _replay(runtime: Runtime, session_id: str) -> tuple[int, tuple[str, ..
 
 
 async def _rubric(material: MissionMaterial, repository: Repository, events: Sequence[Event]) -> tuple[int, int]:
-    """How often a judge passed a rubric line, and how often a body of its item was not the true one then."""
+    """How often a judge passed a rubric line, and how often a body of its item was wrong at that time."""
     rubric = {each.id: each for each in material.answers.criteria if each.rubric}
     said = wrong = 0
     for event in events:
