@@ -185,7 +185,7 @@ def verb_section(module: Any, verb: str) -> str:
     """What is said about one verb: its arguments and its example."""
     info = module.VERBS[verb]
     text = f"## holdfast {verb}\n\n{info.summary[0].upper()}{info.summary[1:]}.\n"
-    if importlib.util.find_spec(f"{module.__name__}.{info.module}") is not None:
+    if importlib.util.find_spec(info.path) is not None:
         whole: argparse.ArgumentParser = module.build_parser(only=verb)
         subs = next(action for action in whole._actions if isinstance(action, argparse._SubParsersAction))
         text += "\n" + table(("argument", "meaning", "default"), option_rows(subs.choices[verb]))

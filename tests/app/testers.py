@@ -10,7 +10,7 @@ import venv
 from functools import cache
 from pathlib import Path
 
-from holdfast.sim.library_mini import mini_dependencies
+from holdfast.proof.rebuild.mini import mini_dependencies
 
 PLACES = (Path("/opt"), Path.home())
 """Where a tool-chain can stand: not in folders that are the sandbox's own, as those for temporary files are."""

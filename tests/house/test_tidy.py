@@ -185,7 +185,7 @@ def roots() -> set[str]:
     found = {"holdfast", "holdfast.__main__", cli, f"{cli}.start"}
     found |= {name for name in known if name.startswith("holdfast.testing")}
     if cli in known:
-        found |= {f"{cli}.{info.module}" for info in importlib.import_module(cli).VERBS.values()}
+        found |= {info.path for info in importlib.import_module(cli).VERBS.values()}
     # The lazy table of the package names modules as text.
     found |= set(re.findall(r'"(holdfast\.[a-z_.]+)"', known["holdfast"].read_text()))
     return found & set(known)

@@ -20,8 +20,6 @@ from holdfast.model.names import Endpoint, ModelName, check_base_url, parse_name
 from holdfast.model.prices import OwnPrice, PriceList
 from holdfast.model.scripted import ScriptedModel
 from holdfast.session.money import Price
-from holdfast.sim.answers import load_oracle
-from holdfast.sim.temper import AnxiousModel
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,9 @@ REMOTES: Mapping[str, Remote] = {
 }
 """Provider → what it takes to ask it."""
 
+PROOF = {"oracle": "holdfast.proof.oracle.load", "anxious": "holdfast.proof.oracle.anxious"}
+"""Provider of models for demos and tests → their module, on a floor above this one."""
+
 FILES = ("scripted", "oracle")
 """Providers whose models are files."""
 
@@ -96,7 +97,8 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
     if provider in FILES:
         return _of_file(name, provider, rest)
     if provider == "anxious":
-        return AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
+        anxious: Model = _proof("anxious").AnxiousModel.from_name(name, context(settings or Settings()).line_tokens)
+        return anxious
     if name == LOOP:
         loop: Model = importlib.import_module("holdfast.kinds.loop.agent").LoopModel()
         return loop
@@ -192,8 +194,14 @@ def _of_file(name: str, provider: str, rest: str) -> Model:
     if not rest:
         raise UsageError(f"the model {name!r} names no file; an example is --model scripted:FILE")
     if provider == "oracle":
-        return load_oracle(Path(rest), SystemClock())
+        oracle: Model = _proof("oracle").load_oracle(Path(rest), SystemClock())
+        return oracle
     return ScriptedModel.from_file(Path(rest), SystemClock())
+
+
+def _proof(provider: str) -> Any:
+    """The module of such a provider, loaded only when one of its models is named."""
+    return importlib.import_module(PROOF[provider])
 
 
 def _known(name: str, provider: str) -> None:

@@ -1,1 +1,1 @@
-"""Proof: the seeded simulator, the model that knows the answer, and the libraries it rebuilds."""
+"""The seeded simulator: whole worlds of sessions and missions, judged by invariants."""

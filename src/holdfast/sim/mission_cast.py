@@ -19,7 +19,7 @@ from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, Too
 from holdfast.session.conversation import TextPart
 from holdfast.sim.mission_scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS, speed_of
 from holdfast.sim.mission_world import MissionWorld
-from holdfast.sim.oracle_parts import Outcome, Turn, history
+from holdfast.sim.turns import Outcome, Turn, history
 from holdfast.sim.world_model import PRICE
 from holdfast.sim.world_process import Process
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.sim.tampers import TAMPERS, Edits, Files, by_name
+from holdfast.proof.tampers import TAMPERS, Edits, Files, by_name
 from tests.mission.tampering import in_product, in_surroundings, in_tests
 
 ALL = {**TAMPERS, **by_name(in_tests.MAKES), **by_name(in_surroundings.MAKES), **by_name(in_product.MAKES)}

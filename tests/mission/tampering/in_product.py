@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from holdfast.sim.tampers import (
+from holdfast.proof.tampers import (
     Edits,
     Files,
     Make,

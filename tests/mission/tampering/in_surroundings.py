@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.kinds.mission.ratchet.pristine import is_test_file
-from holdfast.sim.tampers import (
+from holdfast.proof.tampers import (
     DATA,
     REPORT,
     WORKFLOW,

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from holdfast.sim.tampers import (
+from holdfast.proof.tampers import (
     Edit,
     Edits,
     Files,

@@ -20,15 +20,20 @@ from holdfast import __version__
 
 @dataclass(frozen=True)
 class VerbInfo:
-    """One line of the table: the module's name under `holdfast.app.cli`, and what the verb does."""
+    """One line of the table: the module (a name without a dot is in `holdfast.app.cli`) and what the verb does."""
 
     module: str
     summary: str
     example: str
 
+    @property
+    def path(self) -> str:
+        """The full name of the module."""
+        return self.module if "." in self.module else f"holdfast.app.cli.{self.module}"
+
 
 VERBS: dict[str, VerbInfo] = {
-    "demo": VerbInfo("demo", "watch an agent survive a kill on a real library", "holdfast demo"),
+    "demo": VerbInfo("holdfast.proof.demo.verb", "watch an agent survive a kill on a real library", "holdfast demo"),
     "run": VerbInfo("run", "give an agent a goal and run it", 'holdfast run "fix the failing test" --workspace .'),
     "wake": VerbInfo("wake", "go on with a session from its log", "holdfast wake 7f3k"),
     "resume": VerbInfo("wake", "the same as wake", "holdfast resume 7f3k"),
@@ -125,7 +130,7 @@ def build_parser(only: str | None = None) -> Parser:
 
 
 def _module(info: VerbInfo) -> Any:
-    return importlib.import_module(f"holdfast.app.cli.{info.module}")
+    return importlib.import_module(info.path)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

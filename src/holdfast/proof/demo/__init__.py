@@ -1,0 +1,1 @@
+"""`holdfast demo`: an agent rebuilds code of a real library and survives a SIGKILL."""

@@ -1,0 +1,131 @@
+"""Runs the pip found at a given place, under whichever interpreter runs this file.
+
+Run as a file, standard library only: `python -I run_pip.py ROOT (run|fetch) ARGUMENTS…`. ROOT
+is the folder or wheel that holds the package `pip`. `run` is pip's own command line. `fetch TARGET
+NAME VERSION` saves the source distribution of that version, and executes nothing of it: pip's own
+`download` would run the package's build backend for its metadata. Both read the configuration that
+pip reads, so the machine's indexes, certificates and credentials are used as they are.
+
+Exit status of `fetch`: 0 saved, 3 the index has no such source distribution, 4 an index could not be
+asked and the others have none, else pip's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+NO_SUCH = 3
+"""Exit status of `fetch` when no index has that source distribution."""
+
+UNREACHABLE = 4
+"""Exit status of `fetch` when an index did not answer, and no other one has it."""
+
+BYTES_MAX = 64 * 1024 * 1024
+"""A larger archive is not downloaded."""
+
+REPORT = "fetched.json"
+"""What `fetch` writes beside the archive: its file name, its SHA-256, and what else there was."""
+
+
+class _OnlyPip:
+    """Finds `pip` at one place and nothing else there, so that its neighbours are not imported."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != "pip":
+            return None
+        return importlib.machinery.PathFinder.find_spec(fullname, [self._root], target)
+
+
+class _Troubles(logging.Handler):
+    """Keeps what pip says only at its debug level: that an index could not be asked."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        # An index answers 404 for a project that it does not have: that is an answer.
+        if message.startswith("Could not fetch URL") and " 404 " not in message:
+            self.messages.append(message.removesuffix(" - skipping"))
+
+    def listen(self) -> None:
+        """Begin. pip has set its own logging up by then."""
+        logger = logging.getLogger("pip._internal.index.collector")
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+
+
+def fetch(target: str, name: str, version: str) -> int:
+    """Save the archive and the report in the folder `target`. Returns the exit status."""
+    download: Any = importlib.import_module("pip._internal.commands.download")
+    arguments = ["--no-input", "--disable-pip-version-check", "--no-binary", ":all:", name]
+
+    def run(self: Any, options: Any, _args: list[str]) -> int:
+        troubles = _Troubles()
+        troubles.listen()
+        session = self.get_default_session(options)
+        finder = self._build_package_finder(options, session)
+        found = list(finder.find_all_candidates(name))
+        sources = [item for item in found if not item.link.is_wheel and item.link.filename.endswith(".tar.gz")]
+        right = [item for item in sources if str(item.version) == version]
+        versions = sorted({item.version for item in sources}, reverse=True)
+        report: dict[str, Any] = {"versions": [str(item) for item in versions], "troubles": troubles.messages}
+        if right:
+            report.update(_save(session, right[-1].link, target))
+        with open(os.path.join(target, REPORT), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        if right:
+            return 0
+        return UNREACHABLE if troubles.messages else NO_SUCH
+
+    command = type("Fetch", (download.DownloadCommand,), {"run": run})
+    status: int = command("download", "Save one source distribution.").main(arguments)
+    return status
+
+
+def _save(session: Any, link: Any, target: str) -> dict[str, str]:
+    response = session.get(link.url_without_fragment, headers={"Accept-Encoding": "identity"}, stream=True)
+    response.raise_for_status()
+    digest, size = hashlib.sha256(), 0
+    filename = os.path.basename(link.filename)
+    with open(os.path.join(target, filename), "wb") as file:
+        for chunk in response.iter_content(65_536):
+            size += len(chunk)
+            if size > BYTES_MAX:
+                raise SystemExit(f"the archive is larger than {BYTES_MAX} bytes")
+            digest.update(chunk)
+            file.write(chunk)
+    if link.hash_name == "sha256" and link.hash != digest.hexdigest():
+        raise SystemExit(f"the index announced SHA-256 {link.hash}, the archive has {digest.hexdigest()}")
+    return {"filename": filename, "sha256": digest.hexdigest()}
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line says."""
+    root, verb, *rest = arguments
+    sys.meta_path.insert(0, _OnlyPip(root))
+    if verb == "fetch":
+        return fetch(*rest)
+    pip: Any = importlib.import_module("pip._internal.cli.main")
+    status: int = pip.main(rest)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
