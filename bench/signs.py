@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.facts.context import ContextReset, Handoff
 from holdfast.facts.session import Breakers, ContextPolicy
-from holdfast.session.signs import sign
+from holdfast.session.context.signs import sign
 from holdfast.session.trace import Step, note
 from holdfast.sim.healthy import KINDS, healthy
 from holdfast.sim.tale import HELD_OUT, Tale

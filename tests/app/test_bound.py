@@ -9,7 +9,7 @@ import pytest
 from holdfast.app.rules import load_rules
 from holdfast.errors import UsageError
 from holdfast.facts.session import Rule
-from holdfast.session.tools_jobs import JOB_TOOLS
+from holdfast.session.tools.jobs import JOB_TOOLS
 from tests.app.asking import facts, item_of, rests, types
 from tests.app.terminal import Type, bash, script, turn, typed
 from tests.app.test_jobs import comes

@@ -28,7 +28,7 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.union import AnyFact
 from holdfast.ids import new_event_id, system_entropy
-from holdfast.session.tools_jobs import JOB_TOOLS
+from holdfast.session.tools.jobs import JOB_TOOLS
 from tests.app.families import stands, until, working
 from tests.app.terminal import Type, ended, rows, script, spawn, turn, typed
 from tests.session.story import Story

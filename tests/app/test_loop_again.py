@@ -14,7 +14,7 @@ from holdfast.kinds.loop.agent import plan_of
 from holdfast.kinds.loop.plan import CHEAP_MS, STEP, LoopSpec, Means, Plan, Seen, Step, next_plan
 from holdfast.kinds.loop.prompt import reported
 from holdfast.model.base import ModelRequest
-from holdfast.session.conversation import Message, TextPart, ToolResultPart
+from holdfast.session.context.conversation import Message, TextPart, ToolResultPart
 from tests.app.looping import DOES, loop, passes, plans, project, story
 from tests.app.terminal import Type
 

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.facts.context import Handoff
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.model.base import ModelRequest
-from holdfast.session.conversation import TextPart, ToolResultPart
+from holdfast.session.context.conversation import TextPart, ToolResultPart
 from tests.brain.stage import Stage, turn
 
 

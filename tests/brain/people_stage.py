@@ -14,7 +14,7 @@ from holdfast.ids import system_entropy
 from holdfast.log.memory import MemoryStore
 from holdfast.notify.fake import FakeTarget
 from holdfast.notify.outlet import Outlet
-from holdfast.session.conversation import ToolResultPart
+from holdfast.session.context.conversation import ToolResultPart
 from holdfast.session.items import ItemRow
 from holdfast.session.tools import DEFAULT_TOOLS
 from tests.brain.stage import Stage

@@ -17,7 +17,7 @@ from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.hands.fake_files import Files
 from holdfast.model.base import StreamPart
-from holdfast.session.conversation import TextPart
+from holdfast.session.context.conversation import TextPart
 from tests.brain.contexts import asked, ended, limits, note, shown, work
 from tests.brain.stage import Stage, turn
 

@@ -10,8 +10,8 @@ from holdfast.facts.budget import BreakerOpened
 from holdfast.facts.context import ContextReset, ContextSign, RuleBreached, RuleChecked
 from holdfast.facts.people import ApprovalRequested
 from holdfast.proof.oracle.anxious import AnxiousModel
-from holdfast.session.lifecycle import window_tokens
-from holdfast.session.tokens import estimate
+from holdfast.session.context.tokens import estimate
+from holdfast.session.decide.lifecycle import window_tokens
 from holdfast.session.tools import DEFAULT_TOOLS
 from tests.brain.contexts import asked, ended, limits, shown, work
 from tests.brain.stage import Stage, WatchedModel, turn

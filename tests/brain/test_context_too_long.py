@@ -10,7 +10,7 @@ from holdfast.facts.base import Usage
 from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.model.base import Model, ModelRequest, StreamPart
-from holdfast.session.conversation import ToolResultPart
+from holdfast.session.context.conversation import ToolResultPart
 from tests.brain.stage import Stage, turn
 
 

@@ -24,7 +24,7 @@ from holdfast.kinds import KINDS
 from holdfast.log.verify import verify
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.session.state import State
-from holdfast.session.tools_jobs import JOB_TOOLS
+from holdfast.session.tools.jobs import JOB_TOOLS
 from tests.brain.contexts import asked, limits, note, shown, work
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import HOUR_S, ManualClock

@@ -30,7 +30,7 @@ from holdfast.facts.session import (
 )
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import Network
-from holdfast.session.notes import FRAME, FRAME_BEGIN, FRAME_END
+from holdfast.session.context.notes import FRAME, FRAME_BEGIN, FRAME_END
 from tests.brain.outside_stage import DOCS, POLICY, READ, USE, CountedNotes, KeptSpecs, OutsideStage, bash
 from tests.brain.stage import turn
 from tests.support.waiting import PATIENCE_S

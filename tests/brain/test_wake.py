@@ -14,7 +14,7 @@ from holdfast.facts.session import Limits, Rule, SessionUpdated
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.fake_files import Files
 from holdfast.model.base import StreamPart, ToolCallStart
-from holdfast.session.conversation import ToolResultPart
+from holdfast.session.context.conversation import ToolResultPart
 from tests.brain.stage import Stage, turn
 
 BASH = ("bash", {"command": "make"})

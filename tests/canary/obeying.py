@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import ToolResultPart
+from holdfast.session.context.conversation import ToolResultPart
 from tests.canary.injections import BEGIN, END, LAST
 
 

@@ -21,7 +21,7 @@ from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.job import ServiceStarted
 from holdfast.facts.session import Destination, EgressPolicy, Environment, SecretUse, Service
-from holdfast.session.window import build, needed
+from holdfast.session.context.window import build, needed
 from tests.environment.rigs import Home, home, listing, write
 from tests.support.waiting import PATIENCE_S
 

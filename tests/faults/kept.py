@@ -25,8 +25,8 @@ from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.session import Agent, ContextPolicy, Limits, Rule, SessionCreated, Workspace
 from holdfast.facts.tool import ToolDispatched
 from holdfast.kinds import KINDS
+from holdfast.session.context.window import build, head
 from holdfast.session.fold import empty, fold
-from holdfast.session.window import build, head
 from tests.faults import oracle
 from tests.faults.brains import Brain, Nursery
 from tests.faults.deaths import pass_time

@@ -15,8 +15,8 @@ import anyio
 import pytest
 
 from holdfast.facts.session import Destination, EgressPolicy, Workspace
-from holdfast.session.commands import ROOT
-from holdfast.session.effects import Effects, effects_of, told
+from holdfast.session.tools.commands import ROOT
+from holdfast.session.tools.effects import Effects, effects_of, told
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import REAL, RealRig, real
 from tests.hands.told_commands import COMMANDS, FILES

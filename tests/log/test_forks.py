@@ -15,13 +15,13 @@ from holdfast.kinds import KINDS
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
 from holdfast.log.verify import rebuild, verify
+from holdfast.session.context.window import build, needed
 from holdfast.session.decide import decide
 from holdfast.session.fold import empty, fold
-from holdfast.session.fold_fork import CARRIED, NOT_CARRIED
+from holdfast.session.fold.fork import CARRIED, NOT_CARRIED
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.window import build, needed
 from holdfast.sim.loop import Stuck, run
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import World

@@ -18,7 +18,7 @@ from holdfast.model.base import Model, ModelRequest, StreamPart, ToolSpec
 from holdfast.model.names import Endpoint, parse_name
 from holdfast.model.patience import Patience
 from holdfast.model.prices import OwnPrice
-from holdfast.session.conversation import Message, Part, TextPart
+from holdfast.session.context.conversation import Message, Part, TextPart
 from holdfast.session.money import price_per_mtok
 from tests.brain.stage import Stage
 from tests.support.fault_proxy import FaultProxy

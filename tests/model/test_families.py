@@ -11,7 +11,7 @@ from holdfast.facts.base import Usage, text_of
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.tool import ToolDispatched
 from holdfast.model.base import Finish, TextDelta
-from holdfast.session.conversation import (
+from holdfast.session.context.conversation import (
     DocumentPart,
     ImagePart,
     Message,

@@ -25,7 +25,7 @@ from holdfast.model.base import (
     ToolCallStart,
 )
 from holdfast.model.scripted import DONE, EXAMPLE, ScriptedModel, load_script, parse_script
-from holdfast.session.conversation import Message, TextPart
+from holdfast.session.context.conversation import Message, TextPart
 from holdfast.session.money import pico_from_usd
 
 

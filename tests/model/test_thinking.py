@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.session.conversation import Message, TextPart, ThinkingPart
+from holdfast.session.context.conversation import Message, TextPart, ThinkingPart
 from tests.model.rigs import FAMILIES, Rig, connect, request, tool_turn, user
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is not a valid FinishReason")

@@ -12,7 +12,7 @@ from holdfast.notify.fake import FakeTarget
 from holdfast.notify.outlet import Outlet, addressed, deliver, send_test
 from holdfast.notify.text import message, one_line
 from holdfast.notify.words import Round, end_notice, item_notice
-from holdfast.session.visible import visible
+from holdfast.session.context.visible import visible
 from holdfast.testing.notify import example
 
 REQUEST = ApprovalRequested(

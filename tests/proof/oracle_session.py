@@ -18,7 +18,7 @@ import anyio.lowlevel
 from holdfast.model.base import ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.proof.oracle.session import OracleModel
 from holdfast.proof.rebuild.strip import Manifest, strip
-from holdfast.session.conversation import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from holdfast.session.context.conversation import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.tools import TOOLS, check_input
 from tests.proof.made_library import MODULE, SUITE
 

@@ -15,7 +15,7 @@ from holdfast.facts.base import Usage
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta
 from holdfast.proof.oracle.session import TRIES_MAX, OracleModel
 from holdfast.proof.rebuild.strip import Manifest
-from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
+from holdfast.session.context.conversation import Message, TextPart, ToolCallPart, ToolResultPart
 from holdfast.session.tools import TOOLS
 from tests.proof.made_library import MODULE, SUITE
 from tests.proof.oracle_session import (

@@ -24,7 +24,7 @@ from holdfast.proof.rebuild.items import WorkItem, make_items, there_with
 from holdfast.proof.rebuild.library import Library
 from holdfast.proof.rebuild.strip import Block
 from holdfast.proof.rebuild.stripped import Whole
-from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
+from holdfast.session.context.conversation import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.proof.mini import SUITE, needed
 
 # --- faults --------------------------------------------------------------------------------------------

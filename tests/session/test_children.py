@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.session.actions import CancelChildren
-from holdfast.session.children import cancel_first
+from holdfast.session.decide.children import cancel_first
 from tests.session.story import Story
 
 

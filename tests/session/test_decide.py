@@ -21,7 +21,7 @@ from holdfast.session.actions import (
     WaitUntil,
 )
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.retry import PARK_BEYOND_S
+from holdfast.session.decide.retry import PARK_BEYOND_S
 from tests.session.story import SECOND_US, Story
 
 BASH = ("bash", {"command": "ls"})

@@ -10,8 +10,8 @@ from holdfast.facts.environment import EnvironmentRecorded, Step
 from holdfast.facts.session import Environment
 from holdfast.facts.user import UserMessage
 from holdfast.session.actions import AskModel, End, Record
+from holdfast.session.context.notes import note_of
 from holdfast.session.decide import decide
-from holdfast.session.notes import note_of
 from tests.session.story import Story
 
 FAILED = EnvironmentRecorded(digest="d1", error="it failed")

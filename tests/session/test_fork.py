@@ -15,12 +15,12 @@ from holdfast.facts.session import Limits, Rule, SessionForked, Workspace
 from holdfast.facts.user import UserCancel, UserMessage, UserPause, UserResume
 from holdfast.kinds import KINDS
 from holdfast.session.actions import AskModel
-from holdfast.session.conversation import TextPart, ToolResultPart
+from holdfast.session.context.conversation import TextPart, ToolResultPart
+from holdfast.session.context.window import build, needed
 from holdfast.session.decide import decide, is_idle
 from holdfast.session.fold import empty, fold
-from holdfast.session.fold_fork import CARRIED, MADE_ANEW, NOT_CARRIED, RESTING
+from holdfast.session.fold.fork import CARRIED, MADE_ANEW, NOT_CARRIED, RESTING
 from holdfast.session.state import State
-from holdfast.session.window import build, needed
 from tests.session.story import Story
 
 

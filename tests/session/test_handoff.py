@@ -13,7 +13,7 @@ from holdfast.facts.base import Document, Image, Text
 from holdfast.facts.context import ContextReset, Handoff
 from holdfast.facts.tool import FileSeen, ToolOutcomeUnknown
 from holdfast.facts.user import UserMessage
-from holdfast.session.handoff import (
+from holdfast.session.context.handoff import (
     CHARACTERS_MAX,
     ENTRIES_MAX,
     FILES_MAX,
@@ -25,8 +25,8 @@ from holdfast.session.handoff import (
     parse,
     schema,
 )
-from holdfast.session.notes import note_of
-from holdfast.session.transcript import SHORTEST, transcript
+from holdfast.session.context.notes import note_of
+from holdfast.session.context.transcript import SHORTEST, transcript
 from tests.session.story import Story
 
 ENTRIES = st.lists(st.text(min_size=1, max_size=30).filter(str.strip), max_size=60).map(tuple)

@@ -11,11 +11,11 @@ from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, Serv
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause
 from holdfast.session.actions import AskModel, Dispatch, End, EndCalls, Provision, Record, RunHarness
+from holdfast.session.context.notes import running
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.jobs import LATE_US
-from holdfast.session.notes import running
+from holdfast.session.decide.jobs import LATE_US
 from holdfast.session.tools import DEFAULT_TOOLS, TOOLS, check_input, timeout_s
-from holdfast.session.tools_jobs import JOB_TOOLS
+from holdfast.session.tools.jobs import JOB_TOOLS
 from tests.session.story import SECOND_US, Story
 
 START = ("job_start", {"name": "train", "command": "make train", "timeout_s": 3_600.0})

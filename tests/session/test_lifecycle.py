@@ -12,9 +12,9 @@ from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.facts.user import UserInterrupt, UserMessage
 from holdfast.session.actions import AskModel, Compact, End, Escalate, Reset, WaitUntil
+from holdfast.session.context.inputs import line_tokens
 from holdfast.session.decide import decide
-from holdfast.session.inputs import line_tokens
-from holdfast.session.lifecycle import compactable, tool_share, window_tokens
+from holdfast.session.decide.lifecycle import compactable, tool_share, window_tokens
 from holdfast.session.state import ResponseItem, State
 from tests.session.contexts import BASH, action_of, begin, fails, limits, shapes, story_of, succeeds, useless, worked
 from tests.session.story import Story

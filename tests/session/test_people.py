@@ -37,7 +37,7 @@ from holdfast.session.actions import (
     Record,
 )
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.people import PAUSED, SEEN_GRACE_US, STOPPED, deadline_us, may_answer, seen_until_us
+from holdfast.session.decide.people import PAUSED, SEEN_GRACE_US, STOPPED, deadline_us, may_answer, seen_until_us
 from holdfast.session.state import State
 from tests.session.story import SECOND_US, Story
 

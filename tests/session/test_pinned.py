@@ -19,14 +19,14 @@ from holdfast.facts.union import type_of
 from holdfast.facts.user import UserMessage
 from holdfast.kinds import KINDS
 from holdfast.session.actions import AskModel, CheckRules, Compact, Escalate, Record, Reset
-from holdfast.session.conversation import Message, TextPart
+from holdfast.session.context.conversation import Message, TextPart
+from holdfast.session.context.handoff import merge
+from holdfast.session.context.transcript import raw, transcript
+from holdfast.session.context.window import build, needed
 from holdfast.session.decide import decide
+from holdfast.session.decide.lifecycle import stretch, window_tokens
 from holdfast.session.fold import empty, fold
-from holdfast.session.handoff import merge
-from holdfast.session.lifecycle import stretch, window_tokens
 from holdfast.session.state import State
-from holdfast.session.transcript import raw, transcript
-from holdfast.session.window import build, needed
 
 GOAL = "  Port the parser.\r\n\tKeep \x1fodd bytes, ünïcode  and trailing spaces \n\n"
 RULES = "# Rules\n\n- Never run `git push*`.\n\t* tabs\r\n- ÄÖÜ 表 \u200b zero width\n"

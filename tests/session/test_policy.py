@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.facts.people import Grant
 from holdfast.facts.session import Rule
-from holdfast.session.effects import effects_of
-from holdfast.session.policy import evaluate, grants
+from holdfast.session.tools.effects import effects_of
+from holdfast.session.tools.policy import evaluate, grants
 
 
 def decision(rules: tuple[Rule, ...], tool: str, main: str = "", **more: str) -> str:

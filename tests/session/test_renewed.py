@@ -10,8 +10,8 @@ from holdfast.facts.context import ContextReset, ContextSign, Handoff, PhaseEnde
 from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.user import UserMessage
 from holdfast.session.actions import AskModel, CheckRules, Compact, End, Escalate, Record, Reset
-from holdfast.session.fold_context import SUMMARIES_AFTER_RESET_TOKENS
-from holdfast.session.lifecycle import SIGN_RESETS_MAX
+from holdfast.session.decide.lifecycle import SIGN_RESETS_MAX
+from holdfast.session.fold.context import SUMMARIES_AFTER_RESET_TOKENS
 from holdfast.session.state import HandoffItem, SummaryItem
 from tests.session.contexts import BASH, action_of, limits, shapes, story_of, succeeds, worked
 from tests.session.story import Story

@@ -10,8 +10,8 @@ from holdfast.facts.base import Fact
 from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.rules_check import GRACE_TURNS, Deed, check, deeds_of, runs
-from holdfast.session.rules_grammar import RULES_MAX, parse
+from holdfast.session.context.rules_check import GRACE_TURNS, Deed, check, deeds_of, runs
+from holdfast.session.context.rules_grammar import RULES_MAX, parse
 
 
 def broken(rule: str, *deeds: Deed) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from bench.signs import RECALL, RESETS_IN_50, STOPS, measure, verdict
 from holdfast.facts.session import Breakers, ContextPolicy
-from holdfast.session.signs import Sign, sign
+from holdfast.session.context.signs import Sign, sign
 from holdfast.session.trace import STEPS_MAX, Step, note
 from holdfast.sim.tale import Done, Say, Teller
 

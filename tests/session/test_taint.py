@@ -28,14 +28,14 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.session.actions import AskModel, AskUse, Dispatch, End, Record
+from holdfast.session.context.notes import FRAME, FRAME_BEGIN, FRAME_END, note_of
+from holdfast.session.context.window import build
 from holdfast.session.decide import decide
-from holdfast.session.fold_egress import EGRESS_GUARD, use_digest
-from holdfast.session.notes import FRAME, FRAME_BEGIN, FRAME_END, note_of
-from holdfast.session.state_outside import EVIDENCE_MAX, egress_digest
-from holdfast.session.taint import OUTSIDE, PRIVATE, READ, held_secrets, marks, next_change_us, wants_rewiring
+from holdfast.session.decide.taint import OUTSIDE, PRIVATE, READ, held_secrets, marks, next_change_us, wants_rewiring
+from holdfast.session.fold.egress import EGRESS_GUARD, use_digest
+from holdfast.session.outside import EVIDENCE_MAX, egress_digest
 from holdfast.session.tools import DEFAULT_TOOLS, with_web
-from holdfast.session.tools_web import search_input
-from holdfast.session.window import build
+from holdfast.session.tools.web import search_input
 from tests.session.story import SECOND_US, Story
 
 POLICY = EgressPolicy(

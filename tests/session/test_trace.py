@@ -14,10 +14,21 @@ from holdfast.facts.base import Fact
 from holdfast.facts.context import ContextCompacted, ContextReset, Handoff
 from holdfast.facts.model import AgentMessage, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.digests import CHECKS, KEEPS, MUTATES, PROSE, READS, WAITS, about, alike, flags_of, result_digests
-from holdfast.session.novelty import CHANGE, INFORMATION, NOTHING, turns
-from holdfast.session.phrases import LEFT, LIMIT, STUB, stub_marks, text_marks
+from holdfast.session.context.novelty import CHANGE, INFORMATION, NOTHING, turns
 from holdfast.session.trace import STEPS_MAX, Step, first_that_counts, note
+from holdfast.session.trace.digests import (
+    CHECKS,
+    KEEPS,
+    MUTATES,
+    PROSE,
+    READS,
+    WAITS,
+    about,
+    alike,
+    flags_of,
+    result_digests,
+)
+from holdfast.session.trace.phrases import LEFT, LIMIT, STUB, stub_marks, text_marks
 from holdfast.sim.healthy import KINDS, healthy
 from holdfast.sim.tale import Done, Say, Teller
 

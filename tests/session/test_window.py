@@ -6,8 +6,8 @@ from holdfast.facts.base import Text
 from holdfast.facts.model import AgentThinking
 from holdfast.facts.tool import ToolOutcomeUnknown
 from holdfast.facts.user import UserMessage
-from holdfast.session.conversation import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from holdfast.session.window import CUT_SHORT, build, needed
+from holdfast.session.context.conversation import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from holdfast.session.context.window import CUT_SHORT, build, needed
 from tests.session.story import Story
 
 BASH = ("bash", {"command": "ls"})

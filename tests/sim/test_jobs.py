@@ -20,10 +20,12 @@ from holdfast.facts.base import Fact
 from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import CallStatus, Hands
-from holdfast.session import fold, fold_jobs, jobs
+from holdfast.session import fold
 from holdfast.session.actions import Action, WaitUntil
+from holdfast.session.decide import jobs
+from holdfast.session.fold import jobs as fold_jobs
 from holdfast.session.state import Call, State
-from holdfast.session.state_jobs import Job
+from holdfast.session.state.jobs import Job
 from holdfast.sim.invariants import OF_JOBS
 from holdfast.sim.run import run_jobs, run_seeds
 from tests.sim.planted.kit import Bed, Plant, hunt

@@ -19,7 +19,8 @@ from holdfast.fleet import serve
 from holdfast.fleet.crew import Crew
 from holdfast.fleet.serve import Service, Share
 from holdfast.log import memory
-from holdfast.session import decide, fold_clock
+from holdfast.session import decide
+from holdfast.session.fold import clock as fold_clock
 from holdfast.session.rows import SessionRow, Uptime, due_at
 from holdfast.session.state import SetBack, State
 from holdfast.sim.invariants_workers import WORKERS

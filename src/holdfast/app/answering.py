@@ -13,8 +13,8 @@ from holdfast.app.inbox import block
 from holdfast.errors import UsageError
 from holdfast.facts.people import Grant, Verdict
 from holdfast.fleet.answers import Answer
+from holdfast.session.context.visible import visible_line
 from holdfast.session.items import ItemRow
-from holdfast.session.visible import visible_line
 
 DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 

@@ -14,8 +14,8 @@ from holdfast.fleet.points import Point, point_at
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
+from holdfast.session.context.visible import harmless
 from holdfast.session.rows import SessionRow
-from holdfast.session.visible import harmless
 
 NOW = -1
 """Instead of a position: the workspace as it is in its folder now."""

@@ -31,10 +31,10 @@ from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.log.base import Which
+from holdfast.session.context.visible import harmless
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.visible import harmless
 
 LOOK_S = 1.0
 """How often an attached command looks whether the holder still lives."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from holdfast.clock import rfc3339
 from holdfast.errors import CannotRunSafely
-from holdfast.session.fold_fork import RESTING
+from holdfast.session.decide.people import unanswered
+from holdfast.session.fold.fork import RESTING
 from holdfast.session.money import PICO
-from holdfast.session.people import unanswered
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from holdfast.app.progress import counted, one_line
 from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
+from holdfast.session.context.visible import visible, visible_line
 from holdfast.session.items import ItemRow
 from holdfast.session.money import usd, usd_float
-from holdfast.session.policy import TREE
 from holdfast.session.rows import TAINTED, WEAK, SessionRow
-from holdfast.session.visible import visible, visible_line
+from holdfast.session.tools.policy import TREE
 
 Group = Literal["needs you", "errors", "finished", "running"]
 

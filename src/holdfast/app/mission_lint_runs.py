@@ -42,7 +42,7 @@ from holdfast.kinds.mission.lint import (
 from holdfast.kinds.mission.ratchet.pristine import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
-from holdfast.session.state_outside import opens
+from holdfast.session.outside import opens
 
 _EPOCH = 1
 

@@ -15,10 +15,10 @@ from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, Mo
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from holdfast.session.context.visible import harmless
 from holdfast.session.fold import fold
 from holdfast.session.money import usd
 from holdfast.session.state import State
-from holdfast.session.visible import harmless
 
 WORD_ROWS = 2
 """How many rows of what the model says are shown."""

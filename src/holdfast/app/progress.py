@@ -38,11 +38,11 @@ from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.model.base import StreamPart
+from holdfast.session.context.visible import harmless
+from holdfast.session.decide.people import proof_text
 from holdfast.session.money import usd
-from holdfast.session.people import proof_text
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import TOOLS
-from holdfast.session.visible import harmless
 
 MAIN_ARGUMENT = {name: tool.main or "reason" for name, tool in TOOLS.items()}
 _WIDTH = 100

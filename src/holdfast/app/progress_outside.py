@@ -9,10 +9,10 @@ from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, Sess
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsRestored
 from holdfast.facts.session import EgressPolicy
+from holdfast.session.decide.taint import marks
+from holdfast.session.outside import opens
 from holdfast.session.rows import is_weak
 from holdfast.session.state import State
-from holdfast.session.state_outside import opens
-from holdfast.session.taint import marks
 
 HOSTS_SHOWN = 3
 

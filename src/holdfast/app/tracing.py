@@ -17,10 +17,10 @@ from holdfast.kinds.mission.fold.state import mission_of, of_mission
 from holdfast.kinds.mission.why import Link, Merge, Written, beginning, chain, handed_in, mapped, suspects
 from holdfast.log.base import Which
 from holdfast.repo.repository import Repository
+from holdfast.session.context.visible import harmless
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.visible import harmless
 
 EXAMPLE = "holdfast why src/app.py:12"
 

@@ -18,7 +18,7 @@ from holdfast.app.config import find_project, project_changes, trust_store
 from holdfast.app.project_keys import Change
 from holdfast.app.trust import Ignored, SettingsFile
 from holdfast.clock import SystemClock, rfc3339
-from holdfast.session.visible import visible
+from holdfast.session.context.visible import visible
 
 VALUE_MAX = 4_000
 """So much of a value is shown; `--json` has all of it."""

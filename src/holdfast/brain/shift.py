@@ -22,10 +22,10 @@ from holdfast.ids import new_event_id
 from holdfast.log.base import Lease, Post
 from holdfast.model.base import Model
 from holdfast.session.actions import Action
+from holdfast.session.context.window import needed
 from holdfast.session.decide import decide
 from holdfast.session.fold import fold
 from holdfast.session.state import Call, ResponseItem, State
-from holdfast.session.window import needed
 
 SNAPSHOT_EVERY = 500
 """Events between two snapshots inside a shift."""

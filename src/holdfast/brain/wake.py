@@ -41,7 +41,6 @@ from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.ids import new_event_id
 from holdfast.log.base import Lease
-from holdfast.session import lost
 from holdfast.session.actions import (
     Action,
     AskModel,
@@ -64,9 +63,9 @@ from holdfast.session.actions import (
     RunHarness,
     WaitUntil,
 )
-from holdfast.session.decide import is_idle
+from holdfast.session.decide import is_idle, lost
 from holdfast.session.fold import fold
-from holdfast.session.fold_clock import was_set
+from holdfast.session.fold.clock import was_set
 from holdfast.session.state import State
 
 LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)

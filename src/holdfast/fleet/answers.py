@@ -22,9 +22,9 @@ from holdfast.facts.session import Agent, People, SessionCreated
 from holdfast.fleet.posting import Poster, person
 from holdfast.log.base import PostReceipt
 from holdfast.session.accounts import AccountRow
+from holdfast.session.decide.people import may_answer, proof_text, seen_until_us
 from holdfast.session.items import ItemRow, item_key
 from holdfast.session.money import usd
-from holdfast.session.people import may_answer, proof_text, seen_until_us
 from holdfast.session.tools import find_tool, main_argument
 
 GRANT_EXAMPLE = "an example is: holdfast approve ITEM --for 2h"

@@ -14,8 +14,8 @@ from holdfast.facts.user import UserPause, UserResume
 from holdfast.fleet.answers import check_cap
 from holdfast.fleet.posting import Poster, person
 from holdfast.log.base import PostReceipt, Which
+from holdfast.session.decide.people import STOPPED
 from holdfast.session.home import HOME, Stop
-from holdfast.session.people import STOPPED
 from holdfast.session.rows import SessionRow
 
 OVER = ("done", "failed", "cancelled")

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.facts.base import Usage
 from holdfast.facts.model import Purpose, StopReason
-from holdfast.session.conversation import Message
+from holdfast.session.context.conversation import Message
 
 
 class ToolSpec(msgspec.Struct, frozen=True):

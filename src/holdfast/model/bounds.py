@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.model.base import ModelRequest
-from holdfast.session.conversation import (
+from holdfast.session.context.conversation import (
     DocumentPart,
     ImagePart,
     Part,

@@ -46,7 +46,7 @@ from holdfast.model.base import (
     ToolCallDelta,
     ToolCallStart,
 )
-from holdfast.session.conversation import TextPart
+from holdfast.session.context.conversation import TextPart
 from holdfast.session.money import Price, price_per_mtok
 
 DONE = "The script has no more turns: I am done."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from holdfast.notify.base import Notice
-from holdfast.session.visible import visible
+from holdfast.session.context.visible import visible
 
 
 class Shown(NamedTuple):

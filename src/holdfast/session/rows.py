@@ -20,7 +20,7 @@ from holdfast.facts.people import ApprovalSeen
 from holdfast.facts.session import SessionCreated, SessionForked, SessionUpdated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.session.fold_fork import RESTING
+from holdfast.session.fold.fork import RESTING
 from holdfast.session.home import HOME, home_changes
 from holdfast.session.money import path_of
 from holdfast.session.state import CLOCK_STEP_US

@@ -11,8 +11,8 @@ from holdfast.facts.codec import Event
 from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.model import AgentThinking, AgentToolUse
 from holdfast.facts.session import SessionCreated
-from holdfast.session.conversation import TextPart
-from holdfast.session.tokens import estimate
+from holdfast.session.context.conversation import TextPart
+from holdfast.session.context.tokens import estimate
 from holdfast.sim.doors import PROMPT
 from holdfast.sim.invariants_history import History, RequestHistory
 from holdfast.sim.invariants_window import contexts, goal_of

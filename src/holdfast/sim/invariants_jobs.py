@@ -9,7 +9,7 @@ from holdfast.facts.job import JobEnded, JobLine, JobStarted
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolDispatched
-from holdfast.session.conversation import TextPart, ToolResultPart
+from holdfast.session.context.conversation import TextPart, ToolResultPart
 from holdfast.sim.world import Session, World
 
 QUIET_S = 900.0

@@ -13,10 +13,10 @@ from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, Mode
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session.conversation import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from holdfast.session.notes import left_out, note_of
-from holdfast.session.tokens import estimate
-from holdfast.session.window import CUT_SHORT
+from holdfast.session.context.conversation import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from holdfast.session.context.notes import left_out, note_of
+from holdfast.session.context.tokens import estimate
+from holdfast.session.context.window import CUT_SHORT
 from holdfast.sim.invariants_history import CallHistory, History, RequestHistory
 
 AFTER_RESET_TOKENS = 6_000

@@ -16,7 +16,7 @@ from holdfast.facts.base import Usage
 from holdfast.facts.mission import Role
 from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_PLAN, SUBMIT_VERDICT
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import TextPart
+from holdfast.session.context.conversation import TextPart
 from holdfast.sim.mission_scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS, speed_of
 from holdfast.sim.mission_world import MissionWorld
 from holdfast.sim.turns import Outcome, Turn, history

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.session.conversation import Message, TextPart, ToolCallPart, ToolResultPart
+from holdfast.session.context.conversation import Message, TextPart, ToolCallPart, ToolResultPart
 
 
 @dataclass(frozen=True)

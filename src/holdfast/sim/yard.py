@@ -18,7 +18,7 @@ from holdfast.facts.session import Agent, ContextPolicy, Limits, SessionCreated,
 from holdfast.ids import new_event_id, new_session_id
 from holdfast.kinds import KINDS
 from holdfast.log.base import Post
-from holdfast.session.tools_jobs import JOB_TOOLS
+from holdfast.session.tools.jobs import JOB_TOOLS
 from holdfast.sim.doors import ClockDoor, StoreDoor
 from holdfast.sim.doors_hands import ProviderDoor
 from holdfast.sim.people import ONE_PICO, OWN_TOOLS

@@ -19,7 +19,8 @@ from holdfast.facts.session import Parent, SessionCreated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.ids import new_event_id
 from holdfast.log.base import Post
-from holdfast.session import children, lifecycle, transcript
+from holdfast.session.context import transcript
+from holdfast.session.decide import children, lifecycle
 from tests.sim.planted.kit import Bed
 
 BED = Bed()

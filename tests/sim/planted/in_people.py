@@ -17,12 +17,14 @@ from holdfast.facts.user import UserMessage
 from holdfast.fleet import answers
 from holdfast.log.base import Post, PostReceipt
 from holdfast.log.transaction import Transaction
-from holdfast.session import calls, decide, fold, fold_calls, home, items, people
+from holdfast.session import decide, fold, home, items
 from holdfast.session.actions import Action, EndCalls, Expire
+from holdfast.session.decide import calls, people
+from holdfast.session.fold import calls as fold_calls
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
-from holdfast.session.policy import Ruling
 from holdfast.session.state import Call, State
+from holdfast.session.tools.policy import Ruling
 from tests.sim.planted.kit import Bed
 
 BED = Bed()

@@ -16,12 +16,16 @@ from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.session import calls, decide, fold, fold_calls, fold_requests, window
+from holdfast.session import decide, fold
 from holdfast.session.actions import Action, AskModel, Dispatch, End
-from holdfast.session.conversation import Message, TextPart, ToolResultPart
-from holdfast.session.policy import Ruling
+from holdfast.session.context import window
+from holdfast.session.context.conversation import Message, TextPart, ToolResultPart
+from holdfast.session.context.window import Context
+from holdfast.session.decide import calls
+from holdfast.session.fold import calls as fold_calls
+from holdfast.session.fold import requests as fold_requests
 from holdfast.session.state import ResponseItem, State
-from holdfast.session.window import Context
+from holdfast.session.tools.policy import Ruling
 from tests.sim.planted.kit import Bed
 
 BED = Bed()

@@ -21,10 +21,10 @@ from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
 from holdfast.facts.egress import EgressRecorded, EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
+from holdfast.session.decide.taint import held_secrets, is_tainted, marks, may_become_tainted
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.taint import held_secrets, is_tainted, marks, may_become_tainted
 
 SHOWN = 20
 """So many kinds of requests are shown to a person, the latest ones."""

@@ -18,11 +18,11 @@ from holdfast.app.progress_outside import outside_details, outside_lines, weakne
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.fleet.points import Point, point_at
+from holdfast.session.context.notes import job_name
+from holdfast.session.context.visible import harmless
 from holdfast.session.money import usd
-from holdfast.session.notes import job_name
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
-from holdfast.session.visible import harmless
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

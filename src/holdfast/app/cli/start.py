@@ -19,7 +19,7 @@ from holdfast.app.trouble import sentence_of
 from holdfast.app.trusting import project_found, settled
 from holdfast.brain.alongside import alongside
 from holdfast.errors import HoldfastError
-from holdfast.session.visible import harmless
+from holdfast.session.context.visible import harmless
 
 DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when nobody reads them any more."""

@@ -10,7 +10,7 @@ from holdfast.app.drive import drive, observer_for
 from holdfast.app.sweeping import sweep
 from holdfast.brain.recall import recall
 from holdfast.kinds.mission import steering as missions
-from holdfast.session.fold_fork import RESTING
+from holdfast.session.fold.fork import RESTING
 from holdfast.session.rows import SessionRow
 
 

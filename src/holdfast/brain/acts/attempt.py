@@ -18,8 +18,8 @@ from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.session.actions import End
-from holdfast.session.people import standing
-from holdfast.session.tokens import BYTES_PER_TOKEN
+from holdfast.session.context.tokens import BYTES_PER_TOKEN
+from holdfast.session.decide.people import standing
 
 OUTPUT_FLOOR_TOKENS = 256
 """A response limit is not shrunk below this to fit a budget; the session parks instead (S15)."""

@@ -6,8 +6,8 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.budget import BreakerOpened
 from holdfast.model.base import Model
-from holdfast.session.fold_requests import PROVIDER
-from holdfast.session.providers import chain
+from holdfast.session.decide.providers import chain
+from holdfast.session.fold.requests import PROVIDER
 
 
 async def model_or_rest(shift: Shift, name: str) -> Model | None:

@@ -18,11 +18,11 @@ from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserCancel, UserMessage
 from holdfast.ids import new_session_id
 from holdfast.log.base import Post
+from holdfast.session.context.notes import child_report
+from holdfast.session.decide.people import deadline_us
+from holdfast.session.decide.taint import is_tainted
 from holdfast.session.money import path_of, pico_from_usd
-from holdfast.session.notes import child_report
-from holdfast.session.people import deadline_us
 from holdfast.session.state import Call, ResponseItem
-from holdfast.session.taint import is_tainted
 
 SUMMARY_CHARACTERS = 8_000
 """So much of a child's last words reaches its parent's context; all of them are in the child's log."""

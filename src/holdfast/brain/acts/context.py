@@ -16,16 +16,16 @@ from holdfast.facts.base import Fact
 from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset, Handoff, RuleBreached, RuleChecked
 from holdfast.model.base import ModelRequest
 from holdfast.session.actions import CheckRules, Compact, End, Reset
-from holdfast.session.conversation import Message, TextPart
-from holdfast.session.handoff import files_of, mechanical, merge, parse, schema
-from holdfast.session.inputs import line_tokens
-from holdfast.session.lifecycle import checkable, note_characters, stretch, window_tokens
-from holdfast.session.notes import note_of, running
-from holdfast.session.rules_check import GRACE_TURNS, Breach, Deed, check, deeds_of
-from holdfast.session.rules_grammar import Checkable
+from holdfast.session.context.conversation import Message, TextPart
+from holdfast.session.context.handoff import files_of, mechanical, merge, parse, schema
+from holdfast.session.context.inputs import line_tokens
+from holdfast.session.context.notes import note_of, running
+from holdfast.session.context.rules_check import GRACE_TURNS, Breach, Deed, check, deeds_of
+from holdfast.session.context.rules_grammar import Checkable
+from holdfast.session.context.tokens import BYTES_PER_TOKEN, estimate
+from holdfast.session.context.transcript import raw, transcript
+from holdfast.session.decide.lifecycle import checkable, note_characters, stretch, window_tokens
 from holdfast.session.state import Item, State
-from holdfast.session.tokens import BYTES_PER_TOKEN, estimate
-from holdfast.session.transcript import raw, transcript
 
 SUMMARY_TOKENS = 4_096
 """A summary or a handoff is at most this long."""

@@ -13,8 +13,8 @@ from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen
 from holdfast.facts.session import Workspace
 from holdfast.facts.shift import ShiftEnded
 from holdfast.hands.base import Network
-from holdfast.session.state_outside import egress_digest, opens
-from holdfast.session.taint import held_secrets, may_become_tainted, next_change_us
+from holdfast.session.decide.taint import held_secrets, may_become_tainted, next_change_us
+from holdfast.session.outside import egress_digest, opens
 
 KINDS_MAX = 64
 """So many kinds of requests stand in one event; of more, those that nobody has to act on are only counted."""

@@ -24,7 +24,7 @@ from holdfast.facts.environment import EnvironmentRecorded, Step
 from holdfast.facts.session import Environment, Service, SessionCreated
 from holdfast.hands.base import Hands, HandsSpec, Layer
 from holdfast.hands.user import choose_user
-from holdfast.session.fold_environment import required
+from holdfast.session.fold.environment import required
 
 TROUBLE = (EnvironmentFailed, UsageError, CannotRunSafely, HandsError)
 """What keeps an environment from being there. A disk without room is the machine's own trouble."""

@@ -13,12 +13,12 @@ from holdfast.errors import HoldfastError, Refused
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import ExecRequest, Hands
 from holdfast.repo.base import Change
-from holdfast.session.calls import rule_for
-from holdfast.session.effects import Effects, effects_of
-from holdfast.session.policy import TREE, policy_digest
-from holdfast.session.render import own_programs
+from holdfast.session.context.render import own_programs
+from holdfast.session.decide.calls import rule_for
 from holdfast.session.state import Call, GrantHeld, State
 from holdfast.session.tools import TOOLS
+from holdfast.session.tools.effects import Effects, effects_of
+from holdfast.session.tools.policy import TREE, policy_digest
 
 POLICY = "policy"
 FILE = "file:"

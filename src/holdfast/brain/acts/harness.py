@@ -11,7 +11,7 @@ from holdfast.brain.shift import Answer, Shift
 from holdfast.facts.context import PhaseEnded
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult
-from holdfast.session.inputs import arrived
+from holdfast.session.context.inputs import arrived
 from holdfast.session.state import Call
 
 

@@ -20,10 +20,10 @@ from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import Service
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import CallStatus, ExecRequest, Hands
-from holdfast.session.notes import job_name
+from holdfast.session.context.notes import job_name
 from holdfast.session.state import Call
-from holdfast.session.state_jobs import STANDING, Job, ServiceRun
-from holdfast.session.tools_jobs import JOB_START, JOB_STOP, LONGEST_S, SERVICE_START, SERVICE_STOP
+from holdfast.session.state.jobs import STANDING, Job, ServiceRun
+from holdfast.session.tools.jobs import JOB_START, JOB_STOP, LONGEST_S, SERVICE_START, SERVICE_STOP
 
 STOPS = frozenset({JOB_STOP, SERVICE_STOP})
 RUNS = STOPS | {JOB_START, SERVICE_START}

@@ -11,10 +11,10 @@ from holdfast.brain.acts.hands import begin_provisioning, provision
 from holdfast.brain.shift import Shift
 from holdfast.model.base import ModelRequest, StreamPart, ToolCallStart, ToolSpec
 from holdfast.session.actions import AskModel, End
-from holdfast.session.lifecycle import window_tokens
-from holdfast.session.policy import evaluate
+from holdfast.session.context.window import build
+from holdfast.session.decide.lifecycle import window_tokens
 from holdfast.session.tools import offered, schema_of
-from holdfast.session.window import build
+from holdfast.session.tools.policy import evaluate
 
 
 async def ask_model(shift: Shift, action: AskModel) -> End | None:

@@ -12,9 +12,9 @@ from holdfast.brain.acts.told import content_of, ending
 from holdfast.brain.shift import Shift
 from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
 from holdfast.hands.base import CallStatus, ExecResult, Hands, Provider
-from holdfast.session.notes import job_name
+from holdfast.session.context.notes import job_name
 from holdfast.session.state import State
-from holdfast.session.state_jobs import Job, JobOutcome, ServiceRun
+from holdfast.session.state.jobs import Job, JobOutcome, ServiceRun
 
 GONE = (
     "[Nobody knows how job {} ended: the hands that ran it are gone and left no record. It may have done all of its "

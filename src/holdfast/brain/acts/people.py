@@ -17,11 +17,11 @@ from holdfast.notify.outlet import Outlet, deliver
 from holdfast.notify.quiet import quiet_until
 from holdfast.notify.words import item_notice
 from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
+from holdfast.session.context.render import action_digest, action_text, touches
+from holdfast.session.decide.people import deadline_us
 from holdfast.session.money import path_of, usd
-from holdfast.session.people import deadline_us
-from holdfast.session.policy import TREE
-from holdfast.session.render import action_digest, action_text, touches
 from holdfast.session.state import Call
+from holdfast.session.tools.policy import TREE
 
 NOTIFY_TRIES = 5
 NOTIFY_AGAIN_S = 30.0

@@ -16,8 +16,8 @@ from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
 from holdfast.log.base import Log
-from holdfast.session.notes import note_of
-from holdfast.session.render import action_text
+from holdfast.session.context.notes import note_of
+from holdfast.session.context.render import action_text
 
 PAGE = 1_000
 """Events read at a time, from the newest back."""

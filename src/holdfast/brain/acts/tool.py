@@ -25,13 +25,13 @@ from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation, Hands
 from holdfast.session.actions import AskPerson, Dispatch, End, Reconcile
-from holdfast.session.people import ask_for
-from holdfast.session.policy import GRANT
-from holdfast.session.render import action_digest
+from holdfast.session.context.render import action_digest
+from holdfast.session.decide.people import ask_for
+from holdfast.session.decide.taint import wants_rewiring
 from holdfast.session.state import Call
-from holdfast.session.taint import wants_rewiring
 from holdfast.session.tools import TOOLS, timeout_s
-from holdfast.session.tools_web import WEB_SEARCH, search_input
+from holdfast.session.tools.policy import GRANT
+from holdfast.session.tools.web import WEB_SEARCH, search_input
 
 RETRIES = 3
 """Dispatches of one call at most; then its outcome is told as unknown."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Shift
 from holdfast.session.actions import AskUse
-from holdfast.session.fold_egress import EGRESS_GUARD, use_digest
-from holdfast.session.state_outside import HeldUse, egress_digest
-from holdfast.session.taint import READ
+from holdfast.session.decide.taint import READ
+from holdfast.session.fold.egress import EGRESS_GUARD, use_digest
+from holdfast.session.outside import HeldUse, egress_digest
 
 
 async def ask_use(shift: Shift, action: AskUse) -> None:

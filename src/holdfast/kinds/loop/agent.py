@@ -13,7 +13,7 @@ from holdfast.facts.session import Agent, CustomTool
 from holdfast.kinds import LOOP
 from holdfast.kinds.loop.plan import ASK, LOOK, NEXT, RESTORE, STEP, LoopSpec, Plan, asking
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.conversation import ToolCallPart, ToolResultPart
+from holdfast.session.context.conversation import ToolCallPart, ToolResultPart
 
 _KEY = "x-holdfast-loop"
 

@@ -15,7 +15,7 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.tools import ToolDefinition
 
 from holdfast.model.base import ToolSpec
-from holdfast.session.conversation import (
+from holdfast.session.context.conversation import (
     DocumentPart,
     ImagePart,
     Message,

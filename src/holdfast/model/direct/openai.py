@@ -20,7 +20,7 @@ from holdfast.model.direct.model import DirectModel, Family
 from holdfast.model.names import Endpoint
 from holdfast.model.patience import Patience
 from holdfast.model.prices import PriceList
-from holdfast.session.conversation import TextPart
+from holdfast.session.context.conversation import TextPart
 
 # The pieces of a call's arguments and its summary differ: something was lost on the way, so nothing is to be run.
 warnings.filterwarnings("error", message="The provider sent a `function_call_arguments.done`", category=UserWarning)

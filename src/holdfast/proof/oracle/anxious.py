@@ -18,7 +18,7 @@ from holdfast.errors import UsageError
 from holdfast.facts.base import Usage
 from holdfast.model.base import ModelRequest
 from holdfast.proof.oracle.base import ComputedModel, tokens
-from holdfast.session.conversation import Message
+from holdfast.session.context.conversation import Message
 from holdfast.sim.turns import Outcome, Turn, history
 
 ANXIOUS_TURNS = 6

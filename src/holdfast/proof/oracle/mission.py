@@ -21,7 +21,7 @@ from holdfast.proof.oracle.base import ComputedModel, note
 from holdfast.proof.oracle.judge import OracleJudge
 from holdfast.proof.oracle.worker import MEND, OracleWorker, widened
 from holdfast.proof.rebuild.items import WorkItem
-from holdfast.session.conversation import TextPart
+from holdfast.session.context.conversation import TextPart
 from holdfast.sim.turns import Outcome, Turn, history
 
 PLANS_MAX = 3

@@ -14,7 +14,7 @@ from holdfast.clock import Clock
 from holdfast.model.base import ModelRequest
 from holdfast.proof.oracle.base import ComputedModel, contains, height, note, shown_lines
 from holdfast.proof.rebuild.strip import Manifest, Module
-from holdfast.session.conversation import Message, TextPart
+from holdfast.session.context.conversation import Message, TextPart
 from holdfast.sim.turns import Outcome, Turn, history
 
 TRIES_MAX = 3

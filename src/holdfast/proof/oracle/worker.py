@@ -31,7 +31,7 @@ from holdfast.proof.oracle.faults import (
 )
 from holdfast.proof.rebuild.items import WorkItem, there_with
 from holdfast.proof.tampers import TAMPERS, Edits, NothingToTamper
-from holdfast.session.conversation import TextPart
+from holdfast.session.context.conversation import TextPart
 from holdfast.sim.turns import Outcome, Turn, history
 
 READ_BYTES = 24_000

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.model.base import Model, ModelRequest, ToolSpec
-from holdfast.session.conversation import Message, TextPart
+from holdfast.session.context.conversation import Message, TextPart
 
 
 class Said(NamedTuple):

@@ -40,7 +40,7 @@ from holdfast.kinds.mission.conductor.ending import unmet_now
 from holdfast.kinds.mission.contract.obstacles import obstacle, telling
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.actions import Action, End
-from holdfast.session.render import action_digest
+from holdfast.session.context.render import action_digest
 
 TRIES = 3
 """An effect that fails is tried so often in one shift."""

@@ -19,7 +19,7 @@ from holdfast.kinds.mission.contract.formats.files import write_back
 from holdfast.kinds.mission.documents import Told
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.repo.repository import Repository
-from holdfast.session.render import action_digest
+from holdfast.session.context.render import action_digest
 
 PAGE = 5_000
 TRIES = 3

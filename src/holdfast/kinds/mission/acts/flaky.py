@@ -7,7 +7,7 @@ from holdfast.brain.shift import Shift
 from holdfast.kinds.mission.acts.running import Run
 from holdfast.kinds.mission.check import flakes
 from holdfast.kinds.mission.fold.state import of_mission
-from holdfast.session.render import action_digest
+from holdfast.session.context.render import action_digest
 
 
 class Tally:

@@ -30,7 +30,7 @@ from holdfast.kinds.mission.role import hooks as project
 from holdfast.kinds.mission.role import hooks_talk as talk
 from holdfast.kinds.mission.role.fold import role_state
 from holdfast.kinds.mission.role.kind import role_of
-from holdfast.session.render import action_digest
+from holdfast.session.context.render import action_digest
 from holdfast.session.state import Call
 
 LOSSES = 2

@@ -34,8 +34,8 @@ from holdfast.kinds.mission.role.tools import SUBMITS
 from holdfast.log.base import Post
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
+from holdfast.session.decide.taint import is_tainted
 from holdfast.session.money import path_of
-from holdfast.session.taint import is_tainted
 from holdfast.session.tools import CHILD_TOOLS
 
 LOOKING = ("bash", "read", "glob", "grep")

@@ -37,7 +37,7 @@ from holdfast.kinds.mission.conductor.actions import Verify
 from holdfast.kinds.mission.conductor.green import stands
 from holdfast.kinds.mission.contract import hidden
 from holdfast.kinds.mission.fold.state import BASE, BEFORE, LAST, MissionState, OpenVerification, of_mission, only_looks
-from holdfast.session.state_outside import outside_digest
+from holdfast.session.outside import outside_digest
 
 RED_ENOUGH = 3
 """With so many failed criteria a merge is looked at no further."""

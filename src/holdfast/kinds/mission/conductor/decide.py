@@ -14,9 +14,8 @@ from holdfast.kinds.mission.conductor.actions import AwaitEffects, Look, Mission
 from holdfast.kinds.mission.documents import key_of
 from holdfast.kinds.mission.fold.state import BASE, OVER, MissionState, of_mission
 from holdfast.kinds.mission.ratchet import approval
-from holdfast.session import children, people
 from holdfast.session.actions import Action, CancelChildren, End, Record
-from holdfast.session.decide import end
+from holdfast.session.decide import children, end, people
 from holdfast.session.state import State
 
 LOOK_AGAIN = "look:astray"

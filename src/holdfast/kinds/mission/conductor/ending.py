@@ -9,9 +9,9 @@ from holdfast.kinds.mission.conductor.actions import EscalateMission, Look, Miss
 from holdfast.kinds.mission.conductor.tasks import BROKEN_MAX, by_rubric
 from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.role.verdicts import read_verdict
-from holdfast.session import people
 from holdfast.session.actions import Action, Record
-from holdfast.session.people import standing, wait
+from holdfast.session.decide import people
+from holdfast.session.decide.people import standing, wait
 from holdfast.session.state import Ask, State
 
 TRIED_KEPT = 12

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from holdfast.facts.base import Fact
 from holdfast.facts.people import ApprovalSuperseded
 from holdfast.facts.task import Violation
-from holdfast.session.people import unanswered
+from holdfast.session.decide.people import unanswered
 from holdfast.session.state import Ask, State
 
 KIND = "change"

@@ -16,7 +16,7 @@ from holdfast.facts.tool import ToolResult
 from holdfast.kinds.mission.role.fold import FOLD, RoleState, role_state
 from holdfast.kinds.mission.role.tools import SUBMITS, TOOLS
 from holdfast.session.actions import Action, End, EndCalls, Escalate, Record
-from holdfast.session.people import close_all
+from holdfast.session.decide.people import close_all
 from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 

@@ -1,0 +1,201 @@
+"""Signs of context anxiety: work is wrapped up early because the context seems to run out. Pure.
+
+What is compared are the latest turns with the earlier ones of the same context. An earlier habit is no sign:
+an agent that always writes little, always defers tests, or often says "for brevity" is only that.
+"""
+
+from __future__ import annotations
+
+from statistics import median, quantiles
+
+import msgspec
+
+from holdfast.session.context.novelty import CHANGE, Turn
+from holdfast.session.trace import OK, CallNote
+from holdfast.session.trace.digests import CHECKS, KEEPS, MUTATES, PROSE, READS, WRITERS, alike
+from holdfast.session.trace.phrases import BRIEF, LEFT, LIMIT, SKIP, STOP, STUB
+
+ANXIOUS_FROM = 0.4
+"""Below this part of the context line there is no anxiety: the reports place it near a believed limit."""
+
+RECENT = 5
+"""Turns that are compared with those before them."""
+
+BASE_MIN = 6
+"""Fewer earlier turns say nothing about what is usual."""
+
+POINTS, POINTS_BACKED = 4, 3
+"""So many points are a sign; from two kinds of evidence fewer, when one of them is what it says or leaves unchecked,
+and from three kinds: shorter turns and a placeholder here and there are ordinary, also together."""
+
+NEAR = 6
+"""A change is compared with so many before it, to tell one edit made in many files."""
+
+LOWEST = 3
+"""Points for turns that are all shorter than nearly every earlier one."""
+
+SPOKEN = 8
+"""Turns whose words are looked at: phrases are rarer than turns."""
+
+HABIT = 5.0
+"""A phrase counts when it is so many times as frequent as it was; else it is a habit."""
+
+_WORDS = LIMIT | LEFT | STOP | BRIEF | SKIP
+_UNCHECKED = 64
+
+_WORTH = {LIMIT: 3, LEFT: 3, STOP: 1, BRIEF: 1, SKIP: 1, STUB: 1}
+_SAID = {
+    LIMIT: "speaks of a limit of its context",
+    LEFT: "leaves work over",
+    STOP: "wraps up",
+    BRIEF: "cuts short",
+    SKIP: "skips checks",
+    STUB: "leaves placeholders",
+}
+
+
+class _Finding(msgspec.Struct, frozen=True):
+    """One kind of evidence. `flag` is that of the phrases, or `_UNCHECKED`."""
+
+    points: int
+    what: str
+    flag: int = 0
+
+
+def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None:
+    """What shows it, and where; `first` is the index of the first turn after the last boundary."""
+    recent = every[first:][-RECENT:]
+    base = every[: len(every) - len(recent)]
+    last = recent[-1]
+    stops = not last.step.count
+    if stops and last.step.marks & (LIMIT | LEFT):
+        return "the agent stops and says that work is left", (last.step.seq,)
+    spoken = every[first:][-SPOKEN:]
+    findings = _phrases(spoken, every[: len(every) - len(spoken)])
+    if len(base) >= BASE_MIN and len(recent) >= 3:
+        working = recent[:-1] if stops else recent  # the last words are of another kind
+        findings += _shorter(working, base) + _fewer_calls(working, base) + _unchecked(every, base)
+    if stops and len(base) >= BASE_MIN:
+        findings += _stops(every, base)
+    if not _enough(findings, stops):
+        return None
+    said = ", ".join(finding.what for finding in findings)
+    return f"the agent {said}{' and stops' if stops else ''}", tuple(turn.step.seq for turn in recent)
+
+
+def _enough(findings: list[_Finding], stops: bool) -> bool:
+    """Whether these findings are a sign together."""
+    flags = [finding.flag for finding in findings]
+    total = sum(finding.points for finding in findings)
+    spoken = sum(bool(flag & _WORDS) for flag in flags)
+    unchecked = _UNCHECKED in flags
+    if stops and any(flag & (LIMIT | LEFT) for flag in flags):
+        return True
+    if len(findings) < 2:
+        return total >= POINTS
+    if spoken >= 2 or (spoken and unchecked):
+        return True
+    backed = spoken or unchecked or len(findings) >= 3 or (stops and STUB in flags)
+    return total >= (POINTS_BACKED if backed else POINTS)
+
+
+def _phrases(latest: list[Turn], before: list[Turn]) -> list[_Finding]:
+    out = []
+    for flag, worth in _WORTH.items():
+        if len(before) < BASE_MIN and not flag & (LIMIT | LEFT):
+            continue  # nothing to tell a habit by
+        said = sum(bool(turn.step.marks & flag) for turn in latest)
+        usual = (sum(bool(turn.step.marks & flag) for turn in before) + 0.3) / (len(before) + 6)
+        if said and said / len(latest) >= HABIT * usual:
+            points = worth + said - 1
+            if flag == STUB and said >= 3:
+                points += 1  # placeholders are deeds, not words
+            out.append(_Finding(points, _SAID[flag], flag))
+    return out
+
+
+def _shorter(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
+    """All of the latest are shorter than three in four were: the middle alone follows the kind of work."""
+    usual = [turn.step.text + turn.step.thinking for turn in base]
+    now = [turn.step.text + turn.step.thinking for turn in recent]
+    if median(usual) < 60:
+        return []
+    share = median(now) / median(usual)
+    if share >= 0.6:
+        return []
+    lower, lowest = quantiles(usual, n=4)[0], quantiles(usual, n=10)[0]
+    points = 1 + (sorted(now)[-2] < lower and share < 0.45)
+    if len(base) >= 2 * BASE_MIN and len(now) == RECENT and max(now) < lowest and share < 0.45:
+        points = LOWEST
+    return [_Finding(points, f"writes {share:.0%} of what it wrote a turn")]
+
+
+def _fewer_calls(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
+    usual = sum(turn.step.count for turn in base) / len(base)
+    if usual < 1:
+        return []
+    share = sum(turn.step.count for turn in recent) / len(recent) / usual
+    if share >= 0.6:
+        return []
+    return [_Finding(2 if share < 0.4 else 1, f"makes {share:.0%} of the calls it made a turn")]
+
+
+def _stops(every: list[Turn], base: list[Turn]) -> list[_Finding]:
+    """What is said and left unchecked at the end."""
+    out = []
+    if every[-1].step.marks:
+        out.append(_Finding(1, "says so at the end"))
+    if any(turn.step.marks & STUB for turn in every[-SPOKEN:]):
+        out.append(_Finding(1, "stops with placeholders left"))
+    now = _since_check(every)
+    if now and sum(turn.step.has(CHECKS) for turn in base) >= 2:
+        out.append(_Finding(2, f"stops with {now} unchecked changes"))
+    return out
+
+
+def _unchecked(every: list[Turn], base: list[Turn]) -> list[_Finding]:
+    """Changes of code with no command run after them, when it used to check its changes."""
+    now = _since_check(every)
+    if now < 4 or sum(turn.step.has(CHECKS) for turn in base) < 3:
+        return []
+    longest = 0
+    run: list[CallNote] = []
+    for turn in base:
+        if _verifies(turn):
+            run = []
+        _add_change(run, turn)
+        longest = max(longest, len(run))
+    if now <= 1.5 * longest:
+        return []
+    points = 1 + (now >= 5 and now > 2 * longest) + (now >= 6 and now > 2.5 * longest)
+    what = f"made {now} changes without a check, where it made {longest} at most"
+    return [_Finding(points, what, _UNCHECKED)]
+
+
+def _since_check(every: list[Turn]) -> int:
+    since = next((index for index in range(len(every), 0, -1) if _verifies(every[index - 1])), 0)
+    run: list[CallNote] = []
+    for turn in every[since:]:
+        _add_change(run, turn)
+    return len(run)
+
+
+def _verifies(turn: Turn) -> bool:
+    """Any command may be how this work is verified; only those that alter things by themselves are not."""
+    return any(call.name not in WRITERS and not call.kind & (READS | MUTATES) for call in turn.step.calls)
+
+
+def _add_change(run: list[CallNote], turn: Turn) -> None:
+    """Add a turn's change of code, when it is another than those before it: one edit in many files is one change."""
+    if turn.brought != CHANGE or turn.step.has(PROSE) or _verifies(turn):
+        return
+    for call in turn.step.calls:
+        alters = (call.name in WRITERS or call.kind & MUTATES) and not call.kind & KEEPS and call.outcome == OK
+        if alters and not any(_same_edit(call, each) for each in run[-NEAR:]):
+            run.append(call)
+            return
+
+
+def _same_edit(call: CallNote, other: CallNote) -> bool:
+    one, two = call.words[1:], other.words[1:]  # without the file
+    return call.name == other.name == "edit" and bool(one) and alike(one, two, 0.33)

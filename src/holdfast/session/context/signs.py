@@ -1,0 +1,74 @@
+"""Signs, read from the trace alone, that a context goes wrong: loops, anxiety, no progress. Pure.
+
+A loop is the same effect again and again with nothing new in between. What keeps healthy work apart from it:
+
+- a change (`holdfast.session.context.novelty`) ends every repetition, so tests between edits are none;
+- waiting on purpose (`sleep 30`, `gh run watch`) is polling or backoff, which may take long;
+- reading on brings information; where most turns bring some, a repeated look in between is no loop.
+
+Anxiety is measured against the session's own earlier turns, never against a fixed length, and only above
+`ANXIOUS_FROM` of the context line: below it nothing presses. Each sign of it gives points, and one kind
+of sign alone is not enough unless the agent itself speaks of its limit again and again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from holdfast.facts.context import SignKind
+from holdfast.facts.session import Breakers, ContextPolicy
+from holdfast.session.context.anxiety import ANXIOUS_FROM, anxiety
+from holdfast.session.context.loops import loop
+from holdfast.session.context.novelty import NOTHING, Turn, turns
+from holdfast.session.trace import STEPS_MAX, Step
+
+__all__ = ["ANXIOUS_FROM", "WAITING_WEIGHT", "Sign", "sign"]
+
+WAITING_WEIGHT = 0.25
+"""A turn that waits on purpose, or looks after a wait, and finds nothing new is this part of an idle turn."""
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """A sign: its kind, what it is in words for people, the positions of the responses that show it."""
+
+    kind: SignKind
+    detail: str
+    evidence: tuple[int, ...]
+
+
+def sign(steps: list[Step], fill: float, policy: ContextPolicy, breakers: Breakers) -> Sign | None:
+    """The sign that the trace shows now, if any.
+
+    `fill` is the size of the context as a part of its line. To be asked when all calls of the latest response
+    have ended, before the next request and before the session is taken for done.
+    """
+    if not policy.signs:
+        return None
+    every, first = turns(steps)
+    recent = every[first:]
+    if not recent:
+        return None
+    found = loop(recent)
+    if found is not None:
+        return Sign("loop", *found)
+    pressed = anxiety(every, first) if fill >= ANXIOUS_FROM else None
+    if pressed is not None:
+        detail, evidence = pressed
+        return Sign("anxiety", f"{detail} (the context is at {fill:.0%} of its line)", evidence)
+    return _idle(recent, breakers.idle_turns)
+
+
+def _idle(recent: list[Turn], idle_turns: int) -> Sign | None:
+    weight = 0.0
+    idle: list[int] = []
+    for index in range(len(recent) - 1, -1, -1):
+        turn = recent[index]
+        if turn.brought != NOTHING:
+            break
+        waited = turn.waits or (index > 0 and recent[index - 1].waits)
+        weight += WAITING_WEIGHT if waited else 1.0
+        idle.append(turn.step.seq)
+    if weight < idle_turns and len(idle) < STEPS_MAX - 1:
+        return None
+    detail = f"the last {len(idle)} turns changed nothing and showed nothing new"
+    return Sign("no_progress", detail, tuple(reversed(idle)))

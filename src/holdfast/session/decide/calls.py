@@ -1,0 +1,176 @@
+"""What to do about the calls of the latest response (S6, S7, S12, S21)."""
+
+from __future__ import annotations
+
+from holdfast.facts.people import ApprovalSuperseded
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.session.actions import Action, AskPerson, Dispatch, EndCalls, Provision, Reconcile, Record, RunHarness
+from holdfast.session.decide import children, jobs, people
+from holdfast.session.state import Ask, Call, State
+from holdfast.session.tools.policy import GRANT, Ruling, evaluate, grants
+
+BLOCKING_ENDS = frozenset({"denied", "unknown", "skipped", "cancelled"})
+"""After a call that ended like this, the later calls of its message are not run (S7)."""
+
+ASKING = "ask_person"
+"""The tool that asks a person. To be allowed to ask, nobody is asked."""
+
+
+def next_call(state: State, opened: list[Call], now_us: int) -> Action:
+    """What to do about the first open call, or about all of them."""
+    for dispatched in opened:
+        if dispatched.attempt:
+            return _reconcile(state, dispatched, now_us)
+    lost = next((call for call in opened if call.lost), None)
+    if lost is not None:
+        return _leave_unknown(state, lost, "events of this session were lost, and nobody knows whether it ran")
+    if state.cancelled or state.interrupted:
+        return _end(state, [_not_run(each, "cancelled", "Not run: a person interrupted.") for each in opened])
+    blocking = next((each for each in state.calls if each.end in BLOCKING_ENDS), None)
+    if blocking is not None:
+        why = f"Not run: an earlier call of the same message ended as {blocking.end}. Look before you go on."
+        return _end(state, [_not_run(each, "skipped", why) for each in opened])
+    call = opened[0]
+    if call.problem:
+        return EndCalls((_not_run(call, "error", call.problem),))
+    ruling = rule_for(state, call, now_us)
+    if ruling.decision == "deny":
+        named = f" by the rule for {ruling.rule.tool!r}" if ruling.rule else ""
+        return EndCalls((_not_run(call, "denied", f"Denied{named}: {call.name} is not allowed in this session."),))
+    approval_id = ""
+    if ruling.decision == "ask" and call.name != ASKING:
+        approval = _approval(state, call, now_us)
+        if not isinstance(approval, str):
+            return approval
+        approval_id = approval
+    if call.where == "harness":
+        return _harness(state, call, now_us)
+    if call.where == "" and state.hands is None:
+        return RunHarness(call.call_id) if jobs.is_about_nothing(state, call) else Provision()
+    return Dispatch((call.call_id,) if approval_id else _runnable_together(state, opened, now_us), approval_id)
+
+
+def rule_for(state: State, call: Call, now_us: int) -> Ruling:
+    """The ruling for a call now."""
+    rules = state.created.agent.rules if state.created else ()
+    age_s = max(0.0, (now_us - state.created_us) / 1e6)
+    return evaluate(rules, call.name, call.parts, whole=call.argument, age_s=age_s, uses=state.rule_uses)
+
+
+def _end(state: State, results: list[ToolResult]) -> EndCalls:
+    """End calls; what people were asked about them counts no more."""
+    ended = {result.call_id for result in results}
+    over = tuple(
+        ApprovalSuperseded(item_id=ask.item_id, reason="the call it was about has ended")
+        for ask in people.unanswered(state)
+        if ask.call_id in ended
+    )
+    return EndCalls(tuple(results), over)
+
+
+def _not_run(call: Call, outcome: str, content: str) -> ToolResult:
+    return ToolResult(call_id=call.call_id, outcome=outcome, content=content)  # type: ignore[arg-type]
+
+
+def _runnable_together(state: State, opened: list[Call], now_us: int) -> tuple[str, ...]:
+    together = all(call.read_only and call.where == opened[0].where and not call.price_pico for call in state.calls)
+    if together and all(not call.problem and rule_for(state, call, now_us).decision == "allow" for call in opened):
+        return tuple(call.call_id for call in opened)
+    return (opened[0].call_id,)
+
+
+def _approval(state: State, call: Call, now_us: int) -> str | Action:
+    """What a person has allowed this call by; otherwise what to do: ask, wait, or end it (S21)."""
+    ask = people.ask_for(state, call.call_id, "tool")
+    if ask is None:
+        held = _granted(state, call, now_us)
+        return held if held else AskPerson(call.call_id)
+    if ask.verdict == "approve":
+        return ask.item_id
+    if ask.verdict == "deny":
+        return EndCalls((_not_run(call, "denied", _refusal(ask)),))
+    if state.message_seq > ask.seq:
+        return _wrote_instead(state, call)
+    return people.wait(state, now_us, f"{call.name} waits for an approval")
+
+
+def _refusal(ask: Ask) -> str:
+    if ask.expired:
+        return "Not run: a person was asked whether to allow this call, and nobody answered in time."
+    return "A person did not allow this call." + (f" They say: {ask.note}" if ask.note else "")
+
+
+def _granted(state: State, call: Call, now_us: int) -> str:
+    """The grant that lets this call through. What the harness does is allowed one by one."""
+    if call.where == "harness":
+        return ""
+    for held in state.grants:
+        age_s = max(0.0, (now_us - held.at_us) / 1e6)
+        if held.outdated:
+            continue
+        if grants(held.grant, call.name, call.parts, whole=call.argument, age_s=age_s, uses=held.used):
+            return f"{GRANT}{held.seq}"
+    return ""
+
+
+def _wrote_instead(state: State, call: Call) -> EndCalls:
+    return _end(state, [_not_run(call, "cancelled", "Not run: a person wrote to you instead of answering.")])
+
+
+def _harness(state: State, call: Call, now_us: int) -> Action:
+    """A call that the harness answers: at once, or when what it waits for has come."""
+    match call.name:
+        case "sleep":
+            return children.sleep(state, call, now_us)
+        case "wait_for_children":
+            return children.wait_for(state, call, now_us)
+        case jobs.JOB_WAIT:
+            return jobs.wait_for(state, call, now_us)
+        case "ask_person":
+            return _question(state, call, now_us)
+        case _:
+            return RunHarness(call.call_id)
+
+
+def _question(state: State, call: Call, now_us: int) -> Action:
+    ask = people.ask_for(state, call.call_id, "question")
+    if ask is None:
+        return AskPerson(call.call_id)
+    if ask.verdict is None:
+        if state.message_seq > ask.seq:
+            return _wrote_instead(state, call)
+        return people.wait(state, now_us, "the agent has a question")
+    if ask.expired:
+        return EndCalls((_not_run(call, "denied", "Nobody answered in time. Go on without, or say why not."),))
+    if ask.verdict == "approve":
+        return EndCalls((_not_run(call, "ok", ask.note or "Yes."),))
+    return EndCalls((_not_run(call, "denied", f"The answer is no. {ask.note}".strip()),))
+
+
+def _reconcile(state: State, call: Call, now_us: int) -> Action:
+    """A call that went out and has no end. Where a person has to say what to do, they are asked (S12)."""
+    ask = people.ask_for(state, call.call_id, "unknown")
+    if ask is None:
+        return Reconcile(call.call_id)
+    if state.cancelled or state.interrupted or (ask.verdict is None and state.message_seq > ask.seq):
+        return _leave_unknown(state, call, "a person wrote instead of saying whether it happened")
+    if ask.verdict is None:
+        return people.step(state, now_us) or people.wait(state, now_us, f"nobody knows whether {call.name} happened")
+    return Reconcile(call.call_id, ask.verdict)
+
+
+def _leave_unknown(state: State, call: Call, reason: str) -> Record:
+    content = f"The outcome of this call is unknown: {reason}. Look at the actual state before you go on."
+    fact = ToolOutcomeUnknown(
+        call_id=call.call_id,
+        reason=reason,
+        content=content,
+        dispatch_seq=call.dispatch_seq if call.reserved_pico is not None else 0,
+        cost_pico=call.reserved_pico,
+    )
+    over = (
+        ApprovalSuperseded(item_id=ask.item_id, reason=reason)
+        for ask in people.unanswered(state)
+        if ask.call_id == call.call_id
+    )
+    return Record((*over, fact))

@@ -1,0 +1,100 @@
+"""What a session has taken in, what it holds, where it may talk to; and when a person is asked about a secret. Pure.
+
+A session that has read what strangers may have written, holds private data and may talk outside can be made to
+carry the data out. The first two cannot be taken back, so the third is what a person is asked about.
+"""
+
+from __future__ import annotations
+
+from holdfast.facts.egress import SessionTainted
+from holdfast.facts.people import ApprovalSuperseded
+from holdfast.session.actions import Action, AskUse, Record
+from holdfast.session.decide import people
+from holdfast.session.fold.egress import EGRESS_GUARD
+from holdfast.session.outside import HeldUse, SecretGrant, egress_digest, opens
+from holdfast.session.state import State
+
+READ = "has read what strangers may have written"
+PRIVATE = "holds private data"
+OUTSIDE = "may talk outside"
+
+
+def marks(state: State) -> tuple[str, ...]:
+    """Which of the three a session does, in words."""
+    created, outside = state.created, state.outside
+    private = created is not None and (
+        not created.workspace.disposable or bool(outside.policy.secrets) or bool(created.environment.dotenv)
+    )
+    found = ((READ, bool(outside.read)), (PRIVATE, private), (OUTSIDE, opens(outside.policy)))
+    return tuple(word for word, holds in found if holds)
+
+
+def is_tainted(state: State) -> bool:
+    """Whether it has read what strangers may have written."""
+    return bool(state.outside.read)
+
+
+def held_secrets(state: State, now_us: int) -> tuple[str, ...]:
+    """The secrets that are not to be used now without a person's word."""
+    policy = state.outside.policy
+    if policy.ask == "never" or (policy.ask == "tainted" and not is_tainted(state)):
+        return ()
+    granted = state.outside.granted
+    return tuple(use.name for use in policy.secrets if not (use.name in granted and _holds(granted[use.name], now_us)))
+
+
+def _holds(grant: SecretGrant, now_us: int) -> bool:
+    age_s = max(0.0, (now_us - grant.at_us) / 1e6)
+    return (grant.for_s is None or age_s <= grant.for_s) and (grant.uses is None or grant.used < grant.uses)
+
+
+def may_become_tainted(state: State) -> bool:
+    """Whether reading what strangers wrote would hold secrets that are not held now."""
+    policy = state.outside.policy
+    return policy.ask == "tainted" and bool(policy.secrets) and not is_tainted(state)
+
+
+def next_change_us(state: State, now_us: int) -> int | None:
+    """When the next of a person's words runs out, None for never."""
+    times = [
+        grant.at_us + int(grant.for_s * 1_000_000) + 1
+        for grant in state.outside.granted.values()
+        if grant.for_s is not None
+    ]
+    return min((at for at in times if at > now_us), default=None)
+
+
+def wants_rewiring(state: State) -> bool:
+    """Whether the hands of now were made without a way outside, and the policy has one by now."""
+    outside = state.outside
+    fresh = state.hands is not None and not outside.wired and opens(outside.policy)
+    return fresh and not outside.told
+
+
+def step(state: State, now_us: int) -> Action | None:
+    """What is to be said or asked about the way outside before the work goes on; None when nothing is."""
+    outside = state.outside
+    if outside.read and not outside.tainted_seq:
+        return Record((SessionTainted(reason=outside.reason, evidence=tuple(outside.read)),))
+    if state.interrupted or state.cancelled:
+        return None
+    return _asking(state, now_us)
+
+
+def _asking(state: State, now_us: int) -> Action | None:
+    outside = state.outside
+    digest = egress_digest(outside.policy)
+    for use in outside.held.values():
+        ask = state.asks.get(use.item_id)
+        if ask is None:
+            return AskUse(use.secret)
+        if ask.guards.get(EGRESS_GUARD) != digest:
+            return _over(use, "what this session may talk to has changed since it was asked")
+        if state.message_seq > ask.seq:
+            return _over(use, "a person wrote instead of answering")
+        return people.wait(state, now_us, f"the use of the secret {use.secret} waits for an approval")
+    return None
+
+
+def _over(use: HeldUse, reason: str) -> Record:
+    return Record((ApprovalSuperseded(item_id=use.item_id, reason=reason),))

@@ -1,0 +1,212 @@
+"""The fold: from events to state. Pure; the same events give the same state, always.
+
+Each family of facts has a module of its own; this one walks the events and says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.errors import LogDamaged
+from holdfast.facts.base import Erased, Fact
+from holdfast.facts.budget import BudgetReached
+from holdfast.facts.codec import Event, genesis
+from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
+from holdfast.facts.hook import NOT_HANDED_IN, HookRan
+from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
+from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
+from holdfast.facts.workspace import WorkspaceSnapshotted
+from holdfast.session.context.tokens import estimate, estimate_content, estimate_pinned
+from holdfast.session.fold import calls as fold_calls
+from holdfast.session.fold import children as fold_children
+from holdfast.session.fold import clock as fold_clock
+from holdfast.session.fold import context as fold_context
+from holdfast.session.fold import egress as fold_egress
+from holdfast.session.fold import environment as fold_environment
+from holdfast.session.fold import fork as fold_fork
+from holdfast.session.fold import hands as fold_hands
+from holdfast.session.fold import jobs as fold_jobs
+from holdfast.session.fold import people as fold_people
+from holdfast.session.fold import requests as fold_requests
+from holdfast.session.state import Apply, Kinds, State
+from holdfast.session.tenant import Tenant, kind_name
+from holdfast.session.tools.policy import TREE
+from holdfast.session.trace import first_that_counts, note
+
+_FORKED = str(SessionForked.__struct_config__.tag)
+
+_SKIP_FROM = 200
+"""Fewer events are traced one by one."""
+
+
+def empty(session_id: str, kinds: Kinds) -> State:
+    """The state before the first event. `kinds` finds the session's kind once the first event names it."""
+    return State(session_id=session_id, hash=genesis(session_id), tenant=Tenant(kinds))
+
+
+def fold(state: State, events: Iterable[Event]) -> State:
+    """The state after `events`. The state handed in is used up: go on with the returned one."""
+    events = list(events)
+    traced = _traced_from(events)
+    for event in events:
+        if event.seq != state.seq + 1:
+            raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
+        fold_clock.passed(state, event)
+        state.seq, state.hash, state.epoch, state.at_us = event.seq, event.hash, event.epoch, event.at_us
+        if not isinstance(event.fact, Erased):
+            _apply(state, event.fact, event)
+            state.failing.observe(event.fact, event)
+            if event.seq >= traced:
+                note(state.trace, event.fact, event.seq)
+        elif event.type == _FORKED:
+            raise LogDamaged(
+                f"event {event.seq} of session {event.session_id} said what is this fork's own and what is its "
+                "origin's, and its body was erased: it cannot go on; nothing was written, and its events can still be "
+                "read with `holdfast logs`",
+                session_id=event.session_id,
+                seq=event.seq,
+            )
+    return state
+
+
+def _traced_from(events: list[Event]) -> int:
+    """The position from which on the trace has to see the events: it keeps the latest steps only, and is costly."""
+    if len(events) < _SKIP_FROM:
+        return 0
+    return events[first_that_counts([(event.seq, event.fact) for event in events])].seq
+
+
+def _apply(state: State, fact: Fact, event: Event) -> None:
+    apply = _APPLY.get(type(fact))
+    if apply is not None:
+        apply(state, fact, event)
+    of_kind = state.tenant.kind.fold.get(type(fact))
+    if of_kind is not None:
+        of_kind(state, fact, event)
+
+
+def _created(state: State, fact: SessionCreated, event: Event) -> None:
+    state.created, state.limits, state.created_us = fact, fact.limits, event.at_us
+    state.owner = fact.people.owner
+    state.window_tokens = estimate_pinned(fact)
+    fold_egress.began(state, fact, event)
+    kinds = state.tenant.kinds
+    kind = kinds(kind_name(fact))
+    state.tenant = Tenant(kinds, kind, kind.began(fact))
+
+
+def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
+    changed = {
+        name: value
+        for name in ("budget_pico", "max_turns", "context_tokens")
+        if (value := getattr(fact, name)) is not None
+    }
+    state.limits = msgspec.structs.replace(state.limits, **changed)
+    state.owner = state.owner if fact.owner is None else fact.owner
+    if fact.egress is not None:
+        fold_egress.changed(state, fact.egress, event)
+    state.ended = None
+
+
+def _message(state: State, fact: UserMessage, event: Event) -> None:
+    state.ended = None
+    state.message_seq = event.seq
+    fold_environment.forget_failures(state)
+    state.failed_calls = 0
+    state.clear_signs()
+    state.posted(event.seq, estimate_content(fact.content))
+
+
+def _interrupt(state: State, fact: UserInterrupt, event: Event) -> None:
+    state.ended = None
+    state.interrupted = event.seq
+
+
+def _cancel(state: State, fact: UserCancel, event: Event) -> None:
+    state.ended = None
+    state.cancelled = event.seq
+
+
+def _pause(state: State, fact: UserPause, event: Event) -> None:
+    state.stirred()
+    state.paused = event.seq
+    state.stop_seq = fact.stop_seq or state.stop_seq
+
+
+def _resume(state: State, fact: UserResume, event: Event) -> None:
+    state.stirred()
+    state.paused = state.stop_seq = 0
+
+
+def _shift_started(state: State, fact: ShiftStarted, event: Event) -> None:
+    state.in_shift, state.ended, state.tries = True, None, 0
+    fold_clock.stood(state, fact, event)
+
+
+def _shift_ended(state: State, fact: ShiftEnded, event: Event) -> None:
+    state.in_shift = False
+    fold_clock.stood(state, fact, event)
+    if fact.status == "released":
+        state.ended = None
+    else:
+        state.ended = fact
+        busy = state.hands_at_work() | ({state.hands.hands_id} if state.hands is not None else set())
+        state.hands_known = {each: known for each, known in state.hands_known.items() if each in busy}
+
+
+def _snapshotted(state: State, fact: WorkspaceSnapshotted, event: Event) -> None:
+    state.snapshot_error = fact.error
+    if not fact.error:
+        state.snapshot_seq, state.snapshot = fact.through_seq, fact.snapshot
+        _keep_bound(state, fact)
+
+
+def _keep_bound(state: State, fact: WorkspaceSnapshotted) -> None:
+    """What a call under a grant changed by itself is no change for the grant, unless jobs ran beside it (S21)."""
+    for held in state.grants:
+        alone = held.ran_seq == state.mutated_seq < fact.through_seq and not state.hands_at_work()
+        if alone and held.ran_seq and TREE in held.guards:
+            held.guards = {**held.guards, TREE: fact.snapshot}
+
+
+def _hook(state: State, fact: HookRan, event: Event) -> None:
+    if fact.event != NOT_HANDED_IN:
+        state.mutated_seq = event.seq
+    if fact.blocked or fact.told:
+        state.posted(event.seq, estimate(fact.content))
+
+
+_APPLY: dict[type[Fact], Apply] = {
+    WorkspaceSnapshotted: _snapshotted,
+    SessionCreated: _created,
+    SessionUpdated: _updated,
+    UserMessage: _message,
+    UserInterrupt: _interrupt,
+    UserCancel: _cancel,
+    UserPause: _pause,
+    UserResume: _resume,
+    ShiftStarted: _shift_started,
+    ShiftEnded: _shift_ended,
+    **fold_requests.APPLY,
+    **fold_calls.APPLY,
+    **fold_people.APPLY,
+    **fold_children.APPLY,
+    **fold_clock.APPLY,
+    **fold_jobs.APPLY,
+    **fold_context.APPLY,
+    **fold_egress.APPLY,
+    **fold_environment.APPLY,
+    **fold_fork.APPLY,
+    **fold_hands.APPLY,
+    HookRan: _hook,
+}
+"""What each fact of the kernel does to a state."""
+
+UNFOLDED: frozenset[type[Fact]] = frozenset(
+    {BriefRead, BudgetReached, EmergencyReleased, EmergencyStopped, LeaseStolen, RepoCommitted, SessionError}
+)
+"""Facts of the kernel that change nothing that `decide` looks at."""

@@ -1,0 +1,383 @@
+"""The state of a session: folded from its events, never stored as truth (S19).
+
+It holds positions and small facts, not bodies: what the model sees is named by sequence number and
+read from the log when a request is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.facts.base import OnUnknown, Usage
+from holdfast.facts.codec import Event
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.model import Purpose, StopReason
+from holdfast.facts.people import Grant, ItemKind, Verdict
+from holdfast.facts.session import Limits, SessionCreated
+from holdfast.facts.shift import ShiftEnded
+from holdfast.session.outside import Outside
+from holdfast.session.state.context import ContextState
+from holdfast.session.state.failures import Failing
+from holdfast.session.state.jobs import Job, ServiceRun
+from holdfast.session.tenant import Kind, Tenant
+from holdfast.session.tools import Tool, Where, find_tool
+from holdfast.session.tools.effects import Part
+from holdfast.session.trace import Step
+
+CallEnd = Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
+
+
+class PostedItem(msgspec.Struct, array_like=True, tag="u"):
+    """Something that was said to the agent, at its place in the context: a person's message, what came back
+    from a child, a note of the harness. The fact at `seq` says which.
+    """
+
+    seq: int
+    tokens: int
+
+
+class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
+    """A response at its place: its parts, and for each of its calls the result's position, 0 if none.
+
+    `tool_tokens` of its tokens are of results.
+    """
+
+    request_seq: int
+    tokens: int
+    parts: list[int] = []
+    results: list[int] = []
+    stop_reason: StopReason | None = None
+    output_tokens: int = 0
+    tool_tokens: int = 0
+
+
+class SummaryItem(msgspec.Struct, array_like=True, tag="s"):
+    """What stands for older turns after a compaction: the `context.compacted` at `seq`, through `through_seq`.
+
+    Older summaries, which reached through `dropped_seq`, were left out for want of room; 0 for none.
+    """
+
+    seq: int
+    tokens: int
+    through_seq: int = 0
+    dropped_seq: int = 0
+
+
+class HandoffItem(msgspec.Struct, array_like=True, tag="h"):
+    """What a context begins with after a reset: the `context.reset` at `seq`."""
+
+    seq: int
+    tokens: int
+
+
+Item = PostedItem | ResponseItem | SummaryItem | HandoffItem
+
+
+class Call(msgspec.Struct):
+    """A tool call of the latest response.
+
+    `problem` says why it cannot run at all (a malformed or invalid input), empty when it can.
+    `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
+    `argument` is the main one (the command, the path) and `parts` what the call does, for rules. It was asked for
+    at `at_us`; `until_us` is when a `sleep` or a wait is over, `waits_for` the children or jobs that it waits for.
+    `replaces` is an item about it that counts no more; `approval_seq` is where the item stands that a person allowed it
+    by, 0 for none. A `lost` one may have run: what became of it was in events that are gone. `end` is how it ended,
+    None while it has not (S7).
+    """
+
+    call_id: str
+    seq: int
+    name: str
+    problem: str = ""
+    read_only: bool = False
+    on_unknown: OnUnknown = "tell"
+    where: Where = ""
+    argument: str = ""
+    parts: tuple[Part, ...] = ()
+    price_pico: int = 0
+    at_us: int = 0
+    until_us: int | None = None
+    waits_for: tuple[str, ...] = ()
+    attempt: int = 0
+    hands_id: str = ""
+    dispatch_seq: int = 0
+    reserved_pico: int | None = None
+    replaces: str = ""
+    approval_seq: int = 0
+    lost: bool = False
+    end: CallEnd | None = None
+
+
+class OpenRequest(msgspec.Struct):
+    """A model request without an end."""
+
+    seq: int
+    epoch: int
+    attempt: int
+    model: str
+    reserved_pico: int | None
+    purpose: Purpose = "turn"
+    estimate: int = 0
+    through_seq: int = 0
+
+
+class Failure(msgspec.Struct):
+    """How the latest attempt failed, until a response comes."""
+
+    at_us: int
+    attempt: int
+    kind: str
+    message: str
+    retry_after_s: float | None
+    model: str = ""
+    purpose: Purpose = "turn"
+    seq: int = 0
+
+
+class Provider(msgspec.Struct):
+    """How a model of the chain does: failures in a row, and until when its breaker is open, 0 when closed."""
+
+    failures: int = 0
+    rest_until_us: int = 0
+
+
+class Ask(msgspec.Struct):
+    """A question to a person that still counts (S21).
+
+    `verdict` is the answer, None while there is none; `note` is at `decided_seq`, and `expired` says that it is
+    the default, since nobody answered. `seen_us` is when somebody first saw it, 0 for never. `expires_seq` is the
+    event that moved `expires_us`, 0 when none did.
+    """
+
+    item_id: str
+    seq: int
+    kind: ItemKind
+    call_id: str
+    action_digest: str
+    guards: dict[str, str]
+    asked_us: int
+    default: Verdict | None
+    expires_us: int | None
+    remind_us: int | None
+    escalate_us: int | None
+    account_id: str = ""
+    uncounted: tuple[str, ...] = ()
+    seen_us: int = 0
+    verdict: Verdict | None = None
+    decided_seq: int = 0
+    note: str = ""
+    expired: bool = False
+    expires_seq: int = 0
+
+
+class GrantHeld(msgspec.Struct):
+    """A user's grant, and how often it was used; last by the dispatch at `ran_seq`.
+
+    It is bound to `guards`, not to `uncounted` files. An `outdated` one waits until a call that it covers is approved.
+    """
+
+    seq: int
+    at_us: int
+    grant: Grant
+    used: int = 0
+    guards: dict[str, str] = {}
+    uncounted: tuple[str, ...] = ()
+    ran_seq: int = 0
+    outdated: bool = False
+
+
+class Notice(msgspec.Struct):
+    """How a message about an item to a target went: the tries, and when the next one is due, None when it is over."""
+
+    tries: int
+    again_us: int | None
+
+
+def notice_key(item_id: str, round_: str, target: str) -> str:
+    """How a message is known in a state."""
+    return f"{item_id}:{round_}:{target}"
+
+
+class Child(msgspec.Struct):
+    """A session that this one opened. `status` is None while it works; `finished_seq` is its latest report."""
+
+    child_id: str
+    call_id: str
+    seq: int
+    name: str
+    status: Literal["done", "failed", "cancelled", "parked"] | None = None
+    finished_seq: int = 0
+    cancelled: bool = False
+
+
+CLOCK_STEP_US = 1_000_000
+"""A clock that goes back by less was not set: it makes a wait longer by no more than this."""
+
+
+class SetBack(msgspec.Struct, array_like=True):
+    """The wall clock went back by `back_us` before the event at `seq`, whose time is `at_us`.
+
+    `back_us` is 0 where setting the clock forward before made up for it.
+    """
+
+    seq: int
+    back_us: int
+    at_us: int
+
+
+class State(msgspec.Struct):
+    """Everything that `decide` looks at.
+
+    `pending` is what came in and no request has taken in yet; `unseen` is set while the latest results
+    have not been shown to the model. `failure` is of the latest attempt until a response comes; `tries`
+    counts the failed attempts of this shift. `interrupted`, `cancelled` and `paused` are positions, 0 when not
+    asked; `stop_seq` is not 0 while an emergency stop holds.
+    An interrupt holds until the next request, which only a later message brings about (S14).
+    `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
+    testify, and leave something behind. A shift that ends clears them away first.
+    `host_files` are files of the workspace that make programs of the host run code: True for those that hands made.
+    `environment` is the digest of what stands ready, `environment_failed` of what could not be made and is gone on
+    without, `environment_error` why the work must not begin; a person who says something has it tried again.
+    `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
+    latest end of a shift, until something new arrives. `set_back` is where the clock went back, `boot_id` and
+    `booted_us` say how it stood at `clock_seq`, the latest event that has them.
+    `responses` counts responses to turns, `summaries` those to compactions, `handoffs` those to handoffs;
+    `attempts` the failed attempts at each since its last response. `trace` is what signs look at. `asks` are questions
+    to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
+    `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
+    `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
+    `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
+    was last kept, `snapshot_error` why it could not be since, `snapshot` its name. `workspace_with` are
+    lost hands that have the work with them. `outside` is the way outside and what came in by it.
+    `tenant` is the session's kind with the state that the kind keeps beside this one.
+    """
+
+    session_id: str
+    seq: int = 0
+    at_us: int = 0
+    hash: bytes = b""
+    epoch: int = 0
+    created: SessionCreated | None = None
+    created_us: int = 0
+    limits: Limits = Limits()
+    owner: str = ""
+    window: list[Item] = []
+    window_tokens: int = 0
+    pending: list[PostedItem] = []
+    unseen: bool = True
+    request: OpenRequest | None = None
+    failure: Failure | None = None
+    tries: int = 0
+    responses: int = 0
+    summaries: int = 0
+    handoffs: int = 0
+    attempts: dict[str, int] = {}
+    trace: list[Step] = []
+    calls: list[Call] = []
+    hands: HandsProvisioned | None = None
+    hands_known: dict[str, HandsProvisioned] = {}
+    had_hands: bool = False
+    host_files: dict[str, bool] = {}
+    environment: str = ""
+    environment_failed: str = ""
+    environment_error: str = ""
+    seen: dict[str, str] = {}
+    interrupted: int = 0
+    cancelled: int = 0
+    paused: int = 0
+    stop_seq: int = 0
+    message_seq: int = 0
+    in_shift: bool = False
+    ended: ShiftEnded | None = None
+    set_back: list[SetBack] = []
+    boot_id: str = ""
+    booted_us: int = 0
+    clock_seq: int = 0
+    usage: Usage = Usage()
+    uncounted: bool = False
+    cost_pico: int = 0
+    unpriced: bool = False
+    asks: dict[str, Ask] = {}
+    grants: list[GrantHeld] = []
+    rule_uses: dict[int, int] = {}
+    notices: dict[str, Notice] = {}
+    children: dict[str, Child] = {}
+    jobs: dict[str, Job] = {}
+    services: dict[str, ServiceRun] = {}
+    providers: dict[str, Provider] = {}
+    context: ContextState = msgspec.field(default_factory=ContextState)
+    failed_calls: int = 0
+    breaker: str = ""
+    spend: dict[int, int] = {}
+    mutated_seq: int = 0
+    snapshot_seq: int = 0
+    snapshot_error: str = ""
+    snapshot: str = ""
+    workspace_with: str = ""
+    failing: Failing = msgspec.field(default_factory=Failing)
+    outside: Outside = msgspec.field(default_factory=Outside)
+    tenant: Tenant[State] = msgspec.field(default_factory=Tenant)
+
+    def open_calls(self) -> list[Call]:
+        """Calls of the latest response that have not ended, in order."""
+        return [call for call in self.calls if call.end is None]
+
+    def call(self, call_id: str) -> Call:
+        """The call with that id, of the latest response. Raises `KeyError`."""
+        for call in self.calls:
+            if call.call_id == call_id:
+                return call
+        raise KeyError(call_id)
+
+    def tool(self, name: str) -> Tool | None:
+        """The tool of that name which the session's agent is offered, None when it is not."""
+        return find_tool(self.created.agent, name, self.tenant.kind.tools) if self.created is not None else None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a person wants what runs to end now (S14)."""
+        return bool(self.interrupted or self.cancelled or self.stop_seq)
+
+    def place(self, item: Item) -> None:
+        """Put something at the end of the window."""
+        self.window.append(item)
+        self.window_tokens += item.tokens
+
+    def clear_signs(self) -> None:
+        """A person spoke, or said to go on: what signs were found before counts no more."""
+        context = self.context
+        context.sign_seq = context.signs_reset_seq = context.sign_resets = context.idle_resets = 0
+        context.sign_kind, context.sign_detail, context.sign_evidence = None, "", ()
+
+    def posted(self, seq: int, tokens: int) -> None:
+        """Something came in for the next request to show."""
+        self.pending.append(PostedItem(seq, tokens))
+
+    def stirred(self) -> None:
+        """Something new is there: a session that waited may go on. One that is over stays over."""
+        if self.ended is not None and self.ended.status == "parked":
+            self.ended = None
+
+    def live_children(self) -> list[Child]:
+        """Children that have not come to rest, oldest first."""
+        return [child for child in self.children.values() if child.status is None]
+
+    def live_jobs(self) -> list[Job]:
+        """Jobs that have not ended, oldest first."""
+        return [job for job in self.jobs.values() if job.outcome is None]
+
+    def hands_at_work(self) -> set[str]:
+        """The incarnations in which something of this session goes on without a brain."""
+        return {job.hands_id for job in self.live_jobs()} | {
+            each.hands_id for each in self.services.values() if not each.standing
+        }
+
+
+Apply = Callable[[State, Any, Event], None]
+"""What a fact does to a state."""
+
+Kinds = Callable[[str], Kind[State]]
+"""Finds a kind by its name. Raises `LookupError` for a name that it does not know."""

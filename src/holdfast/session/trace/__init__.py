@@ -1,0 +1,198 @@
+"""What the signs look at: the latest responses and their calls, as a few small numbers each. Pure.
+
+The fold feeds every fact to `note`. Bodies are not kept, only digests (`holdfast.session.trace.digests`), so a state
+with a trace stays small. The trace follows from the last `STEPS_MAX` responses alone: a fold of a long log may
+leave out what stands before `first_that_counts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import msgspec
+
+from holdfast.facts.base import Fact, text_of
+from holdfast.facts.context import ContextCompacted, ContextReset
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
+from holdfast.facts.user import UserMessage
+from holdfast.session.trace.digests import PROSE, about, call_digest, flags_of, result_digests
+from holdfast.session.trace.phrases import stub_marks, text_marks
+
+STEPS_MAX = 60
+"""Older steps are dropped: a context has about forty (100,000 tokens at 2,500 a step)."""
+
+CALLS_MAX = 8
+"""Calls of one response that are looked at; more are only counted."""
+
+OPEN, OK, ERROR, NOT_RUN, UNKNOWN = range(5)
+"""How a call ended. What did not run was denied, skipped or cancelled."""
+
+_OUTCOMES = {"ok": OK, "error": ERROR}
+
+
+class CallNote(msgspec.Struct, array_like=True, gc=False):
+    """A call. `id` and `call` are digests of its id and of its name with its input.
+
+    `words` are digests of what it is about, `kind` flags (READS and its neighbors). Of the result
+    `value` is a digest without times, `shape` one without any number, `sketch` a sample of its lines, `length`
+    its size in bytes. `files` are digests of paths with their content.
+    """
+
+    id: int
+    name: str
+    call: int
+    words: tuple[int, ...] = ()
+    kind: int = 0
+    outcome: int = OPEN
+    value: int = 0
+    shape: int = 0
+    sketch: tuple[int, ...] = ()
+    length: int = 0
+    files: tuple[int, ...] = ()
+
+
+class Step(msgspec.Struct, array_like=True):
+    """A response and the ends of its calls.
+
+    `seq` is the position of its request. `count` is the number of calls, of which `calls` has the first few.
+    `text` and `thinking` are characters, `marks` the phrases found in the text (`session.trace.phrases`). A step with a `boundary` is no response: there a person spoke, or older turns became a summary.
+    """
+
+    seq: int
+    calls: list[CallNote] = []
+    count: int = 0
+    text: int = 0
+    thinking: int = 0
+    marks: int = 0
+    whole: bool = False
+    boundary: str = ""
+
+    def ended(self) -> bool:
+        """Whether the response is whole and all its calls have ended."""
+        return self.whole and all(call.outcome != OPEN for call in self.calls)
+
+    def has(self, kind: int) -> bool:
+        """Whether one of its calls has that flag."""
+        return any(call.kind & kind for call in self.calls)
+
+
+def note(steps: list[Step], fact: Fact, seq: int) -> None:
+    """Take one fact, at position `seq`, into the trace. Facts that say nothing here change nothing."""
+    match fact:
+        case ToolResult() | ToolOutcomeUnknown():
+            _end_call(steps, fact)
+        case AgentToolUse() | AgentMessage() | AgentThinking():
+            step = _of_request(steps, fact.request_seq)
+            if step is not None:
+                _part(step, fact)
+        case ModelRequestStart(purpose="turn"):
+            steps.append(Step(seq))
+        case ModelRequestEnd():
+            _end_request(steps, fact)
+        case UserMessage():
+            _bound(steps, seq, "person")
+        case ContextCompacted():
+            _bound(steps, seq, "compacted")
+        case ContextReset():
+            steps.clear()
+        case _:
+            return
+
+
+def first_that_counts(facts: Sequence[tuple[int, Fact]]) -> int:
+    """The index in `facts`, which have their positions, from which on `note` gives the same trace as from the start."""
+    whole: set[int] = set()
+    found = 0
+    for index in range(len(facts) - 1, -1, -1):
+        seq, fact = facts[index]
+        match fact:
+            case ContextReset():
+                return index
+            case ModelRequestEnd(outcome="ok"):
+                whole.add(fact.request_seq)
+            case ModelRequestStart(purpose="turn"):
+                found += seq in whole
+            case UserMessage() | ContextCompacted():
+                found += 1
+        if found >= STEPS_MAX:
+            return index
+    return 0
+
+
+def _trim(steps: list[Step]) -> None:
+    """Keep the last whole ones, and what is open after them."""
+    over = sum(1 for step in steps if step.whole) - STEPS_MAX
+    while over > 0:
+        over -= steps[0].whole
+        del steps[0]
+
+
+def _bound(steps: list[Step], seq: int, boundary: str) -> None:
+    steps.append(Step(seq, whole=True, boundary=boundary))
+    _trim(steps)
+
+
+def _of_request(steps: list[Step], request_seq: int) -> Step | None:
+    for step in reversed(steps[-4:]):
+        if step.seq == request_seq and not step.boundary:
+            return step
+    return None
+
+
+def _part(step: Step, fact: AgentMessage | AgentThinking | AgentToolUse) -> None:
+    match fact:
+        case AgentMessage():
+            text = text_of(fact.content)
+            step.text += len(text)
+            step.marks |= text_marks(text)
+        case AgentThinking():
+            step.thinking += len(fact.text)
+        case AgentToolUse():
+            step.count += 1
+            if len(step.calls) >= CALLS_MAX:
+                return
+            digest = call_digest(fact.name, fact.input, fact.malformed)
+            words = about(fact.name, fact.input)
+            flags = flags_of(fact.name, fact.input)
+            if not flags & PROSE:
+                step.marks |= stub_marks(fact.name, fact.input)
+            step.calls.append(CallNote(_id(fact.call_id), fact.name, digest, words, flags))
+
+
+def _id(call_id: str) -> int:
+    return crc32(call_id.encode())
+
+
+def _end_request(steps: list[Step], fact: ModelRequestEnd) -> None:
+    step = _of_request(steps, fact.request_seq)
+    if step is None:
+        return
+    if fact.outcome == "ok" or step.text or step.count:
+        step.whole = True
+        _trim(steps)
+    else:
+        steps.remove(step)
+
+
+def _end_call(steps: list[Step], fact: ToolResult | ToolOutcomeUnknown) -> None:
+    call = _find(steps, _id(fact.call_id))
+    if call is None:
+        return
+    call.value, call.shape, call.sketch = result_digests(fact.content)
+    call.length = len(fact.content)
+    if isinstance(fact, ToolOutcomeUnknown):
+        call.outcome = UNKNOWN
+        return
+    call.outcome = _OUTCOMES.get(fact.outcome, NOT_RUN)
+    call.length = max(call.length, fact.bytes_total)
+    call.files = tuple(crc32(f"{file.path}\0{file.digest}".encode()) for file in fact.files[:4])
+
+
+def _find(steps: list[Step], id: int) -> CallNote | None:
+    for step in reversed(steps[-8:]):
+        for call in step.calls:
+            if call.id == id and call.outcome == OPEN:
+                return call
+    return None
