@@ -57,7 +57,8 @@ class Step(msgspec.Struct, array_like=True):
     """A response and the ends of its calls.
 
     `seq` is the position of its request. `count` is the number of calls, of which `calls` has the first few.
-    `text` and `thinking` are characters, `marks` the phrases found in the text (`session.trace.phrases`). A step with a `boundary` is no response: there a person spoke, or older turns became a summary.
+    `text` and `thinking` are characters, `marks` the phrases found in the text (`session.trace.phrases`). A step with a
+    `boundary` is no response: there a person spoke, or older turns became a summary.
     """
 
     seq: int
