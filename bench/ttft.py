@@ -21,7 +21,7 @@ from typing import Literal
 import anyio
 
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Event

@@ -18,9 +18,9 @@ from typing import Any
 
 import anyio
 
-from holdfast.app.config import Settings, load_settings
 from holdfast.app.keys import look
 from holdfast.app.models import find_model, settled_model
+from holdfast.app.settings.config import Settings, load_settings
 from holdfast.errors import HoldfastError
 from holdfast.facts.base import Usage
 

@@ -27,26 +27,26 @@ from typing import Any
 __version__ = "0.1.0"
 
 _WHERE = {
-    "Agent": "holdfast.app.api_agent",
+    "Agent": "holdfast.app.python.agent",
     "CannotRunSafely": "holdfast.errors",
-    "Delta": "holdfast.app.api_types",
+    "Delta": "holdfast.app.python.types",
     "Document": "holdfast.facts.base",
     "Event": "holdfast.facts.codec",
-    "Holdfast": "holdfast.app.api",
+    "Holdfast": "holdfast.app.python.client",
     "HoldfastError": "holdfast.errors",
     "Image": "holdfast.facts.base",
-    "Item": "holdfast.app.api_types",
+    "Item": "holdfast.app.python.types",
     "ItemClosed": "holdfast.errors",
-    "Result": "holdfast.app.api_types",
+    "Result": "holdfast.app.python.types",
     "Rule": "holdfast.facts.session",
-    "Session": "holdfast.app.api_types",
-    "Stream": "holdfast.app.api_drive",
-    "Tool": "holdfast.app.api_tools",
+    "Session": "holdfast.app.python.types",
+    "Stream": "holdfast.app.python.drive",
+    "Tool": "holdfast.app.python.tools",
     "UnknownSession": "holdfast.errors",
     "UsageError": "holdfast.errors",
-    "open": "holdfast.app.api",
-    "run_sync": "holdfast.app.api",
-    "tool": "holdfast.app.api_tools",
+    "open": "holdfast.app.python.client",
+    "run_sync": "holdfast.app.python.client",
+    "tool": "holdfast.app.python.tools",
 }
 """Public names and the modules that have them, loaded when they are asked for: `import holdfast` stays quick.
 

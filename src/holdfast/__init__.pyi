@@ -1,16 +1,16 @@
 """The public names for type checkers; `__init__.py` loads them when they are asked for."""
 
-from holdfast.app.api import Holdfast as Holdfast
-from holdfast.app.api import open as open
-from holdfast.app.api import run_sync as run_sync
-from holdfast.app.api_agent import Agent as Agent
-from holdfast.app.api_drive import Stream as Stream
-from holdfast.app.api_tools import Tool as Tool
-from holdfast.app.api_tools import tool as tool
-from holdfast.app.api_types import Delta as Delta
-from holdfast.app.api_types import Item as Item
-from holdfast.app.api_types import Result as Result
-from holdfast.app.api_types import Session as Session
+from holdfast.app.python.agent import Agent as Agent
+from holdfast.app.python.client import Holdfast as Holdfast
+from holdfast.app.python.client import open as open
+from holdfast.app.python.client import run_sync as run_sync
+from holdfast.app.python.drive import Stream as Stream
+from holdfast.app.python.tools import Tool as Tool
+from holdfast.app.python.tools import tool as tool
+from holdfast.app.python.types import Delta as Delta
+from holdfast.app.python.types import Item as Item
+from holdfast.app.python.types import Result as Result
+from holdfast.app.python.types import Session as Session
 from holdfast.errors import CannotRunSafely as CannotRunSafely
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import ItemClosed as ItemClosed

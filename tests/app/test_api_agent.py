@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.app import api_files
-from holdfast.app.api_agent import declared
+from holdfast.app.python import files as api_files
+from holdfast.app.python.agent import declared
 from holdfast.facts.base import Block, Text
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.user import UserMessage

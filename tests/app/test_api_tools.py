@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import holdfast
-from holdfast.app.api_tools import Tool, tool
+from holdfast.app.python.tools import Tool, tool
 from holdfast.brain.custom import CustomResult, ToolRunner
 from holdfast.facts.session import CustomTool
 

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 import pytest
 
-from holdfast.app.api_tools import CONTENT_MAX, Tool, tool
+from holdfast.app.python.tools import CONTENT_MAX, Tool, tool
 from holdfast.brain.custom import CustomResult, ToolRunner
 from tests.support.waiting import PATIENCE_S
 
@@ -130,7 +130,7 @@ async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
 
 LEFT = """
 import anyio, threading
-from holdfast.app.api_tools import tool
+from holdfast.app.python.tools import tool
 @tool(timeout_s=0.05)
 def hang() -> None:
     "Hang."

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.api_tools import tool
+from holdfast.app.python.tools import tool
 from holdfast.errors import UsageError
 
 

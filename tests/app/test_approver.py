@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import holdfast
-from holdfast.app.inbox import LISTED_LINES, LISTED_WIDTH, build, lines
+from holdfast.app.screen.inbox import LISTED_LINES, LISTED_WIDTH, build, lines
 from holdfast.session.context.visible import is_hidden, visible
 from holdfast.session.decide.people import proof_text
 from tests.app.asking import asks, facts, item_of

@@ -11,10 +11,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.briefs import brief_of, logs_below, moment
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings
-from holdfast.app.tracing import Line, author
+from holdfast.app.screen.briefs import brief_of, logs_below, moment
+from holdfast.app.screen.tracing import Line, author
+from holdfast.app.settings.config import Settings
 from holdfast.errors import UsageError
 from holdfast.facts.mission import CriterionChecked
 from holdfast.facts.repo import RepoMerged

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.app.inbox import FINISHED_US, Entry, Shown, build, counts, details, folded
-from holdfast.app.pages import Chosen, Pages
-from holdfast.app.picker import keys_of
+from holdfast.app.screen.inbox import FINISHED_US, Entry, Shown, build, counts, details, folded
+from holdfast.app.screen.pages import Chosen, Pages
+from holdfast.app.screen.picker import keys_of
 from holdfast.facts.people import ApprovalRequested
 from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow

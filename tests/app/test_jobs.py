@@ -19,8 +19,8 @@ import pytest
 
 from holdfast.app import news
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import load_settings
-from holdfast.app.panel import Panel
+from holdfast.app.screen.panel import Panel
+from holdfast.app.settings.config import load_settings
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
 from holdfast.facts.job import JobStarted

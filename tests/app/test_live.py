@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.panel import ROWS_MAX
+from holdfast.app.screen.panel import ROWS_MAX
 from tests.app.screen import Session
 from tests.app.terminal import PRICE, Type, bash, script, spawn, turn, typed
 from tests.support.waiting import PATIENCE_S

@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import load_settings
+from holdfast.app.settings.config import load_settings
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolResult
 from holdfast.kinds.loop.agent import spec_of

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings, actor
+from holdfast.app.settings.config import Settings, actor
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, People, SessionCreated, Workspace
 from holdfast.kinds.mission.contract.contents import contract_digest

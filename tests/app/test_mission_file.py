@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.config import Settings
-from holdfast.app.mission_file import POLICY_KEYS, MissionFile, parse_mission_file, project_mission, read_mission_file
+from holdfast.app.settings.config import Settings
+from holdfast.app.settings.mission_file import (
+    POLICY_KEYS,
+    MissionFile,
+    parse_mission_file,
+    project_mission,
+    read_mission_file,
+)
 from holdfast.errors import UsageError
 from holdfast.facts.mission import MissionPolicy
 from holdfast.kinds.mission.contract.formats.files import read_contract

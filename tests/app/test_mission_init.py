@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.mission_issue import api_address
+from holdfast.app.mission.issue import api_address
 from holdfast.errors import UsageError
 from holdfast.globs import matches
 from holdfast.kinds.mission.role.submitted import submitted_contract

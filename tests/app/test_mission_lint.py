@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings
-from holdfast.app.mission_lint_runs import Ground, run_checks
+from holdfast.app.mission.lint_runs import Ground, run_checks
+from holdfast.app.settings.config import Settings
 from holdfast.errors import UsageError
 from holdfast.facts.session import Environment, Workspace
 from holdfast.kinds.mission.contract.formats.files import marked, read_contract

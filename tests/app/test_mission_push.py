@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.app.mission_push import Prepared, link, prepare, push, said
+from holdfast.app.mission.push import Prepared, link, prepare, push, said
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.session import SecretUse
-from holdfast.repo.plumbing_push import forge_of
+from holdfast.repo.plumbing.push import forge_of
 from holdfast.repo.repository_git import GitRepository
 from holdfast.testing.egress.network import part
 from holdfast.vault.fake import FakeVault

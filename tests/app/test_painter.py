@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.app.live import LiveProgress, drawn
-from holdfast.app.painter import Painter
-from holdfast.app.panel import Panel, Row, Words, lasted, thousands
+from holdfast.app.screen.live import LiveProgress, drawn
+from holdfast.app.screen.painter import Painter
+from holdfast.app.screen.panel import Panel, Row, Words, lasted, thousands
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded

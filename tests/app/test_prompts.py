@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.prompts import BYTES_MAX, NAMES, load_prompt, load_prompts
+from holdfast.app.settings.prompts import BYTES_MAX, NAMES, load_prompt, load_prompts
 from holdfast.errors import UsageError
 from tests.app.terminal import Type, kept, script, turn
 from tests.support.trusted import trust

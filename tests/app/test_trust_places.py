@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.config import find_project, load_settings, trust_store
+from holdfast.app.settings.config import find_project, load_settings, trust_store
 from holdfast.errors import HoldfastError
 from tests.support.child import as_uid
 

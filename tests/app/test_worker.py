@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from holdfast.app.compose import OPENED_MAX, open_runtime
-from holdfast.app.config import load_settings
 from holdfast.app.home import open_home
 from holdfast.app.serving import is_served
+from holdfast.app.settings.config import load_settings
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import SCHEMA, Draft
 from holdfast.facts.session import Agent, CustomTool, SessionCreated, Workspace

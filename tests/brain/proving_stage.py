@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.errors import UnknownSession

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked, VerificationEnded, VerificationStarted
 from holdfast.facts.repo import MergeStarted, RepoMerged, RepoMoved

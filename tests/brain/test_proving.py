@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.errors import HandsLost
 from holdfast.facts.contract import Contract, Item
 from holdfast.facts.mission import VerificationEnded, VerificationStarted

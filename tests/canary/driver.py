@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import load_settings
+from holdfast.app.settings.config import load_settings
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.progress_outside import about_outside, outside_details, outside_lines
+from holdfast.app.screen.progress_outside import about_outside, outside_details, outside_lines
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress

@@ -13,8 +13,8 @@ from pathlib import Path
 import anyio
 
 from holdfast.app.compose import PROGRAM, open_runtime
-from holdfast.app.config import Settings
-from holdfast.app.prompts import load_prompt
+from holdfast.app.settings.config import Settings
+from holdfast.app.settings.prompts import load_prompt
 from holdfast.brain.recall import shown
 from holdfast.errors import ItemClosed
 from holdfast.facts.base import Fact

@@ -22,7 +22,7 @@ import msgspec
 from holdfast.app.call import Call
 from holdfast.app.cli.start import start
 from holdfast.app.compose import open_runtime
-from holdfast.app.drive import drive, observer_for
+from holdfast.app.running.drive import drive, observer_for
 from tests.faults.seams import Seam, Striker, StruckModel, StruckStore
 
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 import anyio
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings
-from holdfast.app.prompts import load_prompt
+from holdfast.app.settings.config import Settings
+from holdfast.app.settings.prompts import load_prompt
 from holdfast.brain.recall import shown
 from holdfast.clock import SystemClock
 from holdfast.facts.base import Fact

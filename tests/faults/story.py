@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from holdfast.app.compose import PROGRAM, open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 
 EFFECTS = "effects"

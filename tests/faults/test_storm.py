@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.facts.base import Fact

@@ -16,7 +16,7 @@ from threading import Thread
 import anyio
 import pytest
 
-from holdfast.app.config import load_settings
+from holdfast.app.settings.config import load_settings
 from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import Hands, Layer

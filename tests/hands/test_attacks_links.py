@@ -12,9 +12,9 @@ from types import CodeType, FrameType
 
 import pytest
 
-from holdfast.app import config
-from holdfast.app.config import pinned_rules
-from holdfast.app.nofollow import read_beneath
+from holdfast.app.settings import config
+from holdfast.app.settings.config import pinned_rules
+from holdfast.app.settings.nofollow import read_beneath
 from holdfast.environment.keep import packages_laid
 from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.hands.box import places

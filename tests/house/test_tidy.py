@@ -97,8 +97,8 @@ def test_own_modules_are_loaded_by_name_only_where_laziness_is_kept() -> None:
         "src/holdfast/app/cli/__init__.py",
         "src/holdfast/app/compose.py",  # loops
         "src/holdfast/app/models.py",
-        "src/holdfast/app/targets.py",  # an extra each
-        "src/holdfast/app/workers.py",
+        "src/holdfast/app/settings/targets.py",  # an extra each
+        "src/holdfast/app/running/workers.py",
         "src/holdfast/kinds/__init__.py",  # a kind each
     }
     wrong = [

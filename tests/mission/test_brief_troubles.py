@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.app.briefs import brief_of, logs_below
 from holdfast.app.cli import build_parser
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import Settings
+from holdfast.app.screen.briefs import brief_of, logs_below
+from holdfast.app.settings.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked
 from holdfast.kinds.mission.brief.agrees import agrees

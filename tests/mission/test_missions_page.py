@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from holdfast.app.mission_file import OWN_KEYS, POLICY_KEYS, parse_mission_file
+from holdfast.app.settings.mission_file import OWN_KEYS, POLICY_KEYS, parse_mission_file
 from holdfast.facts.mission import MissionPolicy
 from holdfast.kinds.mission.contract.formats.files import read_contract
 from holdfast.kinds.mission.lint import FindingKind

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.config import Settings, load_settings
 from holdfast.app.keys import PROPOSED
 from holdfast.app.models import REMOTES, endpoint_of, find_model, settled_model
+from holdfast.app.settings.config import Settings, load_settings
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.base import Usage
 from holdfast.model.names import ModelName, parse_name

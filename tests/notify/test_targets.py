@@ -12,8 +12,8 @@ import apprise
 import pytest
 from apprise.manager_plugins import NotificationManager
 
-from holdfast.app.config import Settings, load_settings
-from holdfast.app.targets import make_outlets, outlets, read_targets, reply_key
+from holdfast.app.settings.config import Settings, load_settings
+from holdfast.app.settings.targets import make_outlets, outlets, read_targets, reply_key
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, NotifyError, UsageError
 from holdfast.ids import system_entropy

@@ -15,7 +15,7 @@ import pytest
 from holdfast.errors import RepositoryUnfit
 from holdfast.repo.base import Owner
 from holdfast.repo.plumbing import Failed
-from holdfast.repo.plumbing_objects import is_git_name
+from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.repo.repository import Commit, Conflict
 from holdfast.repo.repository_git import GitRepository
 from holdfast.testing.repo.repository_rig import LINES, START

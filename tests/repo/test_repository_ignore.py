@@ -6,7 +6,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from holdfast.repo.plumbing_ignore import Ignoring
+from holdfast.repo.plumbing.ignore import Ignoring
 from tests.repo.repositories import PATH, git
 
 PIECES = (

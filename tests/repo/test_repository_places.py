@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from holdfast.errors import CannotRunSafely, RepositoryUnfit
-from holdfast.repo.plumbing_refs import NAMED_CHANGES
+from holdfast.repo.plumbing.refs import NAMED_CHANGES
 from holdfast.repo.repository import Commit
 from holdfast.repo.repository_git import GitRepository
 from holdfast.testing.repo.repository_rig import START, branch_of

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.app.cli import main
-from holdfast.sim.mission_rules import RULES
-from holdfast.sim.mission_run import USED, MissionResult, MissionTotals, run_mission_seed, run_missions
-from holdfast.sim.mission_scene import RUBRIC_SHARE, Scene
+from holdfast.sim.missions.rules import RULES
+from holdfast.sim.missions.run import USED, MissionResult, MissionTotals, run_mission_seed, run_missions
+from holdfast.sim.missions.scene import RUBRIC_SHARE, Scene
 from tests.sim.planted.in_missions import BED
 from tests.sim.planted.kit import Plant
 

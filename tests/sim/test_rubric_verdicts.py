@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from holdfast.kinds.mission.acts import merging
-from holdfast.sim import mission_scene
-from holdfast.sim.mission_run import MissionResult, run_mission_seed
-from holdfast.sim.mission_scene import JUDGE_FAULTS, WORKER_FAULTS, Scene
+from holdfast.sim.missions import scene as mission_scene
+from holdfast.sim.missions.run import MissionResult, run_mission_seed
+from holdfast.sim.missions.scene import JUDGE_FAULTS, WORKER_FAULTS, Scene
 
 
 @pytest.fixture(params=[5, pytest.param(20, marks=pytest.mark.faults)])

@@ -23,7 +23,7 @@ from holdfast.session import decide
 from holdfast.session.fold import clock as fold_clock
 from holdfast.session.rows import SessionRow, Uptime, due_at
 from holdfast.session.state import SetBack, State
-from holdfast.sim.invariants_workers import WORKERS
+from holdfast.sim.invariants.workers import WORKERS
 from holdfast.sim.run import run_seeds, run_workers
 from tests.sim.planted.kit import Bed, Plant, hunt
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.config import Settings, load_settings
+from holdfast.app.settings.config import Settings, load_settings
 from tests.support.trusted import trust
 
 Load = Callable[..., Settings]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app import egress_policy
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import load_settings
-from holdfast.app.secrets import open_vault
+from holdfast.app.settings import egress_policy
+from holdfast.app.settings.config import load_settings
+from holdfast.app.settings.secrets import open_vault
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock

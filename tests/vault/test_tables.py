@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app import egress_policy, hands_policy
-from holdfast.app.config import load_settings
-from holdfast.app.secrets import open_vault, secret_sources
+from holdfast.app.settings import egress_policy, hands_policy
+from holdfast.app.settings.config import load_settings
+from holdfast.app.settings.secrets import open_vault, secret_sources
 from holdfast.clock import SystemClock
 from holdfast.egress.names import Place
 from holdfast.errors import SecretUnavailable, UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.config import count
+from holdfast.app.settings.config import count
 
 
 def positive(text: str) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.progress import counted
+from holdfast.app.screen.progress import counted
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.fleet.points import Point, point_at

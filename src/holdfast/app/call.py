@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from holdfast.app.config import Settings
+from holdfast.app.settings.config import Settings
 from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
 from holdfast.session.context.visible import harmless, visible_json

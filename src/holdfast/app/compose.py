@@ -13,13 +13,13 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from holdfast import __version__
-from holdfast.app.config import Settings, actor, database_path, environment
 from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
-from holdfast.app.prompts import load_prompts
 from holdfast.app.providers import Providers, SessionProvider
-from holdfast.app.targets import outlets
+from holdfast.app.settings.config import Settings, actor, database_path, environment
+from holdfast.app.settings.prompts import load_prompts
+from holdfast.app.settings.targets import outlets
 from holdfast.brain.doors import Doors, Kinds, NoObserver, Observer, Worker, uptime
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock

@@ -10,9 +10,9 @@ import anyio
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.config import database_path
 from holdfast.app.exits import name_of
 from holdfast.app.serving import is_attended, is_served
+from holdfast.app.settings.config import database_path
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError

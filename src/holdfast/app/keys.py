@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from holdfast.app.config import variables
 from holdfast.app.models import REMOTES, endpoint_of
+from holdfast.app.settings.config import variables
 from holdfast.errors import HoldfastError
 from holdfast.hands.base import Finding
 from holdfast.model.names import ModelName, is_loopback

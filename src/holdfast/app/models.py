@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.app.config import Settings, nearest, variables
-from holdfast.app.policies import context
-from holdfast.app.trust import require
+from holdfast.app.settings.config import Settings, nearest, variables
+from holdfast.app.settings.policies import context
+from holdfast.app.settings.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.kinds import LOOP

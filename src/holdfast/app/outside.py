@@ -6,9 +6,9 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.app.config import Settings
-from holdfast.app.egress_policy import upstream
-from holdfast.app.secrets import open_vault
+from holdfast.app.settings.config import Settings
+from holdfast.app.settings.egress_policy import upstream
+from holdfast.app.settings.secrets import open_vault
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Egress, Gateway, Notes
 from holdfast.egress.proxy import ProxyEgress

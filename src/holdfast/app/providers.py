@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.app.config import passed_on
+from holdfast.app.settings.config import passed_on
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.hands import HandsProvisioned

@@ -14,9 +14,9 @@ import anyio
 import anyio.lowlevel
 
 from holdfast.app.call import Call
-from holdfast.app.config import find_project, project_changes, trust_store
-from holdfast.app.project_keys import Change
-from holdfast.app.trust import Ignored, SettingsFile
+from holdfast.app.settings.config import find_project, project_changes, trust_store
+from holdfast.app.settings.project_keys import Change
+from holdfast.app.settings.trust import Ignored, SettingsFile
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.session.context.visible import visible
 

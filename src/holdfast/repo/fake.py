@@ -8,7 +8,7 @@ from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
 from holdfast.repo.base import Change, Kept, Owner, Restored
-from holdfast.repo.plumbing_ignore import NAME, Ignoring
+from holdfast.repo.plumbing.ignore import NAME, Ignoring
 
 Folder = MutableMapping[str, bytes]
 """A folder in memory: path from its root → content."""

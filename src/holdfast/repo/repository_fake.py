@@ -16,10 +16,10 @@ from holdfast.errors import RepositoryUnfit
 from holdfast.repo.base import Owner, shown
 from holdfast.repo.fake import Folder
 from holdfast.repo.plumbing import IDENTITY
-from holdfast.repo.plumbing_ignore import BY_PRODUCTS, NAME, Ignoring
-from holdfast.repo.plumbing_objects import FILE, Entry, commit_bytes, is_git_name, is_plain_path, object_id, trees
-from holdfast.repo.plumbing_refs import check_ref, checked_out, is_hex
-from holdfast.repo.plumbing_trees import MAX_FILES_BYTES, chosen, grafted, overlaid
+from holdfast.repo.plumbing.ignore import BY_PRODUCTS, NAME, Ignoring
+from holdfast.repo.plumbing.objects import FILE, Entry, commit_bytes, is_git_name, is_plain_path, object_id, trees
+from holdfast.repo.plumbing.refs import check_ref, checked_out, is_hex
+from holdfast.repo.plumbing.trees import MAX_FILES_BYTES, chosen, grafted, overlaid
 from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 from holdfast.repo.repository_lines import merge_entries
 

@@ -19,11 +19,11 @@ import anyio.to_thread
 from holdfast.errors import RepositoryUnfit, StorageFull
 from holdfast.repo.base import Owner, shown
 from holdfast.repo.plumbing import IDENTITY, Failed, Plumbing
-from holdfast.repo.plumbing_folder import Reading, order, write_folder
-from holdfast.repo.plumbing_ignore import BY_PRODUCTS, NAME, Ignoring
-from holdfast.repo.plumbing_objects import FILE, Entry, Pack, commit_bytes, trees
-from holdfast.repo.plumbing_refs import is_hex, object_of, point, stand
-from holdfast.repo.plumbing_trees import (
+from holdfast.repo.plumbing.folder import Reading, order, write_folder
+from holdfast.repo.plumbing.ignore import BY_PRODUCTS, NAME, Ignoring
+from holdfast.repo.plumbing.objects import FILE, Entry, Pack, commit_bytes, trees
+from holdfast.repo.plumbing.refs import is_hex, object_of, point, stand
+from holdfast.repo.plumbing.trees import (
     MAX_FILES_BYTES,
     chosen,
     contents,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping, Sequence
 
-from holdfast.repo.plumbing_objects import Entries, Entry
+from holdfast.repo.plumbing.objects import Entries, Entry
 
 
 def merge_entries(

@@ -17,7 +17,7 @@ from holdfast.repo.base import Change, Owner, Restored, shown
 from holdfast.repo.git import Blob, Library
 from holdfast.repo.lock import Stopped
 from holdfast.repo.objects import Row
-from holdfast.repo.plumbing_ignore import NAME, Ignoring
+from holdfast.repo.plumbing.ignore import NAME, Ignoring
 from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -28,7 +28,7 @@ from holdfast.repo.objects import (
     sort_key,
     tree_bytes,
 )
-from holdfast.repo.plumbing_objects import is_git_name
+from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.repo.seen import Seen, SeenFolder, Stamp, stamp
 
 MAX_DEPTH = 1_000

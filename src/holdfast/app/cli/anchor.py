@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import machine_trouble
-from holdfast.app.progress import counted
+from holdfast.app.screen.progress import counted
 from holdfast.app.ssh_signatures import sign
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError

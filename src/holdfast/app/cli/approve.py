@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app import answering
 from holdfast.app.call import Call
+from holdfast.app.running import answering
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

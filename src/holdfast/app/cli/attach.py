@@ -6,7 +6,7 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.drive import attach
+from holdfast.app.running.drive import attach
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

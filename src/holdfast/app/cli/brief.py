@@ -6,10 +6,10 @@ import argparse
 
 import msgspec
 
-from holdfast.app.brief_rounds import show_all
-from holdfast.app.briefs import brief_of, since_of
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
+from holdfast.app.screen.brief_rounds import show_all
+from holdfast.app.screen.briefs import brief_of, since_of
 from holdfast.kinds.mission.brief.text import markdown
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import budget_pico, nearest
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
+from holdfast.app.settings.config import budget_pico, nearest
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.budget import Period

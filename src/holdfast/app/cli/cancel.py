@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app.call import Call
-from holdfast.app.cancelling import cancel
+from holdfast.app.running.cancelling import cancel
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app import exits, hands_policy
+from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, open_runtime
-from holdfast.app.config import database_path
 from holdfast.app.home import Home
 from holdfast.app.keys import look
 from holdfast.app.providers import Providers
+from holdfast.app.settings import hands_policy
+from holdfast.app.settings.config import database_path
 from holdfast.errors import HoldfastError
 from holdfast.hands.base import Capabilities, Finding
 

@@ -9,13 +9,13 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import nearest
-from holdfast.app.destinations import named_destination
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
-from holdfast.app.progress_outside import UNWALLED, is_unwalled
-from holdfast.app.secrets import secret_uses
-from holdfast.app.sizes import size_text
+from holdfast.app.screen.progress_outside import UNWALLED, is_unwalled
+from holdfast.app.settings.config import nearest
+from holdfast.app.settings.destinations import named_destination
+from holdfast.app.settings.secrets import secret_uses
+from holdfast.app.settings.sizes import size_text
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError

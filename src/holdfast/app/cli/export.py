@@ -7,7 +7,7 @@ import argparse
 from holdfast.app.call import Call
 from holdfast.app.cli.logs import PAGE
 from holdfast.app.compose import open_runtime
-from holdfast.app.progress import public
+from holdfast.app.screen.progress import public
 from holdfast.facts.codec import genesis
 
 

@@ -9,9 +9,9 @@ from holdfast.app.at import shelf_of
 from holdfast.app.call import Call
 from holdfast.app.cli.logs import position
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
-from holdfast.app.config import budget_pico
 from holdfast.app.exits import name_of
-from holdfast.app.opening import KEY_LENGTH, check_model
+from holdfast.app.running.opening import KEY_LENGTH, check_model
+from holdfast.app.settings.config import budget_pico
 from holdfast.errors import UsageError
 from holdfast.fleet import forks
 from holdfast.fleet.forks import Forked, Ground, Wish

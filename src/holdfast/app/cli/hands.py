@@ -11,7 +11,7 @@ from holdfast import __version__
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.providers import queue_path, serving_provider
-from holdfast.app.workers import serving, working
+from holdfast.app.running.workers import serving, working
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.hands.far.server import FarServer

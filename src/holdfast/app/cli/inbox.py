@@ -9,12 +9,12 @@ import unicodedata
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import terminal_wishes
-from holdfast.app.inbox import details, folded, is_listed_whole, lines, public, public_item
-from holdfast.app.live import can_draw
-from holdfast.app.looking import look, shown_of
-from holdfast.app.picker import pick
-from holdfast.app.progress import terminal_width
+from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
+from holdfast.app.screen.live import can_draw
+from holdfast.app.screen.looking import look, shown_of
+from holdfast.app.screen.picker import pick
+from holdfast.app.screen.progress import terminal_width
+from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
 from holdfast.fleet.posting import person
 from holdfast.session.items import ItemRow

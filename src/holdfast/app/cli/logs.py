@@ -6,10 +6,10 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import nearest
-from holdfast.app.drive import watch
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.progress import in_detail, public
+from holdfast.app.running.drive import watch
+from holdfast.app.screen.progress import in_detail, public
+from holdfast.app.settings.config import nearest
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import UsageError

@@ -7,8 +7,8 @@ import argparse
 from holdfast.app.arguments import positive
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.drive import drive, observer_for
-from holdfast.app.loop_open import open_loop
+from holdfast.app.running.drive import drive, observer_for
+from holdfast.app.running.loop_open import open_loop
 from holdfast.session.tools import BASH_TIMEOUT_MAX_S as TIMEOUT_MAX_S
 
 

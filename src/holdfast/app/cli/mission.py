@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from types import ModuleType
 
-from holdfast.app import (
-    mission_amend,
-    mission_deliver,
-    mission_init,
-    mission_lint,
-    mission_run,
-    mission_show,
-    mission_steer,
-)
 from holdfast.app.call import Call
+from holdfast.app.mission import amend as mission_amend
+from holdfast.app.mission import deliver as mission_deliver
+from holdfast.app.mission import init as mission_init
+from holdfast.app.mission import lint as mission_lint
+from holdfast.app.mission import run as mission_run
+from holdfast.app.mission import show as mission_show
+from holdfast.app.mission import steer as mission_steer
 
 WORDS: dict[str, tuple[ModuleType, str]] = {
     "init": (mission_init, "turn a goal into a contract: feature_list.json, init.sh, mission.toml"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from holdfast.app.call import Call
-from holdfast.app.cancelling import workspace_of
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
+from holdfast.app.running.cancelling import workspace_of
 from holdfast.brain.wake import wake
 from holdfast.errors import EmergencyStop, LeaseHeld
 from holdfast.session.rows import SessionRow

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.progress import counted, known_cost, one_line
+from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.log.base import EVERY, Index, Which
 from holdfast.session.decide.people import PAUSED, STOPPED

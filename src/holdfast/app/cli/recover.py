@@ -11,9 +11,9 @@ import msgspec
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.config import database_path
 from holdfast.app.home import open_home
 from holdfast.app.recovering import check_alone, find_losses, keep_aside, lines, record
+from holdfast.app.settings.config import database_path
 from holdfast.log.sqlite.watermark import missing
 
 _BUSY_TIMEOUT_S = 30.0

@@ -8,10 +8,10 @@ from functools import partial
 from holdfast.app.arguments import positive
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.detach import detach
-from holdfast.app.drive import drive, observer_for
-from holdfast.app.opening import continue_session, existing, open_session
-from holdfast.app.sweeping import sweep
+from holdfast.app.running.detach import detach
+from holdfast.app.running.drive import drive, observer_for
+from holdfast.app.running.opening import continue_session, existing, open_session
+from holdfast.app.running.sweeping import sweep
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 

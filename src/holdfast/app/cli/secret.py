@@ -15,9 +15,9 @@ import anyio.lowlevel
 
 from holdfast.app import exits
 from holdfast.app.call import Call
-from holdfast.app.config import environment, nearest
-from holdfast.app.secrets import open_vault, secret_sources, secret_uses
-from holdfast.app.tables import NAME
+from holdfast.app.settings.config import environment, nearest
+from holdfast.app.settings.secrets import open_vault, secret_sources, secret_uses
+from holdfast.app.settings.tables import NAME
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import SecretUnavailable, UsageError
 from holdfast.vault.base import Secret

@@ -6,15 +6,15 @@ import argparse
 
 from holdfast.app.at import NOW, changes, files_as_of, restore, show_changes
 from holdfast.app.call import Call
-from holdfast.app.cancelling import workspace_of
 from holdfast.app.cli.logs import position
 from holdfast.app.cli.ps import public, standing
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.drive import last_message
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.looking import counting_answers
-from holdfast.app.progress import counted, known_cost, one_line
-from holdfast.app.progress_outside import outside_details, outside_lines, weakness
+from holdfast.app.running.cancelling import workspace_of
+from holdfast.app.running.drive import last_message
+from holdfast.app.screen.looking import counting_answers
+from holdfast.app.screen.progress import counted, known_cost, one_line
+from holdfast.app.screen.progress_outside import outside_details, outside_lines, weakness
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.fleet.points import Point, point_at

@@ -10,7 +10,7 @@ import anyio.to_thread
 from holdfast.app.call import Call
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
-from holdfast.sim.mission_run import MissionTotals, run_missions
+from holdfast.sim.missions.run import MissionTotals, run_missions
 from holdfast.sim.run import Totals, run_family, run_jobs, run_seed, run_seeds, run_workers
 
 STRIDE = 50

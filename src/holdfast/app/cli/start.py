@@ -14,7 +14,7 @@ import anyio
 
 from holdfast.app import exits
 from holdfast.app.call import Call, ReaderGone
-from holdfast.app.config import load_settings
+from holdfast.app.settings.config import load_settings
 from holdfast.app.trouble import sentence_of
 from holdfast.app.trusting import project_found, settled
 from holdfast.brain.alongside import alongside

@@ -6,13 +6,13 @@ import argparse
 
 import anyio
 
-from holdfast.app.answering import span
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.news import end_jobs
-from holdfast.app.progress import counted, one_line
+from holdfast.app.running.answering import span
+from holdfast.app.screen.progress import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import HoldfastError

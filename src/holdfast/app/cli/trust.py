@@ -9,8 +9,8 @@ import msgspec
 
 from holdfast.app import exits
 from holdfast.app.call import Call
-from holdfast.app.config import trust_store
-from holdfast.app.mission_trust import mission_found
+from holdfast.app.mission.trust import mission_found
+from holdfast.app.settings.config import trust_store
 from holdfast.app.trusting import accept, ask, can_ask, project_found
 from holdfast.errors import NotTrusted, UsageError
 

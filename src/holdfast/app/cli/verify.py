@@ -10,7 +10,7 @@ import msgspec
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.progress import counted
+from holdfast.app.screen.progress import counted
 from holdfast.app.ssh_signatures import problem_with
 from holdfast.errors import UsageError
 from holdfast.log.anchors import Block, check, parse

@@ -6,8 +6,8 @@ import argparse
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.drive import drive, observer_for
-from holdfast.app.sweeping import sweep
+from holdfast.app.running.drive import drive, observer_for
+from holdfast.app.running.sweeping import sweep
 from holdfast.brain.recall import recall
 from holdfast.kinds.mission import steering as missions
 from holdfast.session.fold.fork import RESTING

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.tracing import Line, Traced, read_place, trace
+from holdfast.app.screen.tracing import Line, Traced, read_place, trace
 from holdfast.kinds.mission.why import SHORT, Link
 
 

@@ -11,16 +11,16 @@ import anyio
 from holdfast.app.arguments import positive
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import database_path
-from holdfast.app.drive import NO_GIT
 from holdfast.app.exits import name_of
-from holdfast.app.family import wake_or_say
 from holdfast.app.news import look_after
-from holdfast.app.progress import JsonProgress, counted, one_line
+from holdfast.app.running.drive import NO_GIT
+from holdfast.app.running.family import wake_or_say
+from holdfast.app.running.sharing import share_of
+from holdfast.app.running.sweeping import sweep
+from holdfast.app.screen.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
-from holdfast.app.sharing import share_of
-from holdfast.app.sweeping import sweep
-from holdfast.app.targets import poll_every_s
+from holdfast.app.settings.config import database_path
+from holdfast.app.settings.targets import poll_every_s
 from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import NoObserver, Observer
 from holdfast.clock import SystemClock, rfc3339

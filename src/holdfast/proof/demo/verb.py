@@ -8,10 +8,10 @@ from anyio import get_cancelled_exc_class, to_thread
 
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
-from holdfast.app.config import budget_pico
-from holdfast.app.drive import observer_for
 from holdfast.app.models import settled_model
-from holdfast.app.opening import check_machine, check_model
+from holdfast.app.running.drive import observer_for
+from holdfast.app.running.opening import check_machine, check_model
+from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.session import Agent, Limits, SessionCreated

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from anyio import get_cancelled_exc_class
 
-from holdfast.app.briefs import brief_of, logs_below
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.config import budget_pico
-from holdfast.app.drive import observer_for
-from holdfast.app.opening import check_machine
+from holdfast.app.running.drive import observer_for
+from holdfast.app.running.opening import check_machine
+from holdfast.app.screen.briefs import brief_of, logs_below
+from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.session import Workspace

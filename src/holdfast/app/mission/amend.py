@@ -1,0 +1,92 @@
+"""`holdfast mission amend`: put another contract in force. What asks less is said, and needs a person's word."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import msgspec
+
+from holdfast.app.call import Call
+from holdfast.app.compose import open_runtime
+from holdfast.app.exits import name_of
+from holdfast.app.mission.contract import load_contract
+from holdfast.app.mission.trust import mission_settings
+from holdfast.app.screen.progress import counted
+from holdfast.brain.recall import recall
+from holdfast.errors import UsageError
+from holdfast.facts.contract import Contract
+from holdfast.kinds.mission import steering as missions
+from holdfast.kinds.mission.contract.amend import Amendment, compare
+from holdfast.kinds.mission.contract.contents import contract_digest
+from holdfast.kinds.mission.fold.state import mission_of, of_mission
+from holdfast.session.state import State
+
+OVER = ("done", "failed", "cancelled")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this one."""
+    parser.add_argument("session", metavar="ID", help="a mission's id, key, or a unique beginning of either")
+    parser.add_argument("contract", metavar="FILE", help="the contract as it is to be from now on")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why; it stands in the log")
+    parser.add_argument("--weaken", action="store_true", help="yes, though it asks less than the sealed one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def run(call: Call) -> int:
+    """Compare the contracts, and post the new one."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        created = await missions.created_of(runtime.store, row)
+        assert created.mission is not None
+        if row.status in OVER:
+            raise UsageError(f"{name_of(row)} is {row.status}: its contract stands as it was")
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+        folder = Path(created.mission.repo)
+        before = _sealed(state, created.mission.contract)
+        contract, _ = load_contract(Path(call.args.contract), folder)
+        contract = (await mission_settings(call, folder)).applied(contract)
+        # It stands in the place of the sealed one, whatever the file is called that it was read from.
+        contract = msgspec.structs.replace(contract, goal=before.goal, source=before.source)
+        found = compare(before, contract)
+        if not found.changes and contract == before:
+            raise UsageError(f"{call.args.contract} says what {name_of(row)} has been sealed with; nothing was changed")
+        _tell(call, found)
+        allowed = created.people.approvers or ((state.owner,) if state.owner else ())
+        if found.needs_person and allowed and runtime.intake.actor.removeprefix("user:") not in allowed:
+            raise UsageError(f"only {' and '.join(allowed)} may make this contract weaker; nothing was changed")
+        if found.needs_person and not call.args.weaken:
+            raise UsageError(
+                f"it asks less than the sealed contract ({counted(len(found.weaker), 'thing')}), and nothing was "
+                "changed; say --weaken when that is what you want"
+            )
+        receipt = await missions.amend(
+            runtime.intake,
+            row,
+            contract,
+            contract_digest(contract),
+            reason=call.args.reason,
+            weakened=tuple(found.weaker),
+        )
+        if call.json:
+            call.emit({"session_id": row.session_id, "seq": receipt.seq, **msgspec.to_builtins(found)})
+        call.say(f"noted as event {receipt.seq} of {name_of(row)}: {_counts(found)}")
+    return 0
+
+
+def _sealed(state: State, opened: Contract) -> Contract:
+    return of_mission(state).contract if mission_of(state) is not None else opened
+
+
+def _tell(call: Call, found: Amendment) -> None:
+    for name, why in found.weaker.items():
+        call.note(f"weaker   {name}: {why}")
+    for name, why in found.stricter.items():
+        call.note(f"stricter {name}: {why}")
+    for name in found.added:
+        call.note(f"new      {name}")
+
+
+def _counts(found: Amendment) -> str:
+    return f"{len(found.weaker)} weaker, {len(found.stricter)} stricter, {len(found.added)} new"

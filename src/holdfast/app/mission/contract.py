@@ -1,0 +1,45 @@
+"""Where a contract is: a file that somebody names, or one that a repository has under its usual name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from holdfast.app.settings.nofollow import read_beneath
+from holdfast.errors import ContractInvalid, UsageError
+from holdfast.facts.contract import Contract
+from holdfast.kinds.mission.contract.formats.files import read_contract
+
+CONTRACTS = ("feature_list.json", "prd.json")
+"""What a repository is looked through for when nothing is named."""
+
+CONTRACT_MAX = 64 << 20
+
+
+def find_contract(folder: Path, named: str, usual: str = "") -> Path:
+    """The file of a contract. `usual` is what mission.toml names. Raises `UsageError` when it is not there."""
+    if named:
+        places = [Path(named), folder / named]
+    else:
+        places = [folder / name for name in ((usual,) if usual else CONTRACTS)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None:
+        return found
+    if named:
+        raise UsageError(f"there is no contract {named}; an example is feature_list.json")
+    raise UsageError(
+        f"there is no contract in {folder} ({', '.join(place.name for place in places)}); name one, or have one made: "
+        'holdfast mission init "the goal"'
+    )
+
+
+def load_contract(path: Path, folder: Path) -> tuple[Contract, bytes]:
+    """The contract of a file, and its bytes. Its source is the path in the repository, where no link is followed."""
+    top, place = folder.resolve(), Path(os.path.normpath(path.absolute()))
+    inside = place.is_relative_to(folder.absolute()) or place.is_relative_to(top)
+    source = str(place.relative_to(top if place.is_relative_to(top) else folder.absolute())) if inside else path.name
+    try:
+        data = read_beneath(top, source, CONTRACT_MAX) if inside else path.read_bytes()
+    except OSError as error:
+        raise ContractInvalid(f"the contract {path} cannot be read: {error.strerror}; name another file") from error
+    return read_contract(data, source), data

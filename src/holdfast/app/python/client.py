@@ -1,0 +1,385 @@
+"""The Python API: `holdfast.open`, and what can be done with what it gives."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal, NoReturn, Unpack, overload
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.python.agent import Agent, check_functions, functions_of, runners
+from holdfast.app.python.drive import Begun, Stream, serve_all, to_rest
+from holdfast.app.python.files import blocks
+from holdfast.app.python.opening import cap_of, opened, order_of, whole
+from holdfast.app.python.tools import Runner
+from holdfast.app.python.types import (
+    Attachment,
+    Delta,
+    Dollars,
+    Item,
+    Result,
+    RunOptions,
+    Session,
+    item_of,
+    result_of,
+    session_of,
+)
+from holdfast.app.settings.config import FOUND, Settings, count, known_key, load_settings, process_proof
+from holdfast.brain.doors import NoObserver
+from holdfast.brain.recall import recall
+from holdfast.brain.wake import wake
+from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
+from holdfast.facts.base import Text
+from holdfast.facts.codec import Event
+from holdfast.facts.people import Verdict
+from holdfast.facts.session import SessionUpdated
+from holdfast.facts.user import UserMessage
+from holdfast.fleet.answers import Answer
+from holdfast.fleet.intake import Intake
+from holdfast.model.prices import parse_prices
+from holdfast.session.rows import SessionRow
+
+PAGE = 1_000
+
+
+class Holdfast:
+    """An opened home: sessions are run, watched, steered and answered through it. `holdfast.open` makes one.
+
+    Wherever a session is named, its id, its key, or a unique beginning of either will do. `by` names the person on
+    whose behalf something is said, as the log shows it; without it, it is the user who runs the program. All
+    methods raise subclasses of `HoldfastError` with a sentence that says what is safe and what to do next.
+    """
+
+    def __init__(self, runtime: Runtime, group: TaskGroup, tools: Sequence[Callable[..., Any]] = ()) -> None:
+        self._runtime = runtime
+        self._group = group
+        self._tools: dict[str, Runner] = runners(tools)
+        self._closed = False
+
+    @property
+    def home(self) -> Path:
+        """The folder in which everything is kept."""
+        return self._runtime.home.path
+
+    # --- running --------------------------------------------------------------------------------------
+
+    async def run(self, agent: Agent, goal: str, **options: Unpack[RunOptions]) -> Result:
+        """Give an agent a goal and stay with the session until it comes to rest: done, failed, or waiting.
+
+        `key`: a name of your own for the session. A second run with it goes on with that session: it raises the caps
+        that are given, and posts another goal as a message. `workspace`: the folder to work in; a fresh one without
+        it. An `AGENTS.md` there is pinned in every context. `criteria`: sentences that say when it is done, pinned
+        too. `attachments`: pictures and documents that go with the goal: paths, `holdfast.Image`, `holdfast.Document`.
+
+        `budget_usd`: a money cap in dollars, for it and all below it. `unpriced`: keep such a cap although a model
+        has no price; its cost is then not counted. `max_turns`, `max_output_tokens`, `context_tokens`: caps on
+        responses, on the tokens of one, and on the context. At a cap the session parks. `sandbox=False` runs tools
+        without isolation. `user`: run tools as this login (root only). `owner`: who answers its questions.
+        `allow_hosts`: hosts that tools may talk to, such as `["api.example.com"]`, beside those of the user's
+        `[egress]`; `registries` lets them reach package registries. `secrets`: of the user's secrets only these.
+
+        Raises `UsageError` for what cannot be meant, `CannotRunSafely` without a sandbox, key or extra, and errors of
+        the log. Cancelling it lets go of the session, which can be resumed.
+        """
+        begun = await self._begun(agent, goal, options)
+        await to_rest(self._runtime, begun.session_id, begun.tools, NoObserver())
+        return await result_of(self._runtime, begun.session_id)
+
+    @overload
+    def stream(
+        self, agent: Agent, goal: str, *, deltas: Literal[False] = False, **options: Unpack[RunOptions]
+    ) -> Stream[Event]: ...
+
+    @overload
+    def stream(
+        self, agent: Agent, goal: str, *, deltas: Literal[True], **options: Unpack[RunOptions]
+    ) -> Stream[Event | Delta]: ...
+
+    def stream(self, agent: Agent, goal: str, *, deltas: bool = False, **options: Unpack[RunOptions]) -> Stream[Any]:
+        """The same as `run`, with events as they happen: `async for event in hf.stream(agent, goal)`.
+
+        `event.fact` is what happened, one of the classes of `holdfast.facts`, and `event.type` its name. With `deltas`
+        there are `Delta`s between the events: pieces of a response that is still streaming.
+        """
+
+        async def begin() -> Begun:
+            return await self._begun(agent, goal, options)
+
+        return Stream(self._open(), self._group, begin, deltas=deltas)
+
+    async def resume(self, session: str, *, tools: Sequence[Callable[..., Any]] = (), steal: bool = False) -> Result:
+        """Go on with a session from its log until it comes to rest. Lifts a pause. Safe at any time.
+
+        `tools` are the functions that the session uses; those of agents that this program has run already, and those
+        of `holdfast.open`, need not be passed. While another process runs it, this waits for its rest; `steal` takes it
+        from a process that hangs. Raises `UsageError` for a function that is missing or takes something else than
+        the session was told.
+        """
+        row = await self._row(session)
+        state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
+        assert state.created is not None
+        given = {**self._tools, **runners(tools)}
+        check_functions(row.key or row.session_id, state.created.agent.custom, given)
+        self._tools = given
+        if state.paused and not state.stop_seq:
+            await self._runtime.intake.resume(row)
+        await to_rest(self._runtime, row.session_id, given, NoObserver(), steal=steal)
+        return await result_of(self._runtime, row.session_id)
+
+    async def serve(self, *, limit: int = 16, on_error: Callable[[str, HoldfastError], None] | None = None) -> NoReturn:
+        """Run whatever is due in this home, up to `limit` sessions side by side, until this is cancelled.
+
+        As `holdfast worker` does, with the functions of this program: what waits for a person or a time goes on by
+        itself once it is answered or due. Sessions that use other functions are left to the programs that have them.
+        `on_error` hears of a session's error by its id, and by an empty one of the log's; the others go on.
+        """
+        await serve_all(self._open(), lambda: self._tools, whole("limit", limit), on_error)
+
+    async def _begun(self, agent: Agent, goal: str, options: RunOptions) -> Begun:
+        runtime = self._open()
+        order = order_of(options)
+        row, before = await opened(runtime, agent, goal, order)
+        self._tools = {**self._tools, **runners(functions_of(agent))}
+        return Begun(row.session_id, before, self._tools, steal=False)
+
+    # --- looking --------------------------------------------------------------------------------------
+
+    async def sessions(self) -> list[Session]:
+        """All sessions, newest first."""
+        store = self._open().store
+        holders = await store.holders()
+        return [session_of(row, running=row.session_id in holders) for row in await store.sessions()]
+
+    async def show(self, session: str) -> Result:
+        """How a session stands, with its latest answer and its open questions."""
+        return await result_of(self._runtime, (await self._row(session)).session_id)
+
+    async def events(self, session: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
+        """The events of a session after position `after`, oldest first, whoever runs it.
+
+        With `follow` it goes on with what comes until the caller leaves the loop.
+        """
+        session_id = (await self._row(session)).session_id
+        store = self._runtime.store
+        while True:
+            events = await store.read(session_id, after=after, limit=PAGE)
+            for event in events:
+                yield event
+            after = events[-1].seq if events else after
+            if len(events) < PAGE:
+                if not follow:
+                    return
+                await store.wait(session_id, after)
+
+    # --- steering -------------------------------------------------------------------------------------
+
+    async def send(
+        self, session: str, text: str, *, attachments: Sequence[Attachment] = (), key: str = "", by: str = ""
+    ) -> None:
+        """Post a message. A running session takes it in at its next request; any other when it is resumed.
+
+        With a `key`, a second message of that key is dropped.
+        """
+        files = blocks(attachments)
+        row = await self._row(session)
+        if not files:
+            await self._intake(by).send(row, text, key=key)
+            return
+        if row.status == "cancelled":
+            raise UsageError(f"session {session} was cancelled and takes nothing more; start a new one")
+        words = (Text(text),) if text.strip() else ()
+        await self._intake(by).post(row.session_id, UserMessage(content=(*words, *files)), key)
+
+    async def interrupt(self, session: str, reason: str = "", *, by: str = "") -> None:
+        """Have the agent stop what it is doing; the session then waits for a message."""
+        await self._intake(by).interrupt(await self._row(session), reason)
+
+    async def pause(self, session: str, reason: str = "", *, by: str = "") -> None:
+        """Have a session rest at its next safe boundary, until it is resumed."""
+        await self._intake(by).pause(await self._row(session), reason)
+
+    async def cancel(self, session: str, reason: str = "", *, by: str = "") -> None:
+        """End a session for good. The process that runs it ends it; without one, this does."""
+        row = await self._row(session)
+        if row.status == "cancelled":
+            return
+        await self._intake(by).cancel(row, reason)
+        state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
+        assert state.created is not None
+        try:
+            await wake(row.session_id, self._runtime.doors(state.created.workspace))
+        except (LeaseHeld, EmergencyStop):
+            return  # whoever holds it, or lifts the stop, ends it
+
+    async def limit(
+        self, session: str, *, budget_usd: Dollars | None = None, max_turns: int | None = None, by: str = ""
+    ) -> None:
+        """Change the caps of a session. Raises `UsageError` for a money cap below what is spent."""
+        row = await self._row(session)
+        cap = cap_of(budget_usd) if budget_usd is not None else None
+        if cap is not None:
+            await self._runtime.intake.check_cap(row, cap)
+        change = SessionUpdated(
+            budget_pico=cap, max_turns=whole("max_turns", max_turns) if max_turns is not None else None
+        )
+        if change != SessionUpdated():
+            await self._intake(by).update(row, change)
+
+    # --- answering ------------------------------------------------------------------------------------
+
+    async def inbox(self, *, open_only: bool = True) -> list[Item]:
+        """What people are asked, in all sessions, oldest first; without `open_only` also what was answered."""
+        runtime = self._open()
+        return [await item_of(runtime, row) for row in await runtime.store.items(open_only=open_only)]
+
+    async def seen(self, item: Item | str, *, by: str = "") -> None:
+        """Say that a person was shown an item: its default may be applied from now on."""
+        intake = self._intake(by)
+        await intake.seen(await self._runtime.store.item(_id(item)))
+
+    async def approve(
+        self,
+        item: Item | str,
+        note: str = "",
+        *,
+        by: str = "",
+        for_s: float | None = None,
+        uses: int | None = None,
+        match: str | None = None,
+        budget_usd: Dollars | None = None,
+    ) -> Item:
+        """Approve what an item asks for; to a question, `note` is the answer.
+
+        With `for_s` seconds, a number of `uses`, or both, further calls of that tool are allowed too: with exactly the
+        same main argument, or with one that the glob `match` fits. `budget_usd` is another cap than the
+        proposed one. The session goes on when it is resumed, or where it is served. Raises `ItemClosed` when it has an
+        answer already, and `UsageError` for what cannot be meant or is not this person's to say.
+        """
+        row = await self._open().store.item(_id(item))
+        grant = None
+        if (for_s, uses, match) != (None, None, None):
+            grant = await self._intake(by).grant_for(row, for_s=for_s, uses=uses, match=match)
+        cap = cap_of(budget_usd) if budget_usd is not None else None
+        digest = item.digest if isinstance(item, Item) else ""
+        answer = Answer(verdict="approve", note=note, digest=digest, grant=grant, budget_pico=cap)
+        return await self._answered(row.item_id, answer, by)
+
+    async def deny(self, item: Item | str, note: str = "", *, by: str = "") -> Item:
+        """Refuse what an item asks for; the model reads the note. Raises as `approve` does."""
+        verdict: Verdict = "deny"
+        digest = item.digest if isinstance(item, Item) else ""
+        return await self._answered(_id(item), Answer(verdict=verdict, note=note, digest=digest), by)
+
+    async def _answered(self, item_id: str, answer: Answer, by: str) -> Item:
+        runtime = self._open()
+        row = await runtime.store.item(item_id)
+        await self._intake(by).answer(row, msgspec.structs.replace(answer, via="api", proof=process_proof()))
+        return await item_of(runtime, await runtime.store.item(row.item_id))
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _open(self) -> Runtime:
+        if self._closed:
+            raise UsageError("this home was closed at the end of its `async with` block; open it again")
+        return self._runtime
+
+    async def _row(self, session: str) -> SessionRow:
+        return await self._open().store.find(session)
+
+    def _intake(self, by: str) -> Intake:
+        intake = self._open().intake
+        if not by:
+            return intake
+        name = by.removeprefix("user:")
+        if not name or not name.isprintable() or any(char.isspace() for char in name):
+            raise UsageError(f'by={by!r} is no person\'s name; an example is by="anna"')
+        return intake.acting_as(f"user:{name}")
+
+
+def _id(item: Item | str) -> str:
+    return item.id if isinstance(item, Item) else item
+
+
+@asynccontextmanager
+async def open(
+    home: str | PathLike[str] | None = None,
+    *,
+    tools: Sequence[Callable[..., Any]] = (),
+    settings: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Holdfast]:
+    """Open a home: `async with holdfast.open() as hf:`.
+
+    `home` is the folder in which everything is kept; without it that of the settings, else of this user. `tools` are
+    functions that sessions here use, so that they need not be passed again to `resume`. `settings` are keys of
+    holdfast.toml, stronger than its files and the `HOLDFAST_*` variables: `{"model": "anthropic:NAME"}`.
+
+    Many programs may have the same home open at once. At the end of the block, sessions that still run here are let
+    go; they can be resumed. Raises `UsageError` for a setting that does not exist, and `CannotRunSafely` or
+    `LogDamaged` for a home that cannot be used.
+    """
+    given = dict(settings or {})
+    if home is not None:
+        given["home"] = fspath(home)
+    loaded = load_settings(Path.cwd(), {name: _setting(name, value) for name, value in given.items()})
+    for each in loaded.ignored:
+        warnings.warn(each.note(), stacklevel=4)
+    async with open_runtime(loaded) as runtime:
+        failed: Exception | None = None
+        async with anyio.create_task_group() as group:
+            hf = Holdfast(runtime, group, tools)
+            try:
+                yield hf
+            except Exception as error:  # as it is, and not inside a group
+                failed = error
+            finally:
+                hf._closed = True
+                group.cancel_scope.cancel()
+        if failed is not None:
+            raise failed
+
+
+def _setting(name: str, value: Any) -> Any:
+    """One of the settings, checked as in a file."""
+    kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
+    known_key(name, kinds, "settings")
+    if name == "prices":
+        return parse_prices(value, "settings")
+    if kinds[name] == "int":
+        try:
+            return count(value)
+        except ValueError as error:
+            raise UsageError(f"{name} in settings: {error}") from error
+    if kinds[name].startswith("dict"):
+        if not isinstance(value, dict):
+            raise UsageError(f"{name} in settings is {value!r}; it has to be a dict, as its table in holdfast.toml")
+        return value
+    if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
+        raise UsageError(f"{name} in settings is {value!r}; it has to be text")
+    return fspath(value) if isinstance(value, PathLike) else str(value)
+
+
+def run_sync(
+    agent: Agent, goal: str, *, home: str | PathLike[str] | None = None, **options: Unpack[RunOptions]
+) -> Result:
+    """`Holdfast.run` for a program that is not async: open the home, run to the next rest, close it again.
+
+    Raises as `run` does, and `UsageError` inside an event loop: `await hf.run(…)` is for that.
+    """
+
+    async def once() -> Result:
+        async with open(home) as hf:
+            return await hf.run(agent, goal, **options)
+
+    try:
+        anyio.get_current_task()
+    except (RuntimeError, anyio.NoEventLoopError):
+        return anyio.run(once)
+    raise UsageError("run_sync was called inside an event loop; there, open a home and `await hf.run(agent, goal)`")

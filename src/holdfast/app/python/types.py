@@ -1,0 +1,218 @@
+"""What the Python API gives back: plain frozen values, with times in UTC and money in dollars, exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from os import PathLike
+from pathlib import Path
+from typing import Literal, TypedDict
+
+from holdfast.app.compose import Runtime
+from holdfast.app.running.drive import last_message
+from holdfast.brain.recall import recall
+from holdfast.facts.base import Document, Image, Usage
+from holdfast.facts.people import ApprovalRequested, ItemKind, Verdict
+from holdfast.session.items import ItemRow, ItemStatus
+from holdfast.session.money import PICO
+from holdfast.session.rows import SessionRow
+from holdfast.session.state import State
+
+Status = Literal["running", "runnable", "parked", "done", "failed", "cancelled"]
+
+Dollars = str | int | float | Decimal
+"""An amount of dollars. Text and `Decimal` are exact to the twelfth decimal."""
+
+Attachment = str | PathLike[str] | Image | Document
+"""A file to show to the model, or one that is in memory."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What `run`, `stream` and `run_sync` take by name, beside agent and goal; `Holdfast.run` says what each means."""
+
+    key: str
+    workspace: str | PathLike[str]
+    budget_usd: Dollars
+    unpriced: bool
+    max_turns: int
+    max_output_tokens: int
+    context_tokens: int
+    criteria: Sequence[str]
+    attachments: Sequence[Attachment]
+    sandbox: bool
+    user: str
+    owner: str
+    allow_hosts: Sequence[str]
+    registries: bool
+    secrets: Sequence[str] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """A question to a person: what is asked, about which exact action, until when.
+
+    `id` names it everywhere. `kind` is `tool` (a call under an `ask` rule), `question` (the agent's own), `budget`
+    (more money), `escalation` (work that does not get on) or `unknown` (a call whose outcome nobody knows). `action`
+    is the whole of what would be done and `digest` is of it: an answer to this value is an answer to exactly that.
+    `options` are proposed answers. At `expires_at` the `default` is applied, once somebody has seen the item.
+    `cost_usd` is what the session has cost so far, None when that is not known; `proposed_usd` is the cap that
+    approving a `budget` sets. `approvers` may answer, anybody when there are none.
+    """
+
+    id: str
+    session_id: str
+    kind: ItemKind
+    status: ItemStatus
+    title: str
+    action: str
+    digest: str = field(repr=False)
+    why: str
+    touches: str
+    options: tuple[str, ...]
+    opened_at: datetime
+    expires_at: datetime | None
+    default: Verdict | None
+    cost_usd: Decimal | None
+    proposed_usd: Decimal | None
+    approvers: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """A session at a glance.
+
+    `status` is `running` while a process holds it, `runnable` when none does and there is work to do, `parked` while it
+    waits for what `reason` says (`person`, `budget`, `cap`, `context`, a time at `due_at`, …), else `done`, `failed` or
+    `cancelled`. `turns` counts responses of the model, `events` the log's. `cost_usd` is None when it is not known.
+    `parent` is the session that opened this one, empty when none did.
+    """
+
+    session_id: str
+    key: str
+    name: str
+    goal: str
+    model: str
+    status: Status
+    reason: str
+    detail: str
+    workspace: Path
+    turns: int
+    events: int
+    cost_usd: Decimal | None
+    created_at: datetime
+    updated_at: datetime
+    due_at: datetime | None
+    parent: str
+    owner: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Session):
+    """How a session stands, with its answer: `text` are the model's latest words, empty when there are none.
+
+    `goal` is whole here. `usage` counts tokens; None when a model did not report all of them. `items` are its questions
+    that wait for a person.
+    """
+
+    text: str
+    usage: Usage | None
+    items: tuple[Item, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the work is done."""
+        return self.status == "done"
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A piece of a response that is still streaming. Never in the log; a slow reader may miss some.
+
+    `text` is more of the words (`text`) or of the reasoning (`thinking`), or the name of a tool that is about to be
+    called (`tool`).
+    """
+
+    kind: Literal["text", "thinking", "tool"]
+    text: str
+
+
+def dollars(pico: int | None) -> Decimal | None:
+    """Pico-dollars as dollars, exactly."""
+    return None if pico is None else (Decimal(pico) / PICO).normalize() + Decimal(0)
+
+
+def at(us: int | None) -> datetime | None:
+    """Microseconds since 1970 as a time."""
+    return None if us is None else _time(us)
+
+
+def _time(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1_000_000, UTC)
+
+
+def session_of(row: SessionRow, *, running: bool) -> Session:
+    """A row as the API gives it."""
+    used = row.input_tokens + row.output_tokens
+    return Session(
+        session_id=row.session_id,
+        key=row.key,
+        name=row.name,
+        goal=row.goal,
+        model=row.model,
+        status="running" if running else row.status,
+        reason=row.reason,
+        detail=row.detail,
+        workspace=Path(row.workspace),
+        turns=row.turns,
+        events=row.head,
+        cost_usd=None if used and not row.cost_pico else dollars(row.cost_pico),
+        created_at=_time(row.created_us),
+        updated_at=_time(row.updated_us),
+        due_at=at(row.due_us) if row.status == "parked" else None,
+        parent=row.parent,
+        owner=row.owner,
+    )
+
+
+async def item_of(runtime: Runtime, row: ItemRow) -> Item:
+    """A question with all that it says."""
+    asked: ApprovalRequested = await runtime.intake.asked(row)
+    return Item(
+        id=row.item_id,
+        session_id=row.session_id,
+        kind=row.kind,
+        status=row.status,
+        title=row.title,
+        action=asked.action,
+        digest=asked.action_digest,
+        why=asked.why,
+        touches=asked.touches,
+        options=asked.options,
+        opened_at=_time(row.opened_us),
+        expires_at=at(row.expires_us),
+        default=asked.default,
+        cost_usd=dollars(asked.cost_pico),
+        proposed_usd=dollars(asked.proposed_pico),
+        approvers=await runtime.intake.who(row),
+    )
+
+
+async def result_of(runtime: Runtime, session_id: str) -> Result:
+    """How a session stands, with its answer and its open questions."""
+    row = await runtime.store.find(session_id)
+    running = row.session_id in await runtime.store.holders()
+    state: State
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    items = [each for each in await runtime.store.items() if each.session_id == row.session_id]
+    about = session_of(row, running=running)
+    given = {name: getattr(about, name) for name in Session.__dataclass_fields__}
+    given["goal"] = state.created.goal if state.created else row.goal
+    given["cost_usd"] = None if state.unpriced else dollars(row.cost_pico)
+    return Result(
+        **given,
+        text=await last_message(runtime, state),
+        usage=None if state.uncounted else state.usage,
+        items=tuple([await item_of(runtime, each) for each in items]),
+    )

@@ -1,0 +1,1 @@
+"""Running sessions: in the foreground, beside it, and as a worker."""

@@ -1,0 +1,107 @@
+"""`holdfast approve` and `holdfast deny`: one answer, and whoever goes on with it."""
+
+from __future__ import annotations
+
+import argparse
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.detached import see_to
+from holdfast.app.exits import name_of
+from holdfast.app.screen.inbox import block
+from holdfast.app.settings.config import budget_pico, count, duration_s, process_proof
+from holdfast.errors import UsageError
+from holdfast.facts.people import Grant, Verdict
+from holdfast.fleet.answers import Answer
+from holdfast.session.context.visible import visible_line
+from holdfast.session.items import ItemRow
+
+DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """The words that both verbs have."""
+    parser.add_argument("item", metavar="ITEM", help="an item's id, or a unique beginning of it: `holdfast inbox`")
+    parser.add_argument("--note", metavar="T", default="", help="words for the agent: why, what else, the answer")
+    parser.add_argument("--digest", metavar="SHA256", default="", help="refuse unless the action is this very one")
+    parser.add_argument("--no-wake", action="store_true", help="only answer, and start nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def span(text: str) -> float:
+    """A time span on the command line."""
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    try:
+        return count(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+async def answer(call: Call, verdict: Verdict) -> int:
+    """Answer an item. The session goes on: in the process that runs it, in a worker, or in one started for it."""
+    async with open_runtime(call.settings) as runtime:
+        item = await runtime.store.item(call.args.item)
+        request = await runtime.intake.asked(item)
+        given = Answer(
+            verdict=verdict,
+            note=call.args.note,
+            via="cli",
+            proof=process_proof(),
+            digest=call.args.digest,
+            grant=await _grant(call, runtime, item),
+            budget_pico=_cap(call),
+        )
+        receipt = await runtime.intake.answer(item, given)
+        row = await runtime.store.find(item.session_id)
+        if call.json:
+            call.emit(
+                {
+                    "item_id": item.item_id,
+                    "session_id": item.session_id,
+                    "seq": receipt.seq,
+                    "verdict": verdict,
+                    "action": request.action,
+                    "by": runtime.intake.actor,
+                    "proof": given.proof,
+                }
+            )
+        else:
+            call.say(
+                f"{DONE[verdict]} {item.item_id} of {name_of(row)}: {visible_line(item.title)}{_more(given.grant)}"
+            )
+            for line in block("action", request.action):
+                call.say(line)
+        call.note(await see_to(call, runtime, item.session_id, start=not call.args.no_wake))
+        return 0
+
+
+async def _grant(call: Call, runtime: Runtime, item: ItemRow) -> Grant | None:
+    args = call.args
+    bounds = {name: getattr(args, name, None) for name in ("for_s", "uses", "match")}
+    if all(value is None for value in bounds.values()):
+        return None
+    if bounds["for_s"] is None and bounds["uses"] is None:
+        raise UsageError(
+            "--match allows further calls too, and has to be bounded by time or by count; an example is: "
+            f'holdfast approve {item.item_id} --match "git push*" --for 2h'
+        )
+    return await runtime.intake.grant_for(item, for_s=args.for_s, uses=args.uses, match=args.match)
+
+
+def _cap(call: Call) -> int | None:
+    return budget_pico(getattr(call.args, "budget", None) or "")
+
+
+def _more(grant: Grant | None) -> str:
+    if grant is None:
+        return ""
+    times = f" the next {grant.uses}" if grant.uses is not None else " further ones"
+    until = f" for {grant.for_s:g} s" if grant.for_s is not None else ""
+    return f"; also{times} of {grant.tool} like {visible_line(grant.match)}{until}"

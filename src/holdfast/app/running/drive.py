@@ -1,0 +1,292 @@
+"""Running one session to its next stop, from the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import anyio
+
+from holdfast.app import exits
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime
+from holdfast.app.news import look_after
+from holdfast.app.running.family import TOGETHER, Family
+from holdfast.app.screen.live import LiveProgress, can_draw, drawn
+from holdfast.app.screen.painter import Painter
+from holdfast.app.screen.progress import JsonProgress, PlainProgress, counted, terminal_width
+from holdfast.app.serving import attend
+from holdfast.app.settings.config import database_path, terminal_wishes
+from holdfast.brain.alongside import alongside
+from holdfast.brain.doors import Doors, Observer
+from holdfast.brain.recall import recall
+from holdfast.brain.wake import wake
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError, LeaseHeld
+from holdfast.facts.base import text_of
+from holdfast.facts.codec import Event
+from holdfast.facts.model import AgentMessage
+from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.log.base import Which
+from holdfast.session.context.visible import harmless
+from holdfast.session.money import usd, usd_float
+from holdfast.session.rows import SessionRow
+from holdfast.session.state import State
+
+LOOK_S = 1.0
+"""How often an attached command looks whether the holder still lives."""
+
+LATEST = 1_000
+"""Events at the end of the log that the live view looks at for what the state does not hold."""
+
+
+def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
+    """JSON lines for scripts, for people plain lines, or on a terminal the live view of the session `row`.
+
+    With `row` the counting goes on from there.
+    """
+    if call.json:
+        return JsonProgress(call.emit)
+    terminal, color = terminal_wishes()
+    if row is not None and not getattr(call.args, "plain", False) and can_draw(terminal):
+        return LiveProgress(SystemClock(), Painter(sys.stderr, color=color), row)
+    return PlainProgress(SystemClock(), call.note, row, terminal_width())
+
+
+NO_GIT = "there is no git on this machine, so workspaces are not kept as they were at each step"
+
+
+async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
+    """Wake the session and stay with it until it stops; attach while another process runs it.
+
+    Whatever ends this, the last line says how the session stands.
+    """
+
+    if runtime.shelf is None:
+        call.note(NO_GIT)
+    stays = not getattr(call.args, "leave_jobs", False)
+
+    async def work() -> None:
+        if not stays:
+            await _to_its_stop(call, runtime, session_id, doors, steal)
+            return
+        with closing(attend(runtime.home, session_id, runtime.worker.worker_id, database_path(call.settings))):
+            at_work = partial(_to_its_stop, call, runtime, session_id, doors, steal, stays=True)
+            await alongside(at_work, partial(look_after, runtime, session_id))
+
+    return await _reported(call, runtime, session_id, doors.observer, work)
+
+
+async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
+    """Stay with a session that another process runs until it stops; without one, say how the session stands."""
+    row = await runtime.store.find(session_id)
+    observer = observer_for(call, row)
+
+    async def work() -> None:
+        await watch(runtime, session_id, observer, row.head)
+
+    if session_id not in await runtime.store.holders():
+        call.note(f"nobody runs {exits.name_of(row)} now")
+    return await _reported(call, runtime, session_id, observer, work)
+
+
+async def _reported(
+    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+) -> int:
+    """Do the work under the eyes of the observer, and say how the session stands, whatever ended it."""
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    try:
+        await _shown(call, runtime, session_id, observer, work)
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, exits.INTERRUPTED)
+        raise
+    except HoldfastError as error:
+        if call.json:
+            await _report(call, runtime, session_id, clock.monotonic_s() - began_s, error.exit_code)
+        raise
+    return await _report(call, runtime, session_id, clock.monotonic_s() - began_s)
+
+
+async def _shown(
+    call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Do the work, drawn beside it if the observer draws."""
+    if not isinstance(observer, LiveProgress):
+        await work()
+        return
+
+    async def look() -> tuple[State, list[Event]]:
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
+        first = max(0, state.seq - LATEST)
+        return state, await runtime.store.read(session_id, after=first, limit=state.seq - first)
+
+    call.above = observer.above
+    try:
+        await drawn(observer, look, work)
+    finally:
+        call.above = None
+
+
+async def _to_its_stop(
+    call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool, *, stays: bool = False
+) -> None:
+    """Run the session, and beside it all below it, until none of them has anything to do now.
+
+    With `stays` it goes on while jobs of theirs run, which costs no brain.
+    """
+    family = Family(call, runtime)
+    dispatcher = InlineDispatcher(
+        runtime.store,
+        SystemClock(),
+        boot_id=runtime.worker.boot_id,
+        only=session_id,
+        limit=TOGETHER,
+        on_error=family.failed,
+        stays=stays,
+    )
+
+    async def handle(each: str) -> None:
+        nonlocal steal
+        if each != session_id:
+            await family.run(each)
+            return
+        try:
+            outcome = await wake(session_id, doors, steal=steal)
+            elsewhere = "was taken over by another process" if outcome.fenced else ""
+            if not call.json and outcome.ended is not None and outcome.ended.reason == "child":
+                call.note(f"{outcome.ended.detail}; they go on here")
+            if not call.json and stays and outcome.ended is not None and outcome.ended.reason == "job":
+                call.note(f"it {outcome.ended.detail}; Ctrl-C leaves it at work, and its end wakes the session")
+        except LeaseHeld as held:
+            elsewhere = f"is running in another process ({held.worker_id})"
+        steal = False
+        if elsewhere:
+            hangs = f"`{call.typed('wake', session_id, '--steal')}`"
+            call.note(f"{session_id} {elsewhere}; watching it. Should that process hang: {hangs}")
+            await watch(runtime, session_id, doors.observer)
+            await dispatcher.ring(session_id)
+
+    await dispatcher.ring(session_id)
+    await dispatcher.run(handle)
+
+
+async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:
+    """Show what another process does with the session, until nobody holds it; from now on, or after `after`."""
+    seen = (await runtime.store.find(session_id)).head if after is None else after
+    held = True
+    while held:
+        held = session_id in await runtime.store.holders()
+        if held:
+            with anyio.move_on_after(LOOK_S):
+                await runtime.store.wait(session_id, seen)
+        while events := await runtime.store.read(session_id, after=seen, limit=1_000):
+            observer.on_events(events)
+            seen = events[-1].seq
+
+
+async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, code: int | None = None) -> int:
+    """Say how the session stands. `code` is the exit status when something else than that decides it."""
+    try:
+        row = await runtime.store.find(session_id)
+        running = session_id in await runtime.store.holders()
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
+    except HoldfastError:
+        if code is None:
+            raise
+        return code  # what went wrong is said already, or about to be
+    stands = exits.exit_code(row.status, row.reason)
+    if state.created is not None and state.created.mission is not None:
+        state = await _with_its_sessions(runtime, row, state)
+    if code is None and row.reason == "child" and await _a_person_is_needed(runtime, row):
+        code = stands = exits.NEEDS_PERSON
+    if call.json:
+        call.emit(result_line(row, state, wall_s, running=running, code=code))
+    else:
+        answer = "" if code and row.reason != "child" else await last_message(runtime, state)
+        if answer:
+            call.say(harmless(answer))
+        call.note(_standing(row, state, running))
+        call.note(_then(call, row, state, running))
+    return stands if code is None else code
+
+
+async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) -> State:
+    """The state of a mission with the tokens and the money of all sessions below it."""
+    for each in await runtime.store.sessions(Which(root=row.session_id)):
+        if each.parent:
+            below, _ = await recall(each.session_id, runtime.store, runtime.store, runtime.kinds)
+            state.usage += below.usage
+            state.uncounted = state.uncounted or below.uncounted
+            state.cost_pico += below.cost_pico
+            state.unpriced = state.unpriced or below.unpriced
+    return state
+
+
+async def _a_person_is_needed(runtime: Runtime, row: SessionRow) -> bool:
+    """Whether one of those below, for which it waits, waits for a person."""
+    below = {row.session_id}
+    for each in reversed(await runtime.store.sessions(Which(root=row.root))):
+        if each.parent in below:
+            below.add(each.session_id)
+            if each.status == "parked" and each.reason == "person":
+                return True
+    return False
+
+
+def _standing(row: SessionRow, state: State, running: bool) -> str:
+    why = f" ({row.reason})" if row.reason else ""
+    detail = f": {row.detail}" if row.detail else ""
+    cost = usd(None if state.unpriced else state.cost_pico)
+    what = "running in another process" if running else f"{row.status}{why}{detail}"
+    return f"{exits.name_of(row)} is {what} — {counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {cost}"
+
+
+def _then(call: Call, row: SessionRow, state: State, running: bool) -> str:
+    name = exits.name_of(row)
+    if running:
+        return f"Follow it with `{call.typed('logs', name, '-f')}`, stop it with `{call.typed('interrupt', name)}`."
+    return exits.next_step(row, state, call.typed)
+
+
+async def last_message(runtime: Runtime, state: State) -> str:
+    """The model's latest words; empty when there are none."""
+    first = max(0, state.seq - 200)
+    events = await runtime.store.read(state.session_id, after=first, limit=state.seq - first)
+    for event in reversed(events):
+        if isinstance(event.fact, AgentMessage):
+            return text_of(event.fact.content)
+    return ""
+
+
+def result_line(
+    row: SessionRow, state: State, wall_s: float, *, running: bool = False, code: int | None = None
+) -> dict[str, Any]:
+    """The last line of `--json` (CLI reference)."""
+    usage = state.usage
+    status = "running" if running else row.status
+    reason = row.reason or status
+    if code is not None and not row.reason:
+        reason = "interrupted" if code == exits.INTERRUPTED else "error"
+    return {
+        "type": "result",
+        "session_id": row.session_id,
+        "status": status,
+        "stop_reason": reason,
+        "exit_code": exits.exit_code(row.status, row.reason) if code is None else code,
+        "usage": None
+        if state.uncounted
+        else {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "cost_usd": None if state.unpriced else usd_float(state.cost_pico),
+        "events": row.head,
+        "wall_s": round(wall_s, 3),
+    }

@@ -1,0 +1,83 @@
+"""The sessions below one that runs in the foreground: they run beside it, and say so in a few lines."""
+
+from __future__ import annotations
+
+from holdfast.app.call import Call, ReaderGone
+from holdfast.app.compose import Runtime
+from holdfast.app.exits import name_of
+from holdfast.app.screen.progress import JsonProgress, one_line
+from holdfast.app.trouble import sentence_of
+from holdfast.brain.doors import Doors, NoObserver
+from holdfast.brain.wake import Outcome, wake
+from holdfast.clock import SystemClock
+from holdfast.errors import HoldfastError
+from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.session.rows import SessionRow
+
+TOGETHER = 64
+"""Sessions of one tree that run in one process at one time."""
+
+
+async def wake_or_say(session_id: str, doors: Doors) -> Outcome:
+    """Wake one of several sessions: whatever goes wrong with it is an error of ours, and ends no other."""
+    try:
+        return await wake(session_id, doors)
+    except ReaderGone:
+        raise
+    except Exception as error:
+        raise sentence_of(error) from error
+
+
+class Family:
+    """Runs descendants for one command."""
+
+    def __init__(self, call: Call, runtime: Runtime) -> None:
+        self._call = call
+        self._runtime = runtime
+        self._names: dict[str, str] = {}
+
+    async def run(self, session_id: str) -> None:
+        """Run one of them to its next stop."""
+        row = await self._runtime.store.find(session_id)
+        self._names[session_id] = called(row)
+        observer = JsonProgress(self._call.emit) if self._call.json else NoObserver()
+        doors = await self._runtime.doors_for(session_id, observer=observer)
+        if not row.epoch:
+            self._note(f"{called(row)} begins: {one_line(row.goal, 60)}")
+        outcome = await wake_or_say(session_id, doors)
+        if not outcome.idle and not outcome.fenced:
+            self._note(standing(await self._runtime.store.find(session_id)))
+
+    async def see_through(self, session_id: str) -> None:
+        """Run all below a session that has ended itself, until none of them has anything to do now."""
+        dispatcher = InlineDispatcher(
+            self._runtime.store,
+            SystemClock(),
+            boot_id=self._runtime.worker.boot_id,
+            only=session_id,
+            limit=TOGETHER,
+            on_error=self.failed,
+        )
+        await dispatcher.run(self.run)
+
+    def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
+        """An error of one of them; the others go on."""
+        then = "it is left as it is" if again_s is None else f"tried again in {again_s:.0f} s"
+        self._call.note(f"{self._names.get(session_id, session_id)}: {one_line(str(error), 300)} ({then})")
+
+    def _note(self, text: str) -> None:
+        if not self._call.json:
+            self._call.note(text)
+
+
+def called(row: SessionRow) -> str:
+    """What a child is called: by its own key or id, and by the name that its parent gave it."""
+    own = row.name if row.name not in ("", "agent") else ""
+    return f"child {own} ({name_of(row)})" if own else f"child {name_of(row)}"
+
+
+def standing(row: SessionRow) -> str:
+    """How a child stands, as a sentence."""
+    why = f" ({row.reason})" if row.reason else ""
+    detail = f": {one_line(row.detail, 80)}" if row.detail else ""
+    return f"{called(row)} is {row.status}{why}{detail}"

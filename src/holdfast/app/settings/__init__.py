@@ -1,0 +1,1 @@
+"""Settings: where they come from, whose count, and what they mean."""

@@ -1,0 +1,400 @@
+"""Settings: `holdfast.toml` of the project, then the user's, then `HOLDFAST_*`, then flags; the later wins."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.app.settings.nofollow import read_beneath
+from holdfast.app.settings.own import check_repository
+from holdfast.app.settings.project_files import FILE, project_model, prompts_of, read_project
+from holdfast.app.settings.project_keys import Change, changes, flat, keep
+from holdfast.app.settings.trust import Ignored, SettingsFile, TrustStore
+from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.facts.session import Limits
+from holdfast.model.prices import parse_prices
+from holdfast.session.money import Price, pico_from_usd
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What can be set. `budget_usd` is text so that no cent is lost on the way.
+
+    Tables are checked and read elsewhere: `notify` by targets.py, `people`, `context` and `breakers` by policies.py,
+    `hands` and `environment` by hands_policy.py, `egress` and `search` by egress_policy.py, `secrets` by secrets.py.
+    `prices` maps models to what their tokens cost. What only the user's own file may have is in own.py.
+
+    `ignored` are the keys of a project's files that do not count, since the user has not accepted them. `project` is
+    the folder whose file was accepted, and `prompt_files` are the prompts that it names, as they were accepted.
+    """
+
+    home: str = ""
+    db: str = ""
+    model: str = ""
+    budget_usd: str = ""
+    max_turns: int = Limits().max_turns
+    context_tokens: int = Limits().context_tokens
+    max_output_tokens: int = Limits().max_output_tokens
+    user: str = ""
+    prompts: str = ""
+    notify: dict[str, Any] = field(default_factory=dict)
+    prices: dict[str, Price] = field(default_factory=dict)
+    people: dict[str, Any] = field(default_factory=dict)
+    context: dict[str, Any] = field(default_factory=dict)
+    breakers: dict[str, Any] = field(default_factory=dict)
+    hands: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    egress: dict[str, Any] = field(default_factory=dict)
+    secrets: dict[str, Any] = field(default_factory=dict)
+    search: dict[str, Any] = field(default_factory=dict)
+    ignored: tuple[Ignored, ...] = ()
+    project: str = ""
+    prompt_files: Mapping[str, bytes] | None = None
+
+
+FOUND = ("ignored", "project", "prompt_files")
+"""Fields that no file and no flag can set."""
+
+_NAMES = {each.name: each.type for each in fields(Settings) if each.name not in FOUND}
+
+_TABLES = ("people", "context", "breakers", "hands", "environment", "egress")
+"""Settings that are a table each; a later file changes only the keys that it has."""
+
+_FAMILIES = ("notify", "secrets", "search")
+"""Settings that are tables of names that people choose."""
+
+
+def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
+    """The settings that hold in folder `start` with these flags; a flag that is None was not given.
+
+    Of a project's file only harmless keys count until the user has accepted it (docs/trust.md).
+    """
+    stronger = _stronger(flags)
+    settings = _merged(Settings(), *stronger)
+    file = find_project(start)
+    if file is not None:
+        settings = _with_project(file, settings, stronger)
+    if settings.prompts:
+        settings = replace(settings, prompts=str((start / Path(settings.prompts).expanduser()).absolute()))
+    return settings if settings.home else replace(settings, home=str(default_home()))
+
+
+def project_changes(file: SettingsFile, flags: Mapping[str, Any]) -> list[Change]:
+    """What a project's holdfast.toml would change. Raises `UsageError`."""
+    stronger = _stronger(flags)
+    return changes(project_values(file), vars(_merged(Settings(), *stronger)), _set_by(stronger))
+
+
+def _stronger(flags: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """What the user set: their own file, the environment, the flags."""
+    path = _user_file()
+    mine = _user_settings(path) if path.is_file() else {}
+    words = _NAMES.keys() - {"prices", *_TABLES, *_FAMILIES}
+    given = {name: value for name, value in flags.items() if name in words and value is not None}
+    return mine, _from_environment(), given
+
+
+def _set_by(layers: tuple[Mapping[str, Any], ...]) -> frozenset[str]:
+    return frozenset(key for layer in layers for key, _ in flat(layer))
+
+
+def _merged(settings: Settings, *layers: Mapping[str, Any]) -> Settings:
+    """The settings with these over them; of a table, a later layer changes only the keys that it has."""
+    for found in layers:
+        merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
+        settings = replace(settings, **{**found, **merged})
+    return settings
+
+
+def _with_project(file: SettingsFile, settings: Settings, stronger: tuple[Mapping[str, Any], ...]) -> Settings:
+    """The settings with those of a project's file below them that count."""
+    values = project_values(file)
+    accepted = trust_store().accepts(file)
+    user_set = _set_by(stronger)
+    found = changes(values, vars(settings), user_set)
+    refused = () if accepted else tuple(each.key for each in found if (each.danger or file.problem))
+    refused = tuple(key for key in refused if key not in user_set)
+    counts = frozenset(key for key, _ in flat(values)) - {*refused}
+    if file.problem:
+        counts = frozenset()
+    settings = _merged(Settings(), keep(values, counts), *stronger)
+    if refused or file.problem:
+        settings = replace(settings, ignored=(Ignored(str(file.path), refused, file.problem),))
+    if accepted:
+        settings = replace(settings, project=str(file.path.parent))
+    if accepted and "prompts" in values and "prompts" not in user_set:
+        settings = replace(settings, prompt_files={Path(name).name: data for name, data in prompts_of(file)})
+    return settings
+
+
+def project_values(file: SettingsFile) -> dict[str, Any]:
+    """What a project's holdfast.toml says, checked. Raises `UsageError`, except for one that may not count."""
+    try:
+        values = parse_toml(file.data, file.path, "the settings file")
+        check_repository(file.path, values, _user_file())
+        found = {name: _checked(name, value, str(file.path)) for name, value in values.items()}
+        if "prompts" in found:
+            found["prompts"] = _prompts_folder(file.path, found["prompts"])
+    except UsageError:
+        if file.problem:
+            return {}
+        raise
+    if "model" in found:
+        found["model"] = project_model(file.path.parent, found["model"])
+    return found
+
+
+def trust_store() -> TrustStore:
+    """What the user accepted, in their own configuration folder."""
+    return TrustStore(config_folder())
+
+
+def default_home() -> Path:
+    """The user's data directory; `/var/lib/holdfast` for root, since hands under another uid must reach in."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/holdfast")
+    data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    if not os.path.isabs(data):
+        raise CannotRunSafely(
+            f"nobody knows where the data of this user belongs ({data} is no absolute path); "
+            "name a folder with --home DIR or HOLDFAST_HOME"
+        )
+    return Path(data) / "holdfast"
+
+
+def database_path(settings: Settings) -> Path:
+    """The SQLite file that `db` or the home names."""
+    if not settings.db:
+        return Path(settings.home).absolute() / "holdfast.db"
+    scheme, _, rest = settings.db.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        raise CannotRunSafely("this version keeps its log in SQLite only; use --db sqlite:///PATH, or leave --db out")
+    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+        raise UsageError(f"--db {settings.db!r} is not a database URL; an example is --db sqlite:////var/lib/agents.db")
+    path = Path(rest[1:]).absolute()
+    if not path.parent.is_dir():
+        whole = Path(rest)
+        hint = f"an absolute path has one slash more: --db sqlite:///{whole}" if whole.parent.is_dir() else ""
+        raise UsageError(f"--db: the folder {path.parent} does not exist; {hint or f'make it: mkdir -p {path.parent}'}")
+    return path
+
+
+def budget_pico(text: str) -> int | None:
+    """A money cap in pico-dollars, None for none. Raises `UsageError` unless it is above zero."""
+    if not text:
+        return None
+    try:
+        pico = pico_from_usd(str(text))
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}; an example is --budget 2.50") from error
+    if pico <= 0:
+        raise UsageError(f"--budget {text} leaves nothing to spend; give an amount above 0, such as --budget 2.50")
+    return pico
+
+
+def environment() -> Mapping[str, str]:
+    """The environment, for what a file names as `env:NAME`."""
+    return os.environ
+
+
+def terminal_wishes() -> tuple[str, bool]:
+    """What `TERM` says the terminal is, and whether colors are welcome on it (`NO_COLOR` is not set)."""
+    return os.environ.get("TERM", ""), not os.environ.get("NO_COLOR")
+
+
+def config_folder() -> Path:
+    """The folder of the user's own settings."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return Path(config) / "holdfast"
+
+
+def _user_file() -> Path:
+    return config_folder() / FILE
+
+
+def find_project(start: Path) -> SettingsFile | None:
+    """The holdfast.toml of the project that `start` is in, up to the top of a repository. Raises `UsageError`."""
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        path = folder / FILE
+        if os.path.lexists(path):
+            own = _user_file()
+            return None if own.is_file() and path.resolve() == own.resolve() else read_project(path)
+        if os.path.lexists(folder / ".git"):
+            break
+    return None
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """A TOML file, or a `UsageError` that says where it goes wrong."""
+    try:
+        return parse_toml(path.read_bytes(), path, what)
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be read: {error.strerror}") from error
+
+
+def parse_toml(data: bytes, path: Path, what: str) -> dict[str, Any]:
+    """The same from the bytes of the file."""
+    try:
+        return tomllib.loads(data.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} {path} is not TOML: {error}") from error
+
+
+def _user_settings(path: Path) -> dict[str, Any]:
+    found = {name: _checked(name, value, str(path)) for name, value in read_toml(path, "the settings file").items()}
+    if "prompts" in found:
+        found["prompts"] = str((path.parent / Path(found["prompts"]).expanduser()).absolute())
+    return found
+
+
+def check_shared(path: Path, data: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for what a file of a repository may not set."""
+    check_repository(path, data, _user_file())
+
+
+def _prompts_folder(path: Path, value: str) -> str:
+    """The folder that a project's file names, which lies below it."""
+    inside = os.path.normpath(Path(value).expanduser())
+    if os.path.isabs(inside) or inside.split(os.sep)[0] == "..":
+        raise UsageError(
+            f"prompts in {path} is {value!r}, which lies outside the folder of that file; name a folder below it, or "
+            f"set it in your own {_user_file()}"
+        )
+    return str(path.parent / inside)
+
+
+def variables(names: Collection[str]) -> dict[str, str]:
+    """Those of the named environment variables that are set and not empty."""
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _from_environment() -> dict[str, Any]:
+    found = {}
+    for variable, value in os.environ.items():
+        if variable.startswith("HOLDFAST_") and value:
+            name = variable.removeprefix("HOLDFAST_").lower()
+            found[name] = _checked(name, value, f"the environment variable {variable}")
+    return found
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    known_key(name, _NAMES, where)
+    if name == "prices":
+        return parse_prices(value, where)
+    if name in _FAMILIES:
+        return _tables(name, value, where)
+    if name in _TABLES:
+        return _table(name, value, where)
+    if _NAMES[name] == "int":
+        try:
+            return count(value)
+        except ValueError as error:
+            raise UsageError(f"{name} in {where}: {error}") from error
+    if not isinstance(value, str) and (name != "budget_usd" or isinstance(value, bool | list | dict)):
+        raise UsageError(f'{name} in {where} is {value!r}; it has to be text, such as {name} = "…"')
+    return str(value)
+
+
+def _tables(name: str, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        raise UsageError(f"{name} in {where} has to be tables in a file, such as [{name}.NAME]")
+    return value
+
+
+def _table(name: str, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{name} in {where} has to be a table in a file, such as [{name}]")
+    return value
+
+
+COUNT_MAX = 10**12
+"""No cap on turns or tokens is larger."""
+
+
+def count(value: Any) -> int:
+    """A whole number from 1, as a number or as text. Raises `ValueError` with a right example."""
+    try:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else 0
+    except ValueError:
+        number = 0
+    if not 1 <= number <= COUNT_MAX:
+        raise ValueError(f"{value!r} is not a whole number from 1 to {COUNT_MAX}, such as 40")
+    return number
+
+
+def known_key(name: str, known: Collection[str], where: str) -> None:
+    """Raise `UsageError` for a key that does not exist, naming the nearest that does."""
+    if name not in known:
+        raise UsageError(f"unknown key {name!r} in {where}; {nearest(name, known)}")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """What somebody may have meant by a name that does not exist."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+DURATION_MAX_S = 10 * 366 * 86_400  # no time span is longer
+
+
+def duration_s(value: Any) -> float:
+    """A time span in seconds: a number of them, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
+    seconds: float = 0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        number, unit = (value[:-1], value[-1:]) if value[-1:] in _UNITS_S else (value, "s")
+        if number.replace(".", "", 1).isdecimal() and number.isascii():
+            seconds = float(number) * _UNITS_S[unit]
+    if not 0 < seconds <= DURATION_MAX_S:
+        raise ValueError(f"{value!r} is not a time span above 0 and up to ten years, such as 90s, 30m, 2h or 3d")
+    return seconds
+
+
+RULE_FILES = ("AGENTS.md", "CLAUDE.md")
+
+
+def pinned_rules(workspace: Path) -> str:
+    """The text of the workspace's AGENTS.md, or CLAUDE.md when there is none; empty without both. No link counts."""
+    for name in RULE_FILES:
+        file = workspace / name
+        if file.is_file() and not file.is_symlink():
+            return read_text(workspace, name, "the project's rules")
+    return ""
+
+
+def read_text(folder: Path, name: str, what: str) -> str:
+    """The text of a file below a folder; no link is followed. Raises `UsageError`."""
+    try:
+        return read_beneath(folder, name).decode()
+    except OSError as error:
+        raise UsageError(f"{what} {folder / name} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{what} {folder / name} is not UTF-8 text (byte {error.start + 1})") from error
+
+
+def passed_on(names: Collection[str]) -> dict[str, str]:
+    """Those variables of our own environment that are set, for a program of the user's own."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def actor() -> str:
+    """Who is at the keyboard, as events name it."""
+    try:
+        return f"user:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return f"user:{os.geteuid()}"
+
+
+def process_proof() -> str:
+    """What is proven about who answers from this process: its user, as the kernel has it, whatever name it gives."""
+    return f"process_uid:{os.geteuid()}"

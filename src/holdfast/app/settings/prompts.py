@@ -1,0 +1,108 @@
+"""The prompts: files of this package, each of which a project can have its own of, versioned by their content.
+
+Own ones come from the folder that `prompts` in the settings or `--prompts` names. Never from inside a session's
+workspace: what lies there the agent may write, and it would be writing its own orders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from holdfast.app.settings.config import nearest
+from holdfast.app.settings.nofollow import read_beneath
+from holdfast.errors import UsageError
+
+NAMES = (
+    *("worker", "compaction", "handoff", "mission_worker", "planner", "judge", "initializer"),
+    *("loop", "loop_analysis", "loop_plan"),
+)
+"""What each turn begins with; how a stretch is summarised; how the note for a reset is written; what the turns of
+a mission's roles begin with; and what the command of a loop is told, in an iteration and in the stages before."""
+
+BYTES_MAX = 65_536
+"""A longer prompt would be most of a context."""
+
+_NO_PROMPTS = frozenset({"readme.md"})
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """The texts by name, and the SHA-256 hex of their bytes for `shift.started`."""
+
+    texts: Mapping[str, str]
+    digests: dict[str, str]
+
+
+def load_prompt(name: str) -> tuple[str, str]:
+    """A prompt of this package: its text and the SHA-256 hex of its bytes."""
+    data = resources.files("holdfast.prompts").joinpath(f"{name}.md").read_bytes()
+    return data.decode(), hashlib.sha256(data).hexdigest()
+
+
+def load_prompts(folder: str, workspace: str = "", accepted: Mapping[str, bytes] | None = None) -> Prompts:
+    """All prompts; those in `folder`, when it is not empty, in place of ours.
+
+    `accepted` are the files of a project's folder as the user accepted them: they count, and the folder is not read
+    again. Raises `UsageError` for a folder or a file that cannot be used, or that lies inside the workspace.
+    """
+    found = {name: load_prompt(name) for name in NAMES}
+    if folder:
+        found |= _own(Path(folder), workspace, accepted)
+    return Prompts(
+        {name: text for name, (text, _) in found.items()}, {name: digest for name, (_, digest) in found.items()}
+    )
+
+
+def _own(folder: Path, workspace: str, accepted: Mapping[str, bytes] | None) -> dict[str, tuple[str, str]]:
+    if accepted is None and not folder.is_dir():
+        raise UsageError(
+            f"the prompts folder {folder} does not exist or is no folder; nothing was started. Make it, or name "
+            "another one with --prompts DIR"
+        )
+    _outside(folder, workspace)
+    found = {}
+    for file in sorted(folder.iterdir() if accepted is None else (folder / name for name in accepted)):
+        if file.suffix != ".md" or file.name.lower() in _NO_PROMPTS:
+            continue
+        if file.stem not in NAMES:
+            raise UsageError(f"there is no prompt for {file} to replace; {nearest(file.stem, NAMES)}")
+        _outside(file, workspace)
+        found[file.stem] = _checked(file, _read(file) if accepted is None else accepted[file.name])
+    if not found:
+        names = ", ".join(f"{name}.md" for name in NAMES)
+        raise UsageError(f"the prompts folder {folder} has no prompt in it; put one of {names} there")
+    return found
+
+
+def _outside(path: Path, workspace: str) -> None:
+    if workspace and path.resolve().is_relative_to(Path(workspace).resolve()):
+        raise UsageError(
+            f"the prompt {path} lies inside the workspace {workspace}, where the agent could rewrite its own "
+            "orders; nothing was started. Move it elsewhere, for example beside your own holdfast.toml, and name the "
+            "folder with --prompts DIR"
+        )
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return read_beneath(file.parent, file.name)
+    except OSError as error:
+        raise UsageError(f"the prompt {file} cannot be read: {error.strerror}") from error
+
+
+def _checked(file: Path, data: bytes) -> tuple[str, str]:
+    if len(data) > BYTES_MAX:
+        raise UsageError(f"the prompt {file} is longer than {BYTES_MAX} bytes; shorten it")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the prompt {file} is not UTF-8 text (byte {error.start + 1}); save it as UTF-8") from error
+    if not text.strip():
+        raise UsageError(f"the prompt {file} is empty; write it, or delete the file to use the one that comes along")
+    if "\0" in text:
+        raise UsageError(f"the prompt {file} holds a zero byte (byte {data.index(0) + 1}); it is no text")
+    return text, hashlib.sha256(data).hexdigest()

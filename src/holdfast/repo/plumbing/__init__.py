@@ -1,0 +1,286 @@
+"""Git for a user's repository, with nothing in force that a repository or a working tree could say (S24).
+
+Two git directories: our own, written by hand, has a clean configuration and no refs, and works on the user's
+store of objects; the user's own is used for refs alone, without hooks. Neither ever runs a program but git's
+own, and neither sees a working tree, except where files are compared for `look`, by our own directory again.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from holdfast.errors import RepositoryUnfit, StorageFull
+from holdfast.repo.git import find_program
+from holdfast.repo.plumbing.place import Place, Settings, locate, read_settings
+
+OLDEST = (2, 38)
+"""The first version whose `merge-tree` merges without a working tree."""
+
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_TIMEOUT_S = 1800.0
+_SAID = 400
+
+IDENTITY = ("Holdfast", "holdfast@localhost")
+"""Who every commit of the harness is by: no address that mail could reach."""
+
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.untrackedCache": "false",
+    "core.fsync": "all",
+    "core.filesRefLockTimeout": "2000",
+    "core.packedRefsTimeout": "2000",
+    "core.protectNTFS": "true",
+    "core.protectHFS": "true",
+    "core.quotePath": "false",
+    "core.commitGraph": "false",
+    "commit.gpgSign": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "pack.threads": "1",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+}
+_CONFIG = {
+    "sha1": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n\tlogallrefupdates = false\n",
+    "sha256": "[core]\n\trepositoryformatversion = 1\n\tbare = true\n\tlogallrefupdates = false\n"
+    "[extensions]\n\tobjectformat = sha256\n",
+}
+
+
+class Failed(Exception):
+    """Git ended with a status that was not expected; what it said."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+        self.said = said
+
+
+class Plumbing:
+    """The git of one repository. `path` is a folder in it, `state_folder` ours, for the git directories we write."""
+
+    def __init__(self, path: Path, state_folder: Path, program: Path | None = None) -> None:
+        self.path = path
+        self._state = state_folder
+        self._named = program
+        self._program = ""
+        self._found: tuple[Place, Settings] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def place(self) -> Place:
+        """Where the repository is. Raises `RepositoryUnfit`."""
+        return self._opened()[0]
+
+    @property
+    def settings(self) -> Settings:
+        """What counts of its configuration. Raises `RepositoryUnfit`."""
+        return self._opened()[1]
+
+    def _opened(self) -> tuple[Place, Settings]:
+        with self._lock:
+            if self._found is None:
+                if not self._program:
+                    self._program = find_program(self._named, OLDEST, "commits and merges the work of missions")
+                place = locate(self.path)
+                self._found = (place, self._read(place))
+            return self._found
+
+    def _read(self, place: Place) -> Settings:
+        config = place.common / "config"
+        try:
+            with config.open("rb") as source:  # read by us, so that git opens no file that we could not
+                done = subprocess.run(
+                    [self._program, "config", "--file", "-", "--no-includes", "--list", "-z"],
+                    stdin=source,
+                    capture_output=True,
+                    env=_environment("/nonexistent"),
+                    cwd="/",
+                    check=False,
+                    timeout=_TIMEOUT_S,
+                )
+        except FileNotFoundError:
+            return read_settings(place, b"")
+        except OSError as error:
+            raise RepositoryUnfit(
+                f"{config} cannot be read: {error.strerror}; nothing was changed: make it readable for this user, or "
+                "run as its owner"
+            ) from None
+        if done.returncode:
+            raise RepositoryUnfit(f"{config} is no configuration of git; nothing was changed: mend it, then try again")
+        return read_settings(place, done.stdout)
+
+    def scratch(self) -> Path:
+        """A folder of ours for temporary files."""
+        folder = self._state / "tmp"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder
+
+    def _our_dir(self) -> Path:
+        """Our git directory for the repository's kind of names, made when it is not there."""
+        kind = self.settings.object_format
+        folder = self._state / f"{kind}.git"
+        if (folder / "config").exists():
+            return folder
+        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("", "objects", "refs", "refs/heads"):
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name).chmod(0o755)  # its owner may be another user than the one that git runs as
+        for name, text in (("HEAD", "ref: refs/heads/none\n"), ("config", _CONFIG[kind])):  # the last makes it whole
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as new:
+                new.write(text)
+            os.chmod(new.name, 0o644)
+            os.replace(new.name, folder / name)
+        return folder
+
+    def _command(self, arguments: Sequence[str]) -> list[str]:
+        settings = dict(_SETTINGS)
+        if self.settings.shared:
+            settings["core.sharedRepository"] = self.settings.shared
+        return [
+            self._program,
+            *[word for name, value in settings.items() for word in ("-c", f"{name}={value}")],
+            *arguments,
+        ]
+
+    @contextmanager
+    def start(
+        self,
+        arguments: Sequence[str],
+        *,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
+        theirs: bool = False,
+        extra: Mapping[str, str] | None = None,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Git at work, for the block: ours on the user's objects, or with `theirs` the user's own directory.
+
+        It is ended with the block. Its errors go where nobody reads; see `run` for them.
+        """
+        process = self._spawn(arguments, stdin, subprocess.DEVNULL, theirs, extra)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def _spawn(
+        self,
+        arguments: Sequence[str],
+        stdin: IO[bytes] | int,
+        stderr: int,
+        theirs: bool,
+        extra: Mapping[str, str] | None,
+    ) -> subprocess.Popen[bytes]:
+        place, owner = self.place, self.settings.owner
+        if theirs:
+            environment, cwd = _environment(str(place.git_dir)), "/"
+        else:
+            # Relative: another user need not be able to go the whole way to it.
+            environment, cwd = _environment("."), str(self._our_dir())
+            environment["GIT_OBJECT_DIRECTORY"] = str(place.objects)
+            if place.shallow.exists():
+                environment["GIT_SHALLOW_FILE"] = str(place.shallow)
+        environment.update(extra or {})
+        if extra:  # it only reads, from more places than the owner may be let into
+            environment["GIT_DIR"], owner = cwd, None
+        return subprocess.Popen(
+            self._command(arguments),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment,
+            cwd=cwd,
+            user=owner.uid if owner else None,
+            group=owner.gid if owner else None,
+            extra_groups=[] if owner else None,
+            start_new_session=True,  # who kills all of us at once does not leave a lock of git's behind
+        )
+
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes | IO[bytes] | None = None,
+        theirs: bool = False,
+        extra: Mapping[str, str] | None = None,
+        also: Sequence[int] = (),
+    ) -> tuple[int, bytes]:
+        """Run git to its end; its status and what it wrote. A status that is neither 0 nor in `also` raises `Failed`.
+
+        Raises `StorageFull`, or `RepositoryUnfit` when it does not end.
+        """
+        source = subprocess.PIPE if isinstance(stdin, bytes) else stdin if stdin is not None else subprocess.DEVNULL
+        process = self._spawn(arguments, source, subprocess.PIPE, theirs, extra)
+        try:
+            out, errors = process.communicate(stdin if isinstance(stdin, bytes) else None, timeout=_TIMEOUT_S)
+        except BaseException as error:
+            process.kill()
+            process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RepositoryUnfit(
+                    f"git did not end within {_TIMEOUT_S:g} s on {self.path}; no ref was changed: see what holds the "
+                    "disk or the repository, then try again"
+                ) from None
+            raise
+        if process.returncode == 0 or process.returncode in also:
+            return process.returncode, out
+        said = errors.decode("utf-8", "backslashreplace").strip()
+        if "No space left on device" in said or "Disk quota exceeded" in said:
+            raise StorageFull(
+                f"the disk took no more bytes of {self.place.objects}; no ref was changed: free some space, then try "
+                "again"
+            )
+        line = "; ".join([each for each in said.splitlines() if each and not each.startswith("hint:")])
+        raise Failed(process.returncode, line[-_SAID:] or f"status {process.returncode}")
+
+    def need(self, what: str, *arguments: str, stdin: bytes | IO[bytes] | None = None) -> bytes:
+        """What git wrote. Raises `RepositoryUnfit`, saying that `what` was not possible, when it failed."""
+        try:
+            return self.run(*arguments, stdin=stdin)[1]
+        except Failed as error:
+            raise self.unfit(what, error.said) from None
+
+    def unfit(self, what: str, said: str) -> RepositoryUnfit:
+        """What to say when git could not do something on this repository."""
+        if "ermission denied" in said or "insufficient permission" in said or "Read-only file system" in said:
+            hint = "make the repository writable for this user, or run as its owner"
+        else:
+            hint = f"run `git -C {self.path} fsck`, mend what it names, then try again"
+        return RepositoryUnfit(f"{what} in {self.path} was not possible: {said}; no ref was changed: {hint}")
+
+
+def _environment(git_dir: str) -> dict[str, str]:
+    name, address = IDENTITY
+    return {
+        "PATH": _PATH,
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "HOME": "/nonexistent",
+        "GIT_DIR": git_dir,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # older versions know only this one, and it counts before any configuration
+        "GIT_GRAFT_FILE": "/dev/null",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_ADVICE": "0",
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": address,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": address,
+    }

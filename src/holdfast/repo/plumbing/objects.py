@@ -1,0 +1,164 @@
+"""Objects of a user's repository as bytes: their names, trees, commits, and the pack they travel in to the store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from holdfast.repo.objects import CHUNK, Changing, entry_header
+from holdfast.repo.plumbing.place import ObjectFormat
+
+FILE, PROGRAM, LINK, FOLDER, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
+
+_HEADER = b"PACK\0\0\0\2"
+_IGNORED_BY_HFS = frozenset(
+    "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff"
+)
+_GIT_BEGINS = frozenset((b".", b"g", b"G", b"\xe2", b"\xef"))
+
+
+class Entry(NamedTuple):
+    """One file, link or submodule of a tree: its mode as git has it, and the name of its object in hex."""
+
+    mode: int
+    id: str
+
+
+Entries = Mapping[bytes, Entry]
+"""A whole tree: path → entry. Folders are not in it."""
+
+
+def is_git_name(name: bytes) -> bool:
+    """Whether some file system takes this name for `.git`: such a one is never read, kept or written."""
+    if b"\\" not in name and name[:1] not in _GIT_BEGINS:
+        return False
+    text = name.decode("utf-8", "surrogateescape")
+    plain = "".join([char for char in text if char not in _IGNORED_BY_HFS]).lower()
+    return any(part.split(":")[0].rstrip(" .") in (".git", "git~1") for part in plain.split("\\"))
+
+
+def is_plain_path(path: bytes) -> bool:
+    """Whether a path of a tree stays in its folder and leads into no `.git`."""
+    return not any(part in (b"", b".", b"..") or is_git_name(part) for part in path.split(b"/"))
+
+
+def object_hash(form: ObjectFormat, kind: str, size: int) -> hashlib._Hash:
+    """The digest of an object, to be fed its bytes."""
+    return hashlib.new(form, f"{kind} {size}\0".encode(), usedforsecurity=False)
+
+
+def object_id(form: ObjectFormat, kind: str, data: bytes) -> str:
+    """The name of an object, in hex."""
+    digest = object_hash(form, kind, len(data))
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def commit_bytes(tree: str, parents: Sequence[str], message: str, at_us: int, identity: tuple[str, str]) -> bytes:
+    """A commit object: the same arguments make the same bytes. `at_us` counts in whole seconds."""
+    who = f"{identity[0]} <{identity[1]}> {at_us // 1_000_000} +0000"
+    text = message.replace("\0", "").strip("\n") + "\n"
+    head = [f"tree {tree}", *[f"parent {parent}" for parent in parents], f"author {who}", f"committer {who}"]
+    return ("\n".join(head) + "\n\n" + text).encode("utf-8", "replace")
+
+
+def trees(form: ObjectFormat, entries: Entries) -> tuple[str, dict[str, bytes]]:
+    """The tree objects of all folders: the name of the whole, and each by its name."""
+    made: dict[str, bytes] = {}
+    below: dict[bytes, list[tuple[bytes, bytes]]] = {b"": []}
+    for path in entries:
+        at = path
+        while at:
+            at = at.rpartition(b"/")[0]
+            if at in below:
+                break
+            below[at] = []
+    for path, entry in entries.items():
+        folder, _, name = path.rpartition(b"/")
+        below[folder].append((name, b"%o %b\0%b" % (entry.mode, name, bytes.fromhex(entry.id))))
+    top = ""
+    for folder in sorted(below, key=lambda each: (-(each.count(b"/") + bool(each)), each)):
+        data = b"".join([row for _, row in sorted(below[folder])])
+        top = object_id(form, "tree", data)
+        made[top] = data
+        if folder:
+            parent, _, name = folder.rpartition(b"/")
+            below[parent].append((name + b"/", b"%o %b\0%b" % (FOLDER, name, bytes.fromhex(top))))
+    return top, made
+
+
+def kept_mode(found: os.stat_result) -> int:
+    """What git keeps of a regular file's mode: whether its owner may execute it."""
+    return PROGRAM if found.st_mode & stat.S_IXUSR else FILE
+
+
+class Pack:
+    """A pack that is being written, in a file without a name. Objects in `known` are left out."""
+
+    def __init__(self, folder: Path, form: ObjectFormat, known: Iterable[str]) -> None:
+        self._form: ObjectFormat = form
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=folder, buffering=CHUNK)
+        self._file.write(_HEADER + bytes(4))
+        self._in = set(known)
+        self.count = 0
+        self.bytes = 0
+
+    def add(self, kind: str, data: bytes) -> str:
+        """Add an object whose bytes are at hand. Returns its name."""
+        name = object_id(self._form, kind, data)
+        if name not in self._in:
+            self._in.add(name)
+            self._file.write(entry_header(kind, len(data)) + zlib.compress(data, 1))
+            self.count += 1
+            self.bytes += len(data)
+        return name
+
+    def add_file(self, fd: int, size: int) -> str:
+        """Add the next `size` bytes of a file, without holding them. Raises `Changing` when there are fewer."""
+        start = self._file.tell()
+        digest, squeeze, left = object_hash(self._form, "blob", size), zlib.compressobj(1), size
+        self._file.write(entry_header("blob", size))
+        while left:
+            chunk = os.read(fd, min(left, CHUNK))
+            if not chunk:
+                self._cut(start)
+                raise Changing
+            left -= len(chunk)
+            digest.update(chunk)
+            self._file.write(squeeze.compress(chunk))
+        self._file.write(squeeze.flush())
+        name = digest.hexdigest()
+        if name in self._in:
+            self._cut(start)
+        else:
+            self._in.add(name)
+            self.count += 1
+            self.bytes += size
+        return name
+
+    def _cut(self, start: int) -> None:
+        self._file.seek(start)
+        self._file.truncate()
+
+    def finish(self) -> IO[bytes]:
+        """Complete the pack; its file, at the beginning."""
+        self._file.seek(len(_HEADER))
+        self._file.write(self.count.to_bytes(4))
+        self._file.seek(0)
+        digest = hashlib.new(self._form, usedforsecurity=False)
+        while chunk := self._file.read(CHUNK):
+            digest.update(chunk)
+        self._file.write(digest.digest())
+        self._file.flush()
+        os.lseek(self._file.fileno(), 0, os.SEEK_SET)
+        return self._file
+
+    def close(self) -> None:
+        """Give the file back. Safe to repeat."""
+        self._file.close()

@@ -1,0 +1,225 @@
+"""Refs and the standing of a user's repository: the one thing that its own git directory is asked and told."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.errors import RepositoryUnfit
+from holdfast.repo.base import shown
+from holdfast.repo.plumbing import Failed, Plumbing
+from holdfast.repo.plumbing.place import Place
+from holdfast.repo.repository import Standing
+
+OURS = ("refs/heads/holdfast/", "refs/holdfast/")
+NAMED_CHANGES = 20
+"""So many changes that nobody committed are named."""
+
+LOCK_IS_LEFT_S = 600.0
+"""A lock of one of our refs that is older was left by a git that is dead."""
+
+_HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_BAD_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[./]$")
+_BUSY = ("rebase-merge/head-name", "rebase-apply/head-name")
+
+
+def is_hex(name: str) -> bool:
+    """Whether this is the whole name of an object."""
+    return _HEX.fullmatch(name) is not None
+
+
+def object_of(git: Plumbing, name: str) -> str | None:
+    """The object that a name of the user's repository leads to. No hook, monitor or fetch comes of it."""
+    if is_hex(name):
+        return name
+    if not name or name.startswith("-") or "\0" in name:
+        return None
+    status, out = _theirs(git, "rev-parse", "--verify", "--quiet", "--end-of-options", name, also=(1, 128))
+    found = out.decode("utf-8", "replace").strip()
+    return found if status == 0 and is_hex(found) else None
+
+
+def _theirs(git: Plumbing, *arguments: str, also: tuple[int, ...] = ()) -> tuple[int, bytes]:
+    try:
+        return git.run(*arguments, theirs=True, also=also)
+    except Failed as error:
+        raise git.unfit("reading the refs", error.said) from None
+
+
+def read_ref(git: Plumbing, ref: str) -> tuple[str | None, bool]:
+    """What a ref names, and whether it is a symbolic one."""
+    form = "--format=%(refname) %(objectname) %(symref)"
+    _, out = _theirs(git, "for-each-ref", form, ref)
+    for line in out.decode("utf-8", "replace").splitlines():
+        name, target, symbolic = (line + " ").split(" ")[:3]
+        if name == ref:
+            return target, bool(symbolic)
+    return None, False
+
+
+def check_ref(ref: str, new: str, old: str | None) -> None:
+    """Raises `RepositoryUnfit` unless it is a ref of ours, to be moved between whole names of commits."""
+    if not ref.startswith(OURS) or _BAD_REF.search(ref) or not ref.isprintable():
+        raise RepositoryUnfit(
+            f"{ref[:200]!r} is not a ref that Holdfast moves; nothing was changed: it moves only those below "
+            f"{' and '.join(OURS)}"
+        )
+    if not is_hex(new) or (old is not None and not is_hex(old)):
+        raise RepositoryUnfit(
+            f"{ref} can only be moved between whole names of commits; nothing was changed: resolve them first"
+        )
+
+
+def point(git: Plumbing, ref: str, new: str, old: str | None) -> bool:
+    """Move a ref: see `Repository.point`."""
+    check_ref(ref, new, old)
+    now, symbolic = read_ref(git, ref)
+    if symbolic:
+        raise RepositoryUnfit(
+            f"{ref} in {git.path} is a name for another ref; nothing was changed: remove it with `git symbolic-ref "
+            f"--delete {ref}`"
+        )
+    if now == new:
+        return True  # S23: a move that was done before a crash is done
+    if now != old:
+        return False
+    _check_free(git, ref)
+    move = ("update-ref", "--no-deref", "-m", "holdfast", ref, new, old or "0" * len(new))
+    _remove_left_lock(git, ref)
+    try:
+        git.run(*move, theirs=True)
+    except Failed as error:
+        now, _ = read_ref(git, ref)
+        if now == new:
+            return True
+        if now != old:
+            return False
+        raise _unmoved(git, ref, error.said) from None
+    return True
+
+
+def _remove_left_lock(git: Plumbing, ref: str) -> None:
+    """Remove the lock of a ref of ours that a git left which died with the machine. Git holds one for milliseconds."""
+    lock = git.place.common / f"{ref}.lock"
+    if not lock.exists():
+        return
+    with tempfile.TemporaryFile(dir=git.scratch()) as now, suppress(OSError):
+        if os.fstat(now.fileno()).st_mtime - lock.stat().st_mtime > LOCK_IS_LEFT_S:
+            lock.unlink()
+
+
+def _unmoved(git: Plumbing, ref: str, said: str) -> RepositoryUnfit:
+    if ".lock" in said and "File exists" in said:
+        return RepositoryUnfit(
+            f"{ref} in {git.path} is locked by another program, or was left locked by one that died: {said}; nothing "
+            "was changed: end that program, or remove the .lock file that is named, then try again"
+        )
+    if "exists; cannot create" in said:
+        return RepositoryUnfit(
+            f"{ref} cannot be made in {git.path}, because there is a branch in its way: {said}; nothing was changed: "
+            "rename that branch with `git branch -m`"
+        )
+    return git.unfit(f"moving {ref}", said)
+
+
+def _check_free(git: Plumbing, ref: str) -> None:
+    if not ref.startswith("refs/heads/"):
+        return
+    _, out = _theirs(git, "worktree", "list", "--porcelain")
+    top = ""
+    taken = ""
+    for line in out.decode("utf-8", "surrogateescape").splitlines():
+        key, _, value = line.partition(" ")
+        top = value if key == "worktree" else top
+        if key == "branch" and value == ref:
+            taken = top
+    common = git.place.common
+    for folder in (common, *sorted(common.glob("worktrees/*"))):
+        if any(_text(folder / name) == ref for name in _BUSY):
+            taken = str(folder)
+    if taken:
+        raise checked_out(ref, taken)
+
+
+def checked_out(ref: str, where: str) -> RepositoryUnfit:
+    """What to say of a branch that somebody has files of."""
+    return RepositoryUnfit(
+        f"{ref} is checked out in {where}, and a branch that is checked out is never moved; nothing was changed: run "
+        f"`git -C {where} switch --detach`"
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def stand(git: Plumbing) -> Standing:
+    """How the repository stands: see `Repository.look`."""
+    place = git.place
+    status, out = _theirs(git, "symbolic-ref", "-q", "HEAD", also=(1,))
+    branch = out.decode("utf-8", "replace").strip() if status == 0 else ""
+    head = object_of(git, "HEAD")
+    if head is None:
+        raise RepositoryUnfit(
+            f"{git.path} is a git repository without a commit on {branch or 'HEAD'}; nothing was changed: commit once "
+            "(`git add -A && git commit`), then try again"
+        )
+    tree = git.need("reading HEAD", "ls-tree", "-r", "-z", "--full-tree", "--format=%(objectmode)", head)
+    return Standing(
+        head=head,
+        branch=branch,
+        bare=place.top is None,
+        shallow=place.shallow.exists() and place.shallow.stat().st_size > 0,
+        submodules=b"160000" in tree,
+        dirty=_dirty(git, place, head) if place.top else (),
+    )
+
+
+def _dirty(git: Plumbing, place: Place, head: str) -> tuple[str, ...]:
+    """The first changes in the folder that nobody committed. Nothing of it is run, and nothing is written.
+
+    Our own git directory compares, so that no filter is configured, whatever the attributes ask for.
+    """
+    with tempfile.TemporaryDirectory(dir=git.scratch()) as scratch:
+        index = Path(scratch) / "index"  # a copy: git writes down in it which files it found to be the same
+        if (place.git_dir / "index").exists():
+            shutil.copyfile(place.git_dir / "index", index)
+        return _changed(git, place, head, {"GIT_WORK_TREE": str(place.top), "GIT_INDEX_FILE": str(index)})
+
+
+def _changed(git: Plumbing, place: Place, head: str, extra: dict[str, str]) -> tuple[str, ...]:
+    exclude = [f"--exclude-from={place.common / 'info/exclude'}"] if _readable(place.common / "info/exclude") else []
+    asked = (
+        (
+            "diff-index",
+            "--cached",
+            "--name-only",
+            "-z",
+            "--no-renames",
+            "--no-ext-diff",
+            "--ignore-submodules=all",
+            head,
+        ),
+        ("diff-files", "--name-only", "-z", "--no-ext-diff", "--ignore-submodules=all"),
+        ("ls-files", "-o", "-z", "--directory", "--no-empty-directory", "--exclude-per-directory=.gitignore", *exclude),
+    )
+    found: set[str] = set()
+    try:
+        git.run("-c", "core.bare=false", "update-index", "-q", "--refresh", extra=extra, also=(1,))
+        for arguments in asked:
+            _, out = git.run("-c", "core.bare=false", *arguments, extra=extra)
+            found.update(shown(path) for path in out.split(b"\0") if path)
+    except Failed as error:
+        return (f"(what is not committed cannot be told: {error.said[:200]})",)
+    return tuple(sorted(found)[:NAMED_CHANGES])
+
+
+def _readable(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.R_OK)
