@@ -23,7 +23,7 @@ import pytest
 from holdfast import errors
 from holdfast.app.cli import VERBS
 from holdfast.facts.union import FACT_TYPES
-from tests.house.source import ROOT, none_of, python_files, short, tracked
+from tests.house.source import PACKAGE, ROOT, none_of, python_files, short, tracked
 
 BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<why>.+?) -->\n)?^```(?P<kind>python|sh)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -152,6 +152,20 @@ def test_no_error_class_hides_outside_its_module() -> None:
         for file in python_files("src")
         if file.name != "errors.py"
         for name in derived.findall(file.read_text())
+    ]
+    none_of(wrong)
+
+
+ROOMS = "app|brain|egress|environment|facts|fleet|hands|kinds|log|model|notify|proof|repo|session|sim|testing|vault"
+
+
+def test_files_that_documents_name_are_there() -> None:
+    wrong = [
+        f"{short(page)}: {named}"
+        for page in tracked()
+        if page.suffix == ".md" and page.name != "CHANGELOG.md"
+        for named in re.findall(rf"`((?:{ROOMS})/[\w/*.]+)`", page.read_text())
+        if not list(PACKAGE.glob(named.rstrip("/")))
     ]
     none_of(wrong)
 
