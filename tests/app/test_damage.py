@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.facts.codec import body_digest, chain
+from holdfast.log.sqlite.connect import SCHEMA_VERSION
 from tests.app.terminal import Said, Type, bash, kept, rows, script, turn
 
 EVERY = (
@@ -127,7 +128,7 @@ def test_tables_of_a_newer_version(type: Type, database: Path) -> None:
         connection.execute("update meta set value = '9' where name = 'schema'")
     before = fingerprint(database)
     for words in EVERY:
-        type(*words).refused(6, "version 9", "this Holdfast knows 4", "upgrade Holdfast")
+        type(*words).refused(6, "version 9", f"this Holdfast knows {SCHEMA_VERSION}", "upgrade Holdfast")
         assert fingerprint(database) == before
 
 

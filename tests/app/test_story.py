@@ -276,7 +276,7 @@ def test_a_long_list_is_cut_and_says_so(type: Type, note: str) -> None:
         type("run", f"goal {number}", "--model", note, "--deny", "*").went()
     listed = type("ps").went()
     assert len(listed.out.splitlines()) == 21
-    assert listed.err == "and 2 older sessions: `holdfast ps --all`\n"
+    assert listed.err == "and 2 more sessions: `holdfast ps --all`\n"
     assert len(type("ps", "--all").out.splitlines()) == 23
 
 

@@ -215,7 +215,7 @@ class Acts:
         return ()
 
     async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
-        """Whether a call that was dispatched may start. Its end is recorded when not. Raises `HandsLost`."""
+        """Return whether a call that was dispatched may start. Its end is recorded when not. Raises `HandsLost`."""
         return True
 
     async def after_call(self, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:

@@ -58,7 +58,7 @@ class Kind(Generic[S]):
         return None
 
     def awaits_wake(self, state: S) -> bool:
-        """Whether it rests, for a reason of the kind's own, until a user wakes it."""
+        """Return whether it rests, for a reason of the kind's own, until a user wakes it."""
         return False
 
 

@@ -93,7 +93,7 @@ def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(merges, "needed", needed)
 
 
-@BED.plant("S26", "judged_is_what_is_there", first=38)
+@BED.plant("S26", "judged_is_what_is_there", first=100)
 def the_word_of_a_judge_outlives_what_it_was_said_of(patch: pytest.MonkeyPatch) -> None:
     async def nothing(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
         return {}
@@ -119,7 +119,7 @@ def what_passed_is_forgotten_when_something_else_is_merged(patch: pytest.MonkeyP
     _applied(patch, RepoMerged, merged)
 
 
-@BED.plant("S25", "done_means_met")
+@BED.plant("S25", "done_means_met", first=58)
 def the_word_of_a_worker_is_believed(patch: pytest.MonkeyPatch) -> None:
     whole = fold_merges._merged
 
