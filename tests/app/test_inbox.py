@@ -243,6 +243,19 @@ def test_the_list_and_one_item(type: Type, model: str, holdfast_home: Path) -> N
     assert one["seen_at"] is not None
 
 
+def test_a_long_list_says_that_it_is_cut_and_a_script_gets_all(
+    type: Type, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        type("run", "build", "--model", model, "--ask", "bash", "--session-id", f"k{number}")
+    monkeypatch.setattr("holdfast.app.cli.inbox.SHOWN", 2)
+    listed = type("inbox").went()
+    assert [f"(k{number}, " in listed.out for number in range(3)] == [True, True, False]
+    assert "these are the 2 oldest; `holdfast inbox --json` lists all" in listed.err
+    entries = type("inbox", "--json").went().lines
+    assert [entry["group"] for entry in entries] == ["needs you"] * 3
+
+
 def test_the_picker_answers_by_keys(type: Type, model: str) -> None:
     item = asks(type, model)
     with Session("inbox") as terminal:

@@ -11,7 +11,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
 from holdfast.app.screen.live import can_draw
-from holdfast.app.screen.looking import look, shown_of
+from holdfast.app.screen.looking import SHOWN, look, shown_of
 from holdfast.app.screen.picker import pick
 from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
@@ -65,7 +65,7 @@ def _columns(char: str) -> int:
 
 
 async def _list(call: Call, runtime: Runtime) -> int:
-    entries = await look(runtime)
+    entries = await look(runtime, limit=None if call.json else SHOWN)
     if call.json:
         for entry in entries:
             call.emit(public(entry))
@@ -79,6 +79,8 @@ async def _list(call: Call, runtime: Runtime) -> int:
     whole = [shown.item for shown in asked if is_listed_whole(shown)]
     for item in whole:
         await runtime.intake.seen(item)
+    if len(asked) == SHOWN:
+        call.note(f"these are the {SHOWN} oldest; `{call.typed('inbox', '--json')}` lists all")
     if asked:
         call.say("")
         call.say(f"`{call.typed('inbox', asked[0].item.item_id)}` shows all of it")

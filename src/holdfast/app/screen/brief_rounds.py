@@ -8,6 +8,7 @@ from holdfast.app.exits import name_of
 from holdfast.app.screen.briefs import moment
 from holdfast.app.screen.inbox import GROUPS, Entry, minute
 from holdfast.app.screen.inbox import public as public_entry
+from holdfast.app.screen.looking import SHOWN as LOOKED_AT
 from holdfast.app.screen.looking import look
 from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
@@ -30,7 +31,7 @@ async def show_all(call: Call, runtime: Runtime) -> int:
     now_us = SystemClock().now_us()
     asked_us = None if call.args.since else await _asked(runtime)
     since_us = moment(call.args.since, now_us) if call.args.since else asked_us or now_us - DEFAULT_US
-    entries = await _entries(runtime, since_us)
+    entries = await _entries(runtime, since_us, limit=None if call.json else LOOKED_AT)
     if call.json:
         for entry in entries:
             cost = _usd(await _family(runtime, entry))
@@ -70,11 +71,11 @@ def _which(call: Call, asked_us: int | None) -> str:
     return ", when you last asked" if asked_us else ", the last 24 hours: you have not asked before"
 
 
-async def _entries(runtime: Runtime, since_us: int) -> list[Entry]:
+async def _entries(runtime: Runtime, since_us: int, limit: int | None) -> list[Entry]:
     """What waits for a user, and the tops of trees that moved: what is below them is in their own briefs."""
     return [
         entry
-        for entry in await look(runtime, since_us)
+        for entry in await look(runtime, since_us, limit=limit)
         if entry.item is not None
         or (not entry.row.parent and max(row.updated_us for row in await _family(runtime, entry)) > since_us)
     ]

@@ -16,26 +16,26 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 SHOWN = 100
-"""Items, and sessions of each status, that are looked at: a list longer than this is not read to its end."""
+"""Items, and sessions of each status, that a person is shown. A script gets all of them."""
 
 
-async def look(runtime: Runtime, since_us: int | None = None) -> list[Entry]:
-    """The inbox as it stands: the oldest items and the latest sessions of each status.
+async def look(runtime: Runtime, since_us: int | None = None, *, limit: int | None = None) -> list[Entry]:
+    """The inbox as it stands; with a `limit`, so many of the oldest items and of the latest sessions of each status.
 
     What ended before `since_us` is left out; by default that is a week ago.
     """
     store, now_us = runtime.store, SystemClock().now_us()
-    items = [await shown_of(runtime, item) for item in await store.items(limit=SHOWN)]
+    items = [await shown_of(runtime, item) for item in await store.items(limit=limit)]
     since_us = now_us - FINISHED_US if since_us is None else since_us
-    rows = await _around(store, {shown.item.session_id for shown in items}, since_us)
+    rows = await _around(store, {shown.item.session_id for shown in items}, since_us, limit)
     return build(rows, items, await store.holders(), since_us + FINISHED_US)
 
 
-async def _around(index: Index, named: set[str], since_us: int) -> list[SessionRow]:
+async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
     """The latest sessions of each status, those that are named, and the tops of their trees."""
     filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
     filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
-    found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=SHOWN)}
+    found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
     wanted = named | {row.root for row in found.values()}
     while missing := wanted - found.keys():
         for session_id in missing:

@@ -16,7 +16,7 @@ import anyio
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import see_to
-from holdfast.app.screen.looking import look
+from holdfast.app.screen.looking import SHOWN, look
 from holdfast.app.screen.pages import Chosen, Pages
 from holdfast.app.screen.painter import Painter
 from holdfast.app.settings.config import process_proof
@@ -130,7 +130,7 @@ class _Picker:
 
     async def refresh(self) -> None:
         """Look at the inbox again. What is listed has been seen."""
-        entries = await look(self._runtime)
+        entries = await look(self._runtime, limit=SHOWN)
         self._pages.load(entries, SystemClock().now_us())
         self.draw()
         for entry in entries:
