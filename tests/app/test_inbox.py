@@ -253,7 +253,7 @@ def test_a_long_list_says_that_it_is_cut_and_a_script_gets_all(
     assert [f"(k{number}, " in listed.out for number in range(3)] == [True, True, False]
     assert "these are the 2 oldest; `holdfast inbox --json` lists all" in listed.err
     entries = type("inbox", "--json").went().lines
-    assert [entry["group"] for entry in entries] == ["needs you"] * 3
+    assert [bool(entry.get("item_id")) for entry in entries] == [True] * 3
 
 
 def test_the_picker_answers_by_keys(type: Type, model: str) -> None:
