@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from holdfast.facts.contract import Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy, Task
-from holdfast.facts.task import TaskInspected
+from holdfast.facts.mission import MissionOpened, MissionPolicy, Task
+from holdfast.facts.task import Judged, JudgeOpened, TaskInspected, TaskJudged
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.conductor import ending
 from holdfast.kinds.mission.conductor.actions import OpenRole
@@ -86,3 +86,19 @@ def test_the_last_judge_is_not_asked_where_nothing_was_changed() -> None:
     action = ending.step(state, mission, 0, frozenset())
     assert isinstance(action, OpenRole)
     assert action.kind == "judge"
+
+
+def test_the_last_judge_speaks_of_the_tree_that_it_looked_at() -> None:
+    world = World(3, faults=0.0, policy=MissionPolicy(planner="items", judge="at_end"), items=2)
+    met = Judged("i1.r", passes=True, evidence=("a.py:1: x",))
+    world.tell(
+        MissionOpened(name="m", ref="r", base="c0", tree="t0"),
+        JudgeOpened(child_id="ses_2", tree="t0", criteria=("i1.r",), attempt=1),
+        TaskJudged(child_id="ses_2", tree="t0", decision="fail", criteria=(met,)),
+    )
+    assert "i1.r" not in ending.unmet_at_end(world.mission)
+    world.mission.main_tree = "t1"
+    assert "i1.r" in ending.unmet_at_end(world.mission)
+    world.tell(JudgeOpened(child_id="ses_3", tree="t1", criteria=("i1.r",), attempt=1))
+    world.tell(TaskJudged(child_id="ses_3", tree="t1", decision="fail", refused="it said nothing"))
+    assert "i1.r" in ending.unmet_at_end(world.mission)

@@ -15,6 +15,9 @@ from tests.sim.planted.in_missions import BED
 from tests.sim.planted.kit import Plant
 
 SEEDS = 30
+FOUND = (41_000_852,)
+"""Seeds outside the sweeps above that once broke a rule."""
+
 SEEDS_LONG = 500
 
 WITHIN = 120
@@ -41,6 +44,10 @@ def test_no_rule_is_violated() -> None:
     totals = run_missions(range(SEEDS))
     _clean(totals)
     _telling(totals, SEEDS)
+
+
+def test_seeds_that_once_broke_a_rule_are_clean() -> None:
+    _clean(run_missions(FOUND))
 
 
 @pytest.mark.faults

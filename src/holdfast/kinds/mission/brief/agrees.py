@@ -337,6 +337,7 @@ class _Replay:
             case "criterion.checked" if raw["outcome"] == "pass" and raw["tree"] == self.tree:
                 self.passed |= set(raw["criteria"])
             case "judge.opened" if not raw.get("task_id"):
+                self.final = self.final if raw["tree"] == self.final_tree else set()
                 self.final_tree = raw["tree"]
             case "task.judged" if not raw.get("refused"):
                 self._judge(raw)

@@ -90,6 +90,8 @@ def _judging(state: State, fact: JudgeOpened, event: Event) -> None:
     mission.roles[fact.child_id] = ChildRole("judge", fact.task_id, fact.tree, fact.criteria)
     task = of_mission(state).tasks.get(fact.task_id)
     if task is None:
+        if fact.tree != mission.final_tree:
+            mission.final_passed = {}  # what a judge accepted on another tree says nothing of this one
         mission.final_judge, mission.final_tree = fact.child_id, fact.tree
         mission.final_tries = fact.attempt
         return
