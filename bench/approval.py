@@ -32,10 +32,11 @@ from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
 from holdfast.facts.session import Agent, Rule, SessionCreated, Workspace
 from holdfast.facts.user import UserMessage
-from holdfast.fleet.intake import Intake
 from holdfast.ids import system_entropy
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from holdfast.session.items import ItemRow
 
 TARGET_MS = 400.0
@@ -153,7 +154,7 @@ async def run(runs: int) -> dict[str, object]:
         model = write_script(Path(name))
         clock = SystemClock()
         async with await SqliteStore.open(home.database, workers=home.workers, clock=clock) as store:
-            intake = Intake(store, store, clock, system_entropy, "user:bench")
+            intake = Intake(store, store, clock, system_entropy, Caller("user:bench"))
             await prepare(intake, home, model, runs)
             with worker(home):
                 items = await parked(store, runs)
@@ -162,7 +163,7 @@ async def run(runs: int) -> dict[str, object]:
         for first in range(0, runs, RESTART_EVERY):
             with worker(home) as serving:
                 async with await SqliteStore.open(home.database, workers=home.workers, clock=clock) as store:
-                    intake = Intake(store, store, clock, system_entropy, "user:bench")
+                    intake = Intake(store, store, clock, system_entropy, Caller("user:bench"))
                     waiting += others(home, serving.pid)
                     for item in items[first : first + RESTART_EVERY]:
                         waits.append(await answered(store, intake, item))

@@ -60,7 +60,7 @@ async def test_a_denial_reaches_the_model(hf: holdfast.Holdfast, publisher: str)
 async def test_a_grant_lets_more_calls_through(hf: holdfast.Holdfast, tmp_path: Path) -> None:
     model = script(tmp_path / "m.json", *[call("publish", page=page) for page in "aba"], turn(text="Over."))
     waiting = await hf.run(holdfast.Agent(model, tools=[publish], ask=["publish"]), "x", key="k")
-    with pytest.raises(holdfast.UsageError, match="without an end"):
+    with pytest.raises(holdfast.UsageError, match="needs a bound"):
         await hf.approve(waiting.items[0], match="*")
     await hf.approve(waiting.items[0], uses=5)
     second = await hf.resume("k")

@@ -16,10 +16,11 @@ from holdfast.facts.codec import Draft
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
-from holdfast.fleet.intake import Intake
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from tests.app.asking import ASK, asks, comes_to, facts, item_of, kill_all, let_go, processes_of, rests, types
 from tests.app.terminal import Type, bash, ended, kept, rows, script, spawn, turn, typed
 from tests.support.receiver import Receiver, Reply
@@ -100,7 +101,7 @@ def test_a_file_that_changes_before_it_is_used_is_asked_about_again(
         shown = type("inbox", items[-1]).went().out
         assert f"replaces  {items[-2]}" in shown
         assert f"bound to  policy, {folder}/input, workspace files\n" in shown
-        type("approve", items[-2]).refused(2, items[-2], "counts no more", "input has changed")
+        type("approve", items[-2]).refused(2, items[-2], "was superseded", "input has changed")
     assert not (folder / "ran").exists()
     assert "tool.dispatched" not in types(holdfast_home)
     type("approve", items[-1]).went()
@@ -293,7 +294,7 @@ def _draft(fact: ShiftStarted | ApprovalRequested) -> Draft:
 
 
 def _intake(store: SqliteStore, name: str) -> Intake:
-    return Intake(store, store, SystemClock(), system_entropy, f"user:{name}")
+    return Intake(store, store, SystemClock(), system_entropy, Caller(f"user:{name}"))
 
 
 def test_answers_that_race_give_one_decision_each(holdfast_home: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.settings.config import Settings, actor
+from holdfast.app.settings.config import Settings, local_caller
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, People, SessionCreated, Workspace
 from holdfast.kinds.mission.contract.contents import contract_digest
@@ -83,7 +83,11 @@ def test_what_asks_more_is_put_in_force(type: Type, repo: Path, holdfast_home: P
     ]
     contract = read_contract(path.read_bytes(), "feature_list.json")
     assert event["digest"] == contract_digest(contract)
-    assert (event["author"], event["reason"], list(event.get("weakened", ()))) == (actor(), "it is quick", [])
+    assert (event["author"], event["reason"], list(event.get("weakened", ()))) == (
+        local_caller("cli").actor,
+        "it is quick",
+        [],
+    )
     type("mission", "amend", "m", path).refused(2, "nothing was changed")
 
 

@@ -27,7 +27,6 @@ from holdfast.facts.codec import Draft
 from holdfast.facts.mission import Role
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
-from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
 from holdfast.hands.fake import FakeProvider
 from holdfast.hands.fake_files import Files
@@ -37,6 +36,8 @@ from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.repository_git import GitRepository
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from tests.brain.stage import Stage
 from tests.hands.rigs import unsandboxed
 from tests.support.waiting import PATIENCE_S
@@ -214,7 +215,7 @@ async def open_killable(home: Path, settings: Any, scripts: dict[str, str]) -> s
     work = home / "work"
     work.mkdir()
     async with await SqliteStore.open(home / "log.db", workers=home / "workers", clock=SystemClock()) as store:
-        intake = Intake(store, store, SystemClock(), system_entropy, "user:test")
+        intake = Intake(store, store, SystemClock(), system_entropy, Caller("user:test"))
         session_id = intake.new_session_id()
         role = Role("worker", task_id="t1", repo=str(home / "repo"), base=commit, hooks=True)
         where = Workspace(str(work), disposable=True, isolation="none")

@@ -9,11 +9,12 @@ import msgspec
 from holdfast.clock import SystemClock
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import Agent, CustomTool, People, Rule, SessionCreated, Workspace
-from holdfast.fleet.intake import Intake
 from holdfast.ids import system_entropy
 from holdfast.log.memory import MemoryStore
 from holdfast.notify.fake import FakeTarget
 from holdfast.notify.outlet import Outlet
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from holdfast.session.context.conversation import ToolResultPart
 from holdfast.session.items import ItemRow
 from holdfast.session.tools import DEFAULT_TOOLS
@@ -49,7 +50,7 @@ class PeopleStage(Stage):
         super().__post_init__()
         self.time = Ahead()
         self.store = MemoryStore(self.time)
-        self.intake = Intake(self.store, self.store, self.time, system_entropy, "user:anna")
+        self.intake = Intake(self.store, self.store, self.time, system_entropy, Caller("user:anna"))
         self.doors = replace(
             self.doors,
             log=self.store,

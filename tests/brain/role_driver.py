@@ -25,7 +25,6 @@ from holdfast.facts.codec import Draft
 from holdfast.facts.mission import Mission, MissionOpened, MissionPlanned, MissionPolicy
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
-from holdfast.fleet.intake import Intake
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.acts.roles import open_role
@@ -36,6 +35,8 @@ from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Commit, Kept
 from holdfast.repo.repository_git import GitRepository
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from tests.brain.mission_stage import CONTRACT, TASKS
 from tests.brain.stage import Stage, turn
 
@@ -104,7 +105,7 @@ async def main(base: Path, moment: str) -> None:
             workspace=lambda session_id, near: _folder(base, session_id),
             discard=lambda workspace: shutil.rmtree(workspace.path),
         )
-        intake = Intake(store, store, clock, system_entropy, "user:test")
+        intake = Intake(store, store, clock, system_entropy, Caller("user:test"))
         policy = MissionPolicy(hooks=False)
         created = SessionCreated(
             goal="all of it",

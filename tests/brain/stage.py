@@ -15,7 +15,6 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Agent, HandsPolicy, Limits, Rule, SessionCreated, Workspace
-from holdfast.fleet.intake import Intake
 from holdfast.hands.fake import FakeProvider, Pace, at_once
 from holdfast.hands.fake_files import Effect, nothing_happens
 from holdfast.ids import system_entropy
@@ -23,6 +22,8 @@ from holdfast.kinds import KINDS
 from holdfast.log.memory import MemoryStore
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.model.scripted import ScriptedModel, parse_script
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from tests.support.waiting import PATIENCE_S
 
 OnPart = Callable[[StreamPart], Any]
@@ -83,7 +84,7 @@ class Stage:
         script: dict[str, Any] = {"turns": self.turns, "compaction": self.compaction, "handoff": self.handoff}
         script |= {"price": self.price} if self.price else {}
         self.model = WatchedModel(ScriptedModel(parse_script(json.dumps(script)), self.clock))
-        self.intake = Intake(self.store, self.store, self.clock, system_entropy, "user:test")
+        self.intake = Intake(self.store, self.store, self.clock, system_entropy, Caller("user:test"))
         self.session_id = self.intake.new_session_id()
         self.doors = Doors(
             kinds=KINDS,

@@ -13,9 +13,10 @@ from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded, NoticeSent
 from holdfast.facts.session import People
 from holdfast.facts.tool import ToolDispatched
-from holdfast.fleet.replies import take
 from holdfast.notify.fake import FakeReplies, FakeTarget
 from holdfast.notify.outlet import Outlet
+from holdfast.service.posting import Caller
+from holdfast.service.replies import take
 from tests.brain.people_stage import BASH, HOUR_US, PeopleStage
 from tests.brain.stage import turn
 
@@ -57,7 +58,7 @@ async def test_a_file_that_changed_meanwhile_is_asked_about_again_and_not_run() 
     assert "/workspace/deploy.sh has changed" in over.reason
     second = await stage.item()
     assert (await stage.request()).replaces == first.item_id
-    with pytest.raises(ItemClosed, match="counts no more"):
+    with pytest.raises(ItemClosed, match="was superseded"):
         await stage.intake.approve(await stage.store.item(first.item_id))
     await stage.intake.approve(second)
     await stage.wake()
@@ -96,9 +97,9 @@ async def test_a_second_answer_is_told_who_was_first() -> None:
     await stage.run()
     stale = await stage.item()
     await stage.intake.deny(stale, "no")
-    ben = stage.intake.acting_as("user:ben")
+    ben = stage.intake.acting_as(Caller("user:ben"))
     with pytest.raises(
-        ItemClosed, match=r"already denied by anna \(the name is not verified\) at .* with the words: no"
+        ItemClosed, match=r"already denied by anna \(the name is not verified\) at .* with the note: no"
     ):
         await ben.approve(stale)
     assert len(await stage.facts(ApprovalDecided)) == 1
@@ -109,7 +110,7 @@ async def test_only_who_may_answers_and_the_second_person_after_a_while() -> Non
     stage = PeopleStage([turn("", BASH), turn("Done.")], people=people)
     await stage.run()
     item = await stage.item()
-    ben = stage.intake.acting_as("user:ben")
+    ben = stage.intake.acting_as(Caller("user:ben"))
     with pytest.raises(UsageError, match="answered by anna and you are ben"):
         await ben.approve(item)
     assert await ben.seen(item) is None
@@ -125,7 +126,7 @@ async def test_after_a_hand_over_the_new_owner_answers() -> None:
     await stage.wake()
     with pytest.raises(UsageError, match="answered by carl"):
         await stage.intake.approve(await stage.item())
-    await stage.intake.acting_as("user:carl").approve(await stage.item())
+    await stage.intake.acting_as(Caller("user:carl")).approve(await stage.item())
 
 
 async def test_an_answer_about_another_action_is_refused() -> None:
@@ -168,7 +169,7 @@ async def test_grants_are_bounded_and_literal() -> None:
     stage = PeopleStage(turns)
     await stage.run()
     item = await stage.item()
-    with pytest.raises(UsageError, match="without an end"):
+    with pytest.raises(UsageError, match="needs a bound"):
         await stage.intake.grant_for(item)
     grant = await stage.intake.grant_for(item, uses=5)
     await stage.intake.approve(item, grant=grant)

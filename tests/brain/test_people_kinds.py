@@ -15,9 +15,9 @@ from holdfast.facts.budget import BudgetReached, BudgetSet
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import CustomTool, Limits, Rule
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.fleet.answers import Answer
 from holdfast.hands.base import ExecRequest
 from holdfast.notify.fake import FakeTarget
+from holdfast.service.answers import Answer
 from holdfast.session.decide import is_idle
 from tests.brain.people_stage import BASH, PRICE, USED, PeopleStage
 from tests.brain.stage import turn

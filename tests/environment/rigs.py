@@ -30,7 +30,6 @@ from holdfast.environment.store import LayerStore
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.tool import ToolResult
-from holdfast.fleet.intake import Intake
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import Lives
 from holdfast.hands.user import choose_user
@@ -38,6 +37,8 @@ from holdfast.ids import system_entropy
 from holdfast.kinds import KINDS
 from holdfast.log.memory import MemoryStore
 from holdfast.model.scripted import ScriptedModel, parse_script
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from holdfast.vault.fake import FakeVault
 
 _REACHES = """
@@ -77,7 +78,7 @@ class Home:
             registries=lambda: discover().destinations,
             idle_s=20.0,
         )
-        self.intake = Intake(self.store, self.store, self.clock, system_entropy, "user:test")
+        self.intake = Intake(self.store, self.store, self.clock, system_entropy, Caller("user:test"))
         self.sessions: list[str] = []
 
     async def run(self, workspace: Path, policy: Environment, *commands: str, **more: Any) -> Outcome:

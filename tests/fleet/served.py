@@ -10,7 +10,7 @@ import anyio
 
 from holdfast.brain.wake import wake
 from holdfast.errors import HoldfastError
-from holdfast.fleet.crew import Handler
+from holdfast.fleet.dispatch import Handler
 from holdfast.fleet.serve import Service
 from holdfast.session.rows import SessionRow
 from tests.brain.stage import Stage

@@ -11,9 +11,9 @@ import anyio
 from holdfast.errors import NotifyError
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import Rule
-from holdfast.fleet.listen import Listener
 from holdfast.notify.base import Notice, Replies
 from holdfast.notify.fake import FakeReplies
+from holdfast.service.replies import Listener
 from tests.brain.stage import Stage, turn
 from tests.fleet.clock import ManualClock, settle
 from tests.support.waiting import PATIENCE_S

@@ -9,7 +9,7 @@ import pytest
 from holdfast.brain.wake import wake
 from holdfast.errors import HandsError, LeaseHeld, LogUnavailable, NeedsProgram
 from holdfast.facts.session import Agent, SessionCreated, Workspace
-from holdfast.fleet.crew import FIRST_REST_S, LONGEST_REST_S
+from holdfast.fleet.dispatch import FIRST_REST_S, LONGEST_REST_S
 from holdfast.fleet.serve import Service
 from holdfast.log.memory import MemoryStore
 from holdfast.session.rows import Uptime

@@ -16,7 +16,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalSeen
 from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.fleet import serve
-from holdfast.fleet.crew import Crew
+from holdfast.fleet.dispatch import Crew
 from holdfast.fleet.serve import Service, Share
 from holdfast.log import memory
 from holdfast.session import decide

@@ -10,10 +10,10 @@ from holdfast.app.compose import Runtime
 from holdfast.app.screen.progress import counted
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
-from holdfast.fleet.points import Point, point_at
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
+from holdfast.service.forks import Point, point_at
 from holdfast.session.context.visible import harmless
 from holdfast.session.rows import SessionRow
 

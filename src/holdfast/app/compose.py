@@ -17,7 +17,7 @@ from holdfast.app.exits import machine_trouble
 from holdfast.app.home import Home, open_home
 from holdfast.app.models import find_model
 from holdfast.app.providers import Providers, SessionProvider
-from holdfast.app.settings.config import Settings, actor, database_path, environment
+from holdfast.app.settings.config import Settings, database_path, environment, local_caller
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.app.settings.targets import outlets
 from holdfast.brain.doors import Doors, Kinds, NoObserver, Observer, Worker, uptime
@@ -27,7 +27,6 @@ from holdfast.egress.base import Egress
 from holdfast.environment.store import LayerStore
 from holdfast.errors import CannotRunSafely, HoldfastError, NeedsProgram, UnknownSession
 from holdfast.facts.session import HandsPolicy, SessionCreated, Workspace
-from holdfast.fleet.intake import Intake
 from holdfast.hands.base import Provider
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.user import choose_user, make_ready
@@ -39,6 +38,7 @@ from holdfast.notify.outlet import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
+from holdfast.service.intake import Intake
 from holdfast.session.rows import Uptime
 
 PROGRAM = f"holdfast {__version__}"
@@ -204,10 +204,11 @@ class Runtime:
 
 
 @asynccontextmanager
-async def open_runtime(settings: Settings, *, accept_loss: bool = False) -> AsyncIterator[Runtime]:
+async def open_runtime(settings: Settings, *, via: str = "cli", accept_loss: bool = False) -> AsyncIterator[Runtime]:
     """Open the home and its log for this process; closed again on the way out.
 
-    `accept_loss` opens a log that lacks acknowledged events, to record their loss.
+    `via` is the face that speaks for the user of this process. `accept_loss` opens a log that lacks acknowledged
+    events, to record their loss.
     """
     database = database_path(settings)
     home = open_home(Path(settings.home))
@@ -223,7 +224,7 @@ async def open_runtime(settings: Settings, *, accept_loss: bool = False) -> Asyn
     try:
         opening = SqliteStore.open(database, workers=home.workers, clock=clock, accept_loss=accept_loss)
         async with await opening as store:
-            intake = Intake(store, store, clock, system_entropy, actor(), worker.boot_id)
+            intake = Intake(store, store, clock, system_entropy, local_caller(via), worker.boot_id)
             runtime = Runtime(settings, home, store, worker, intake)
             try:
                 yield runtime

@@ -31,6 +31,7 @@ from holdfast.errors import Fenced, HandsError, HandsLost, HoldfastError
 from holdfast.facts.session import SessionError
 from holdfast.log.base import Which
 from holdfast.model.names import parse_name
+from holdfast.service.posting import Caller
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
@@ -41,7 +42,7 @@ LOOK_AFTER_S = 60.0
 ASKED = 100
 """Sessions that are asked at a time when all are looked after. Where more wait for jobs, they take turns."""
 
-ACTOR = "system"
+SYSTEM = Caller("system")
 
 
 async def take_in(runtime: Runtime, session_id: str) -> bool:
@@ -52,7 +53,7 @@ async def take_in(runtime: Runtime, session_id: str) -> bool:
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     if state.created is None or not (state.live_jobs() or state.services):
         return False
-    poster = runtime.intake.acting_as(ACTOR)
+    poster = runtime.intake.acting_as(SYSTEM)
     provider = runtime.provider(state.created.workspace)
     try:
         found = await gather(provider, state, state.epoch)
@@ -139,7 +140,7 @@ async def _say(runtime: Runtime, row: SessionRow, state: State, problem: str) ->
         f"a job has news and nobody could be started for it here: {problem}. Nothing is lost; go on with: "
         f"holdfast wake {name_of(row)}"
     )
-    poster = runtime.intake.acting_as(ACTOR)
+    poster = runtime.intake.acting_as(SYSTEM)
     latest = max((job.news_seq() for job in state.jobs.values()), default=0)
     await poster.post(row.session_id, SessionError(kind="NobodyToWake", message=message), f"nobody:{latest}")
 

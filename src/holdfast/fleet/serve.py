@@ -17,8 +17,7 @@ from holdfast.brain.alongside import first_error
 from holdfast.brain.doors import uptime
 from holdfast.clock import Clock
 from holdfast.errors import EmergencyStop, HoldfastError, LogFailed
-from holdfast.fleet.crew import FIRST_REST_S, STORAGE_REST_S, Crew, Handler, OnError
-from holdfast.fleet.dispatch import Board
+from holdfast.fleet.dispatch import FIRST_REST_S, STORAGE_REST_S, Board, Crew, Handler, OnError
 from holdfast.session.rows import Uptime
 
 LOOK_S = 3.0

@@ -11,9 +11,10 @@ from holdfast.errors import UsageError
 from holdfast.facts.budget import Period
 from holdfast.facts.people import Grant, Verdict
 from holdfast.facts.session import Agent, ContextPolicy, Limits, People, Rule, SessionCreated, SessionUpdated, Workspace
-from holdfast.fleet.answers import Answer
-from holdfast.fleet.intake import Intake
 from holdfast.ids import new_session_id
+from holdfast.service.answers import Answer
+from holdfast.service.intake import Intake
+from holdfast.service.posting import Caller
 from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow
 from holdfast.sim.doors import SPARE, ClockDoor, StoreDoor
@@ -55,7 +56,7 @@ class Persons:
         self.process = Process(world, "people", outside=True)
         self.store = StoreDoor(self.process)
         self.intake = Intake(
-            self.store, self.store, ClockDoor(self.process), world.entropy, "user:sim", world.hands.boot_id
+            self.store, self.store, ClockDoor(self.process), world.entropy, Caller("user:sim"), world.hands.boot_id
         )
 
     # --- opening ---

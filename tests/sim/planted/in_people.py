@@ -14,9 +14,9 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, ApprovalSuperseded, Verdict
 from holdfast.facts.user import UserMessage
-from holdfast.fleet import answers
 from holdfast.log.base import Post, PostReceipt
 from holdfast.log.transaction import Transaction
+from holdfast.service import answers
 from holdfast.session import decide, fold, home, items
 from holdfast.session.actions import Action, EndCalls, Expire
 from holdfast.session.decide import calls, people

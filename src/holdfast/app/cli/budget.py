@@ -13,7 +13,6 @@ from holdfast.app.settings.config import budget_pico, nearest
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
 from holdfast.facts.budget import Period
-from holdfast.fleet.steering import check_caps
 from holdfast.session.accounts import AccountRow
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
@@ -64,7 +63,7 @@ async def run(call: Call) -> int:
 async def _set(
     call: Call, runtime: Runtime, row: SessionRow | None, account_id: str, caps: dict[Period, int | None]
 ) -> None:
-    await check_caps(runtime.intake, account_id, caps)
+    await runtime.intake.check_caps(account_id, caps)
     for period, cap in caps.items():
         await runtime.intake.set_cap(row, account_id, period, cap)
 

@@ -13,10 +13,9 @@ from holdfast.app.exits import name_of
 from holdfast.app.running.opening import KEY_LENGTH, check_model
 from holdfast.app.settings.config import budget_pico
 from holdfast.errors import UsageError
-from holdfast.fleet import forks
-from holdfast.fleet.forks import Forked, Ground, Wish
-from holdfast.fleet.points import point_at
 from holdfast.log.workers import is_live
+from holdfast.service import forks
+from holdfast.service.forks import Forked, Ground, Wish, point_at
 from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow

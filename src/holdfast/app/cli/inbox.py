@@ -16,7 +16,7 @@ from holdfast.app.screen.picker import pick
 from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
-from holdfast.fleet.posting import person
+from holdfast.service.posting import person
 from holdfast.session.items import ItemRow
 
 

@@ -17,7 +17,7 @@ from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.app.screen.progress_outside import outside_details, outside_lines, weakness
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
-from holdfast.fleet.points import Point, point_at
+from holdfast.service.forks import Point, point_at
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.visible import harmless
 from holdfast.session.money import usd

@@ -16,8 +16,8 @@ from holdfast.app.screen.progress import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import HoldfastError
-from holdfast.fleet.posting import person
 from holdfast.log.base import Which
+from holdfast.service.posting import person
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 

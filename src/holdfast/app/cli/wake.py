@@ -9,7 +9,7 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.sweeping import sweep
 from holdfast.brain.recall import recall
-from holdfast.kinds.mission import steering as missions
+from holdfast.service import missions
 from holdfast.session.fold.fork import RESTING
 from holdfast.session.rows import SessionRow
 

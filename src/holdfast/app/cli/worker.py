@@ -25,9 +25,9 @@ from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import NoObserver, Observer
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.fleet.listen import Listener
 from holdfast.fleet.serve import Service
 from holdfast.notify.base import ReplyChannel
+from holdfast.service.replies import Listener
 from holdfast.session.rows import SessionRow
 
 CONCURRENCY = 8

@@ -16,10 +16,10 @@ from holdfast.app.screen.progress import counted
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract
-from holdfast.kinds.mission import steering as missions
 from holdfast.kinds.mission.contract.amend import Amendment, compare
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.fold.state import mission_of, of_mission
+from holdfast.service import missions
 from holdfast.session.state import State
 
 OVER = ("done", "failed", "cancelled")

@@ -11,7 +11,7 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.push import Prepared, prepare, push, said
 from holdfast.app.screen.briefs import pull_request_body
 from holdfast.app.settings.secrets import secret_uses
-from holdfast.kinds.mission import steering as missions
+from holdfast.service import missions
 from holdfast.session.rows import SessionRow
 
 

@@ -8,7 +8,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.running.cancelling import cancel
-from holdfast.kinds.mission import steering as missions
+from holdfast.service import missions
 from holdfast.session.rows import SessionRow
 
 

@@ -32,19 +32,17 @@ from holdfast.app.python.types import (
     result_of,
     session_of,
 )
-from holdfast.app.settings.config import FOUND, Settings, count, known_key, load_settings, process_proof
+from holdfast.app.settings.config import FOUND, Settings, count, known_key, load_settings
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld, UsageError
-from holdfast.facts.base import Text
 from holdfast.facts.codec import Event
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
-from holdfast.facts.user import UserMessage
-from holdfast.fleet.answers import Answer
-from holdfast.fleet.intake import Intake
 from holdfast.model.prices import parse_prices
+from holdfast.service.answers import Answer
+from holdfast.service.intake import Intake
 from holdfast.session.rows import SessionRow
 
 PAGE = 1_000
@@ -188,15 +186,8 @@ class Holdfast:
 
         With a `key`, a second message of that key is dropped.
         """
-        files = blocks(attachments)
         row = await self._row(session)
-        if not files:
-            await self._intake(by).send(row, text, key=key)
-            return
-        if row.status == "cancelled":
-            raise UsageError(f"session {session} was cancelled and takes nothing more; start a new one")
-        words = (Text(text),) if text.strip() else ()
-        await self._intake(by).post(row.session_id, UserMessage(content=(*words, *files)), key)
+        await self._intake(by).send(row, text, attachments=blocks(attachments), key=key)
 
     async def interrupt(self, session: str, reason: str = "", *, by: str = "") -> None:
         """Have the agent stop what it is doing; the session then waits for a message."""
@@ -281,7 +272,7 @@ class Holdfast:
     async def _answered(self, item_id: str, answer: Answer, by: str) -> Item:
         runtime = self._open()
         row = await runtime.store.item(item_id)
-        await self._intake(by).answer(row, msgspec.structs.replace(answer, via="api", proof=process_proof()))
+        await self._intake(by).answer(row, answer)
         return await item_of(runtime, await runtime.store.item(row.item_id))
 
     # --- inside ---------------------------------------------------------------------------------------
@@ -301,7 +292,7 @@ class Holdfast:
         name = by.removeprefix("user:")
         if not name or not name.isprintable() or any(char.isspace() for char in name):
             raise UsageError(f'by={by!r} is no person\'s name; an example is by="anna"')
-        return intake.acting_as(f"user:{name}")
+        return intake.acting_as(msgspec.structs.replace(intake.caller, actor=f"user:{name}"))
 
 
 def _id(item: Item | str) -> str:
@@ -331,7 +322,7 @@ async def open(
     loaded = load_settings(Path.cwd(), {name: _setting(name, value) for name, value in given.items()})
     for each in loaded.ignored:
         warnings.warn(each.note(), stacklevel=4)
-    async with open_runtime(loaded) as runtime:
+    async with open_runtime(loaded, via="api") as runtime:
         failed: Exception | None = None
         async with anyio.create_task_group() as group:
             hf = Holdfast(runtime, group, tools)

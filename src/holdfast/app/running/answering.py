@@ -9,10 +9,10 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.screen.inbox import block
-from holdfast.app.settings.config import budget_pico, count, duration_s, process_proof
+from holdfast.app.settings.config import budget_pico, count, duration_s
 from holdfast.errors import UsageError
 from holdfast.facts.people import Grant, Verdict
-from holdfast.fleet.answers import Answer
+from holdfast.service.answers import Answer
 from holdfast.session.context.visible import visible_line
 from holdfast.session.items import ItemRow
 
@@ -52,8 +52,6 @@ async def answer(call: Call, verdict: Verdict) -> int:
         given = Answer(
             verdict=verdict,
             note=call.args.note,
-            via="cli",
-            proof=process_proof(),
             digest=call.args.digest,
             grant=await _grant(call, runtime, item),
             budget_pico=_cap(call),
@@ -69,7 +67,7 @@ async def answer(call: Call, verdict: Verdict) -> int:
                     "verdict": verdict,
                     "action": request.action,
                     "by": runtime.intake.actor,
-                    "proof": given.proof,
+                    "proof": runtime.intake.caller.proof,
                 }
             )
         else:

@@ -19,11 +19,10 @@ from holdfast.app.detached import see_to
 from holdfast.app.screen.looking import SHOWN, look
 from holdfast.app.screen.pages import Chosen, Pages
 from holdfast.app.screen.painter import Painter
-from holdfast.app.settings.config import process_proof
 from holdfast.brain.alongside import alongside
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
-from holdfast.fleet.answers import Answer
+from holdfast.service.answers import Answer
 
 TICK_S = 30.0
 """How often ages are drawn anew when nothing happens."""
@@ -146,7 +145,7 @@ class _Picker:
     async def _answer(self, chosen: Chosen) -> None:
         item = chosen.shown.item
         digest = chosen.shown.request.action_digest
-        given = Answer(verdict=chosen.verdict, note=chosen.note, via="cli", proof=process_proof(), digest=digest)
+        given = Answer(verdict=chosen.verdict, note=chosen.note, digest=digest)
         self._pages.message = "…"
         self.draw()
         try:

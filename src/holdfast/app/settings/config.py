@@ -19,6 +19,7 @@ from holdfast.app.settings.trust import Ignored, SettingsFile, TrustStore
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Limits
 from holdfast.model.prices import parse_prices
+from holdfast.service.posting import Caller
 from holdfast.session.money import Price, pico_from_usd
 
 
@@ -387,14 +388,10 @@ def passed_on(names: Collection[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def actor() -> str:
-    """Who is at the keyboard, as events name it."""
+def local_caller(via: str) -> Caller:
+    """The user of this process as a caller. The kernel proves the user id, not the name."""
     try:
-        return f"user:{getpass.getuser()}"
+        name = getpass.getuser()
     except (KeyError, OSError):
-        return f"user:{os.geteuid()}"
-
-
-def process_proof() -> str:
-    """What is proven about who answers from this process: its user, as the kernel has it, whatever name it gives."""
-    return f"process_uid:{os.geteuid()}"
+        name = str(os.geteuid())
+    return Caller(f"user:{name}", via, f"process_uid:{os.geteuid()}")

@@ -10,7 +10,7 @@ from holdfast.errors import HoldfastError, LogUnavailable, SchemaTooNew, Storage
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.fleet.crew import FIRST_REST_S, LONGEST_REST_S, STORAGE_REST_S
+from holdfast.fleet.dispatch import FIRST_REST_S, LONGEST_REST_S, STORAGE_REST_S
 from holdfast.fleet.serve import LOOK_S
 from holdfast.session.rows import SessionRow, first_row, next_row
 from holdfast.session.state import CLOCK_STEP_US

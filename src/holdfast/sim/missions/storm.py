@@ -8,8 +8,8 @@ from holdfast.brain.wake import wake
 from holdfast.errors import UsageError
 from holdfast.facts.people import Verdict
 from holdfast.facts.session import SessionUpdated
-from holdfast.fleet.answers import Answer
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.service.answers import Answer
 from holdfast.sim.doors import ClockDoor, StoreDoor
 from holdfast.sim.missions.cast import COST_PICO
 from holdfast.sim.missions.doors import mission_doors

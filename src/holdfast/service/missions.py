@@ -1,4 +1,4 @@
-"""What people say to a mission from outside: another plan, another contract, rest (S3)."""
+"""Use cases of missions: replan, amend, pause, resume (S3)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from holdfast.facts.contract import Contract, ContractAmended
 from holdfast.facts.mission import ReplanAsked
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.user import UserPause, UserResume
-from holdfast.fleet.posting import Poster
 from holdfast.log.base import Log, PostReceipt, Which
+from holdfast.service.intake import OVER
+from holdfast.service.posting import Poster
 from holdfast.session.rows import SessionRow
 
 
 async def created_of(log: Log, row: SessionRow) -> SessionCreated:
-    """The first event of a mission. Raises `UsageError` for a session that is none."""
+    """Return the first event of a mission. Raises `UsageError` for a session that is not a mission."""
     first, *_ = await log.read(row.session_id, limit=1)
     if not isinstance(first.fact, SessionCreated) or first.fact.mission is None:
-        raise UsageError(
-            f"{row.key or row.session_id} is an ordinary session and no mission; `holdfast show` says more of it"
-        )
+        raise UsageError(f"{row.key or row.session_id} is not a mission; `holdfast show` describes the session")
     return first.fact
 
 
 async def replan(poster: Poster, row: SessionRow, reason: str) -> PostReceipt:
-    """Ask for a new plan. Raises `UsageError` for a mission that is over."""
+    """Ask for a new plan. Raises `UsageError` for a mission that has ended."""
     await created_of(poster.log, row)
-    if row.status in ("done", "failed", "cancelled"):
+    if row.status in OVER:
         raise UsageError(f"{row.key or row.session_id} is {row.status}: there is nothing left to plan")
     return await poster.post(row.session_id, ReplanAsked(reason=reason))
 
@@ -33,30 +32,27 @@ async def replan(poster: Poster, row: SessionRow, reason: str) -> PostReceipt:
 async def amend(
     poster: Poster, row: SessionRow, contract: Contract, digest: str, *, reason: str, weakened: tuple[str, ...]
 ) -> PostReceipt:
-    """Put another contract in force, by a person. `weakened` are the criteria that became weaker or went."""
+    """Put another contract in force. `weakened` are the criteria that became weaker or were removed."""
     await created_of(poster.log, row)
     fact = ContractAmended(contract=contract, digest=digest, author=poster.actor, reason=reason, weakened=weakened)
     return await poster.post(row.session_id, fact)
 
 
-async def family(poster: Poster, row: SessionRow) -> list[SessionRow]:
-    """The mission and all sessions below it that are not over."""
+async def pause(poster: Poster, row: SessionRow, reason: str) -> list[SessionRow]:
+    """Pause a mission and every unfinished session below it. Return their rows."""
+    await created_of(poster.log, row)
+    paused = await _unfinished(poster, row)
+    for each in paused:
+        await poster.post(each.session_id, UserPause(reason=reason or "its mission is paused"))
+    return paused
+
+
+async def resume(poster: Poster, row: SessionRow, reason: str) -> None:
+    """Lift the pause of a mission and of every unfinished session below it."""
+    for each in await _unfinished(poster, row):
+        await poster.post(each.session_id, UserResume(reason=reason or "its mission goes on"))
+
+
+async def _unfinished(poster: Poster, row: SessionRow) -> list[SessionRow]:
     rows = await poster.index.sessions(Which(root=row.session_id))
     return [each for each in rows if each.status in ("runnable", "parked")]
-
-
-async def pause(poster: Poster, row: SessionRow, reason: str) -> list[SessionRow]:
-    """Have a mission rest with everything below it."""
-    await created_of(poster.log, row)
-    resting = await family(poster, row)
-    for each in resting:
-        await poster.post(each.session_id, UserPause(reason=reason or "its mission rests"))
-    return resting
-
-
-async def resume(poster: Poster, row: SessionRow, reason: str) -> list[SessionRow]:
-    """Have it all go on."""
-    going = await family(poster, row)
-    for each in going:
-        await poster.post(each.session_id, UserResume(reason=reason or "its mission goes on"))
-    return going

@@ -1,4 +1,4 @@
-"""What people are asked, and how their answer gets in: once per item, bound to what they saw (S21)."""
+"""Inbox items and their answers: posted once per item, bound to the action that the approver saw (S21)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from holdfast.facts.people import (
     Verdict,
 )
 from holdfast.facts.session import Agent, People, SessionCreated
-from holdfast.fleet.posting import Poster, person
 from holdfast.log.base import PostReceipt
+from holdfast.service.posting import Poster, person
 from holdfast.session.accounts import AccountRow
 from holdfast.session.decide.people import may_answer, proof_text, seen_until_us
 from holdfast.session.items import ItemRow, item_key
@@ -31,31 +31,28 @@ GRANT_EXAMPLE = "an example is: holdfast approve ITEM --for 2h"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person says to an item.
+    """An approver's answer to an item.
 
-    `digest` is of the action that they were shown; empty stands for the item's own. `via` is the way it came:
-    `cli`, `api`, `ntfy`; `proof` what that way proves about who answers. `grant` allows further calls too,
-    `budget_pico` is another cap than the proposed one.
+    `digest` is of the action that the approver was shown; empty stands for the item's own. `grant` also allows
+    further calls, and `budget_pico` replaces the proposed cap.
     """
 
     verdict: Verdict
     note: str = ""
-    via: str = ""
-    proof: str = "none"
     digest: str = ""
     grant: Grant | None = None
     budget_pico: int | None = None
 
 
 async def asked(poster: Poster, item: ItemRow) -> ApprovalRequested:
-    """The whole of a question."""
+    """Return the full request of an item."""
     (event,) = await poster.log.read(item.session_id, after=item.seq - 1, limit=1)
     assert isinstance(event.fact, ApprovalRequested)
     return event.fact
 
 
 async def who(poster: Poster, item: ItemRow, request: ApprovalRequested) -> tuple[str, ...]:
-    """The names of those who may answer an item now; empty means anybody."""
+    """Return the names of the users who may answer an item now; empty means everyone."""
     row = await poster.index.find(item.session_id)
     created = await _created(poster, item.session_id)
     people = created.people if created else People()
@@ -68,9 +65,9 @@ async def _created(poster: Poster, session_id: str) -> SessionCreated | None:
 
 
 async def seen(poster: Poster, item: ItemRow, request: ApprovalRequested) -> PostReceipt | None:
-    """Record that this person was shown an open item: its default may apply from now on.
+    """Record that the caller was shown an open item: its default may apply from now on.
 
-    Whoever may not answer it has not seen it in that sense: nothing is posted.
+    Posts nothing for a caller who may not answer the item.
     """
     names = await who(poster, item, request)
     if item.status != "open" or (names and poster.person not in names):
@@ -89,8 +86,10 @@ async def seen(poster: Poster, item: ItemRow, request: ApprovalRequested) -> Pos
 
 
 async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
-    """Answer an item. Raises `ItemClosed` when it has an answer or counts no more, `UsageError` for what cannot be
-    meant or is not this person's to say; nothing was changed then.
+    """Answer an item on behalf of the caller.
+
+    Raises `ItemClosed` when the item is already closed, and `UsageError` for an invalid answer or a caller who may not
+    answer; nothing was changed then.
     """
     if item.status != "open":
         raise await closed(poster, item)
@@ -101,8 +100,8 @@ async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
         verdict=given.verdict,
         note=given.note,
         digest=given.digest or request.action_digest,
-        via=given.via,
-        proof=given.proof,
+        via=poster.caller.via,
+        proof=poster.caller.proof,
         grant=given.grant,
     )
     if request.kind == "budget" and given.verdict == "approve":
@@ -116,18 +115,18 @@ async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
 
 
 async def closed(poster: Poster, item: ItemRow) -> ItemClosed:
-    """The refusal of an answer that comes too late: it says who decided what, and when."""
+    """Return the error for an answer that comes too late, with the decision, its author, and its time."""
     (event,) = await poster.log.read(item.session_id, after=(item.closed_seq or item.seq) - 1, limit=1)
     when = datetime.fromtimestamp(event.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     match event.fact:
         case ApprovalDecided(verdict=verdict, note=note):
-            said = f" with the words: {note}" if note else ""
+            said = f" with the note: {note}" if note else ""
             done = "approved" if verdict == "approve" else "denied"
             how = f"was already {done} by {person(event.actor)} ({proof_text(event.fact.proof)}) at {when}{said}"
         case ApprovalExpired(verdict=verdict):
-            how = f"got no answer in time; its default, {verdict}, was applied at {when}"
+            how = f"expired without an answer; its default, {verdict}, was applied at {when}"
         case ApprovalSuperseded(reason=reason):
-            how = f"counts no more since {when}: {reason}"
+            how = f"was superseded at {when}: {reason}"
         case _:
             how = "is closed"
     return ItemClosed(f"{item.item_id} {how}; nothing was changed. `holdfast inbox` lists what is open")
@@ -147,14 +146,11 @@ async def _check(poster: Poster, item: ItemRow, request: ApprovalRequested, give
         )
     if request.options and given.verdict == "approve" and not given.note.strip():
         raise UsageError(
-            f"{item.item_id} is a question with proposed answers ({'; '.join(request.options)}); say which one: "
+            f"{item.item_id} is a question with proposed answers ({'; '.join(request.options)}); choose one: "
             f'holdfast approve {item.item_id} --note "{request.options[0]}"'
         )
-    if given.budget_pico is not None:
-        await _check_cap(poster, item, request, given.budget_pico)
-
-
-async def _check_cap(poster: Poster, item: ItemRow, request: ApprovalRequested, cap_pico: int) -> None:
+    if given.budget_pico is None:
+        return
     if request.kind != "budget":
         raise UsageError(
             f"{item.item_id} is not about money; leave --budget out, or set a cap with: "
@@ -162,27 +158,27 @@ async def _check_cap(poster: Poster, item: ItemRow, request: ApprovalRequested, 
         )
     account = await poster.index.account(request.account_id)
     if account is not None:
-        check_cap(account, cap_pico, account.spent_pico)
+        check_cap(account, given.budget_pico, account.spent_pico)
 
 
 def check_cap(account: AccountRow, cap_pico: int, spent_pico: int, within: str = "") -> None:
-    """Refuse a cap below what is spent: it could not be kept any more. Raises `UsageError`."""
+    """Raise `UsageError` for a cap below what is spent: it could not be kept."""
     if cap_pico < spent_pico:
         raise UsageError(
             f"{account.account_id} has spent {usd(spent_pico)}{within} already, so a cap of {usd(cap_pico)} cannot be "
-            f"kept; nothing was changed: give {usd(spent_pico)} or more, or stop the work with holdfast pause"
+            f"kept; nothing was changed: set {usd(spent_pico)} or more, or stop the work with holdfast pause"
         )
 
 
 async def grant_for(
     poster: Poster, item: ItemRow, *, for_s: float | None, uses: int | None, match: str | None
 ) -> Grant:
-    """A grant for further calls like the one that an item asks for.
+    """Return a grant for further calls like the one that an item asks for.
 
-    Without `match` it is for exactly the same main argument. It must be bounded, by time, by count or by both.
+    Without `match` it covers exactly the same main argument. It must be bounded by time, by count, or by both.
     """
     if for_s is None and uses is None:
-        raise UsageError(f"a grant without an end is not given; bound it with --for or --uses: {GRANT_EXAMPLE}")
+        raise UsageError(f"a grant needs a bound; set one with --for or --uses: {GRANT_EXAMPLE}")
     request = await asked(poster, item)
     if request.kind == "egress":
         if match is not None:
@@ -202,5 +198,5 @@ async def grant_for(
 
 
 def _literally(text: str) -> str:
-    """A glob that fits exactly this text."""
+    """Return a glob that matches exactly this text."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in text)
