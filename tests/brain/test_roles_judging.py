@@ -21,7 +21,7 @@ from holdfast.kinds.mission.acts.roles import open_role
 from holdfast.kinds.mission.conductor import plans
 from holdfast.kinds.mission.conductor.actions import OpenRole
 from holdfast.kinds.mission.fold.state import of_mission
-from holdfast.kinds.mission.plan.plan import plan_problems, read_plan
+from holdfast.kinds.mission.plan import plan_problems, read_plan
 from holdfast.kinds.mission.role.verdicts import read_verdict
 from holdfast.repo.repository import Commit
 from holdfast.session.actions import Record

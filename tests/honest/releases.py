@@ -26,7 +26,7 @@ from holdfast.globs import matches
 from holdfast.kinds.mission.check.judging import judges
 from holdfast.kinds.mission.contract.protected import TESTS
 from holdfast.kinds.mission.ratchet.inspection import Change, inspect
-from holdfast.kinds.mission.ratchet.pristine import ALWAYS
+from holdfast.kinds.mission.ratchet.planted import ALWAYS
 from holdfast.kinds.mission.ratchet.rules import CODE
 from holdfast.repo.repository_git import GitRepository
 from tests.honest.kit import contract

@@ -7,7 +7,7 @@ import pytest
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.kinds.mission.contract.amend import compare
-from holdfast.kinds.mission.contract.hidden import half, names_hidden, told, unused
+from holdfast.kinds.mission.contract.protected import half, names_hidden, told, unused
 from holdfast.kinds.mission.lint import static_findings
 
 

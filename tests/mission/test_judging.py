@@ -8,7 +8,7 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy
 from holdfast.kinds.mission.check.judging import Judges, judges, looked_into
 from holdfast.kinds.mission.lint import static_findings
-from holdfast.kinds.mission.ratchet.pristine import planted
+from holdfast.kinds.mission.ratchet.planted import planted
 
 FILES = {
     "app.py": b"",

@@ -7,11 +7,10 @@ import ast
 import pytest
 
 from holdfast.facts.contract import Check, Criterion, Item, Metric
-from holdfast.kinds.mission.check.ability.trees import GARBAGE, mutant
-from holdfast.kinds.mission.contract.check_commands import absent, cannot_fail, missing_tests
+from holdfast.kinds.mission.check.ability.probes import GARBAGE, mutant
+from holdfast.kinds.mission.contract.commands import absent, cannot_fail, missing_tests
 from holdfast.kinds.mission.contract.contents import SLUG_LENGTH, slug
 from holdfast.kinds.mission.contract.formats.files import read_contract, write_back
-from holdfast.kinds.mission.contract.vague_words import vague
 from holdfast.kinds.mission.lint import (
     Finding,
     Run,
@@ -20,6 +19,7 @@ from holdfast.kinds.mission.lint import (
     mutants_for,
     passes,
     seen_to_fail,
+    vague,
 )
 
 

@@ -13,8 +13,7 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy, Task
 from holdfast.globs import matches
 from holdfast.kinds.mission.fold.state import MissionState, TaskState, TaskStatus
-from holdfast.kinds.mission.plan.overlap import overlap
-from holdfast.kinds.mission.plan.plan import plan_from_items, plan_problems, read_plan, ready, stuck, too_large
+from holdfast.kinds.mission.plan import overlap, plan_from_items, plan_problems, read_plan, ready, stuck, too_large
 
 
 def item(name: str, *criteria: str, **more: Any) -> Item:

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from holdfast.kinds.mission.check.judging import judges
-from holdfast.kinds.mission.ratchet.pristine import ALWAYS, planted
+from holdfast.kinds.mission.ratchet.planted import ALWAYS, planted
 from holdfast.proof.tampers import TAMPERS, Tamper, TamperClass
 from tests.mission.ratchet_mini import CONTRACT, FILES, held
 from tests.mission.tampering import ALL, applied, in_product, in_surroundings, in_tests

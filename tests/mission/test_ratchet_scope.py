@@ -8,8 +8,7 @@ import pytest
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
 from holdfast.globs import matches
-from holdfast.kinds.mission.ratchet.approval import declared
-from holdfast.kinds.mission.ratchet.inspection import content_digest, digest_of
+from holdfast.kinds.mission.ratchet.inspection import content_digest, declared, digest_of
 from tests.mission.ratchet_mini import CONTRACT, FILES, held
 
 KNOTS = "src/harbor/knots.py"

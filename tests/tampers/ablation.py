@@ -46,7 +46,7 @@ def _restoring() -> None:
 
 def _setting_aside() -> None:
     """New files stay that shadow others, or that a runner loads by itself."""
-    _swap("holdfast.kinds.mission.ratchet.pristine.planted", lambda known: lambda *given, **named: ())
+    _swap("holdfast.kinds.mission.ratchet.planted.planted", lambda known: lambda *given, **named: ())
 
 
 def _read_only() -> None:

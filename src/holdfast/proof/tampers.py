@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.kinds.mission.ratchet.pristine import is_test_file
+from holdfast.kinds.mission.ratchet.planted import is_test_file
 
 TamperClass = Literal[
     "modified_tests", "deleted_tests", "skipped_tests", "parameters", "hooks", "configuration", "startup", "shadows",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from holdfast.kinds.mission.ratchet.pristine import is_test_file
+from holdfast.kinds.mission.ratchet.planted import is_test_file
 from holdfast.proof.tampers import (
     DATA,
     REPORT,

@@ -25,7 +25,7 @@ from holdfast.facts.session import Destination, EgressPolicy, Workspace
 from holdfast.hands.base import ExecRequest, ExecResult, HandsSpec, Network
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id, system_entropy
-from holdfast.kinds.mission.contract.formats.issue import issue_text
+from holdfast.kinds.mission.contract.formats.files import issue_text
 
 EXAMPLE = 'holdfast mission init "a list of things to do" --repo .'
 

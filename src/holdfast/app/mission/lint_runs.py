@@ -26,7 +26,7 @@ from holdfast.globs import matches
 from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Network
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id, system_entropy
-from holdfast.kinds.mission.check.ability.trees import Kind, mutant
+from holdfast.kinds.mission.check.ability.probes import Kind, mutant
 from holdfast.kinds.mission.check.checking import Group, script
 from holdfast.kinds.mission.lint import (
     Finding,
@@ -39,7 +39,7 @@ from holdfast.kinds.mission.lint import (
     passes,
     seen_to_fail,
 )
-from holdfast.kinds.mission.ratchet.pristine import ENVIRONMENT
+from holdfast.kinds.mission.ratchet.planted import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
 from holdfast.session.outside import opens

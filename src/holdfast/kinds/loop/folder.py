@@ -19,8 +19,7 @@ import msgspec
 
 from holdfast.errors import CannotRunSafely, ContractInvalid
 from holdfast.facts.contract import Check, Item
-from holdfast.kinds.mission.contract.formats.files import marked, read_contract, write_back
-from holdfast.kinds.mission.contract.formats.json_list import entries_in
+from holdfast.kinds.mission.contract.formats.files import entries_in, marked, read_contract, write_back
 from holdfast.kinds.mission.contract.formats.positions import decode, parse
 
 PROGRESS = "progress.txt"

@@ -27,9 +27,9 @@ from holdfast.hands.base import Hands, HandsSpec
 from holdfast.ids import new_hands_id
 from holdfast.kinds.mission.acts.laying import Ground, Laying, read_only
 from holdfast.kinds.mission.acts.roles import of_repository, owner_of, without
-from holdfast.kinds.mission.contract import hidden
+from holdfast.kinds.mission.contract import protected
 from holdfast.kinds.mission.fold.state import MissionState, of_mission
-from holdfast.kinds.mission.ratchet import pristine
+from holdfast.kinds.mission.ratchet import planted
 from holdfast.repo.repository import Repository
 
 MAKES = 3
@@ -109,7 +109,7 @@ class Places:
         if passed:
             return ""
         product = await without(self.repository, tree, self._mission.contract.hidden)
-        return hidden.told(output, await self.repository.files(product))
+        return protected.told(output, await self.repository.files(product))
 
     def _near(self) -> Workspace:
         created = self.shift.state.created
@@ -124,7 +124,7 @@ class Places:
             hands_id=new_hands_id(doors.clock.now_us(), doors.entropy),
             workspace=workspace,
             read_only=workspace.read_only,
-            env={**workspace.env, **pristine.ENVIRONMENT},
+            env={**workspace.env, **planted.ENVIRONMENT},
             policy=msgspec.structs.replace(created.hands, warm=1, idle_s=IDLE_S),
         )
 

@@ -20,6 +20,7 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HoldfastError, Refused
 from holdfast.facts.mission import CriterionChecked, MissionEscalated
 from holdfast.kinds.mission.acts import documents, inspecting, merging, roles, verifying
+from holdfast.kinds.mission.check.checking import obstacle, telling
 from holdfast.kinds.mission.conductor.actions import (
     Advance,
     Assemble,
@@ -37,7 +38,6 @@ from holdfast.kinds.mission.conductor.actions import (
 )
 from holdfast.kinds.mission.conductor.decide import decide
 from holdfast.kinds.mission.conductor.ending import unmet_now
-from holdfast.kinds.mission.contract.obstacles import obstacle, telling
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.actions import Action, End
 from holdfast.session.context.render import action_digest

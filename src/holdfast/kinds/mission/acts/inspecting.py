@@ -18,8 +18,16 @@ from holdfast.globs import literal
 from holdfast.kinds.mission.acts.laying import Laying
 from holdfast.kinds.mission.conductor.actions import Inspect
 from holdfast.kinds.mission.fold.state import MissionState, TaskState, of_mission
-from holdfast.kinds.mission.ratchet.approval import KIND, answered, asking, declared
-from holdfast.kinds.mission.ratchet.inspection import NEVER_ASKED, Inspection, content_digest, digest_of
+from holdfast.kinds.mission.ratchet.inspection import (
+    KIND,
+    NEVER_ASKED,
+    Inspection,
+    answered,
+    asking,
+    content_digest,
+    declared,
+    digest_of,
+)
 from holdfast.kinds.mission.ratchet.inspection import inspect as hold
 from holdfast.repo.repository import FileChange, Repository
 

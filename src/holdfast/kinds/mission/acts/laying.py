@@ -11,10 +11,9 @@ import msgspec
 from holdfast.facts.contract import Contract
 from holdfast.globs import literal, matches
 from holdfast.kinds.mission.check import judging
-from holdfast.kinds.mission.ratchet import pristine
+from holdfast.kinds.mission.ratchet import planted
 from holdfast.kinds.mission.ratchet.additions import fixtures_asked_for, only_more
-from holdfast.kinds.mission.ratchet.config import only_longer
-from holdfast.kinds.mission.ratchet.rules import CODE
+from holdfast.kinds.mission.ratchet.rules import CODE, only_longer
 from holdfast.repo.repository import Repository
 
 MOUNTS_MAX = 300
@@ -37,9 +36,9 @@ class Base:
         self.judges = judging.judges(contract, files)
         self.own = judging.named(contract)
         self.fixtures = frozenset(
-            name for path in files if pristine.is_test_file(path) for name in fixtures_asked_for(files[path])
+            name for path in files if planted.is_test_file(path) for name in fixtures_asked_for(files[path])
         )
-        self._globs = (*contract.protected, *pristine.ALWAYS, *self.judges.settings, *contract.hidden)
+        self._globs = (*contract.protected, *planted.ALWAYS, *self.judges.settings, *contract.hidden)
 
     def guards(self, path: str) -> bool:
         """Whether a file is as people have it in every run."""
@@ -73,7 +72,7 @@ class Laying:
         globs = tuple(literal(each.path) for each in changes if each.kind != "removed")
         new = await self.repository.files(ground.tree, globs) if globs else {}
         added = {each.path: new.get(each.path, b"") for each in changes if each.kind == "added"}
-        wrong = list(pristine.planted(added, base.files, base.judges, base.own | set(asked)))
+        wrong = list(planted.planted(added, base.files, base.judges, base.own | set(asked)))
         wrong += [path for path in added if matches(path, self.contract.hidden)]
         changed = [each.path for each in changes if each.kind != "added" and base.guards(each.path)]
         old = await self.repository.files(ground.people, tuple(map(literal, changed))) if changed else {}
@@ -82,7 +81,7 @@ class Laying:
     async def base(self, people: str) -> Base:
         """What decides about checks, as people have it."""
         if people not in self._bases:
-            files = await self.repository.files(people, pristine.STRUCTURE)
+            files = await self.repository.files(people, planted.STRUCTURE)
             looked: frozenset[str] = frozenset()
             while more := judging.looked_into(self.contract, files) - looked - {""}:
                 looked |= more

@@ -22,7 +22,7 @@ from holdfast.kinds.mission.acts.running import Ran, Run, Runner, Typed
 from holdfast.kinds.mission.check import ability, checking, flakes, metrics, proofs
 from holdfast.kinds.mission.check.ability import Probe
 from holdfast.kinds.mission.check.checking import Group
-from holdfast.kinds.mission.contract import hidden
+from holdfast.kinds.mission.contract.protected import names_hidden
 from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
 
 TRIES = 2
@@ -328,7 +328,7 @@ class Prover:
         async def wanted(place: Place, laid: str) -> Typed:
             return typed
 
-        unseen = hidden.names_hidden(group.checks[0], self._mission().contract)
+        unseen = names_hidden(group.checks[0], self._mission().contract)
         ran = await self.runner.run(ground, wanted, changed, unseen=unseen)
         assert ran is not None
         return ran

@@ -24,7 +24,7 @@ from holdfast.kinds.mission.acts.checks import Places, give_back
 from holdfast.kinds.mission.acts.laying import Ground
 from holdfast.kinds.mission.check import checking
 from holdfast.kinds.mission.check.checking import Group
-from holdfast.kinds.mission.contract import hidden
+from holdfast.kinds.mission.contract import protected
 from holdfast.kinds.mission.fold.state import MissionState, of_mission
 from holdfast.log.base import Lease
 from holdfast.repo.repository import Repository
@@ -118,7 +118,7 @@ async def _replayed(places: Places, mission: MissionState, step: Step) -> Replay
     checks = {name: check for name in step.passed if name in criteria and (check := criteria[name].check) is not None}
     failed: list[str] = []
     runs = 0
-    unseen = {name for name, each in checks.items() if hidden.names_hidden(each, mission.contract)}
+    unseen = {name for name, each in checks.items() if protected.names_hidden(each, mission.contract)}
     flaky = [name for name in checks if mission.flakes.get(name)]
     parts = ({name: checks[name] for name in checks if (name in unseen) is kind} for kind in (False, True))
     waiting = [group for part in parts for group in checking.groups(part, flaky)]
@@ -139,7 +139,7 @@ async def _replayed(places: Places, mission: MissionState, step: Step) -> Replay
 
 
 async def _passes(places: Places, ground: Ground, group: Group) -> tuple[bool, str]:
-    unseen = hidden.names_hidden(group.checks[0], places.laying.contract)
+    unseen = protected.names_hidden(group.checks[0], places.laying.contract)
     async with places.place(ground, unseen=unseen) as (place, _):
         hands = await places.hands(place)
         try:

@@ -17,9 +17,9 @@ from holdfast.facts.base import Fact
 from holdfast.facts.mission import Role, WorkSubmitted
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult
+from holdfast.kinds.mission import plan
 from holdfast.kinds.mission.acts import hooks as hooks_act
 from holdfast.kinds.mission.fold.state import MissionState, mission_of
-from holdfast.kinds.mission.plan import plan
 from holdfast.kinds.mission.role import verdicts
 from holdfast.kinds.mission.role.kind import role_of
 from holdfast.kinds.mission.role.submitted import submitted_problems

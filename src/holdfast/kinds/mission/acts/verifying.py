@@ -35,7 +35,7 @@ from holdfast.kinds.mission.check import checking, flakes, metrics, proofs
 from holdfast.kinds.mission.check.checking import Group
 from holdfast.kinds.mission.conductor.actions import Verify
 from holdfast.kinds.mission.conductor.green import stands
-from holdfast.kinds.mission.contract import hidden
+from holdfast.kinds.mission.contract import protected
 from holdfast.kinds.mission.fold.state import BASE, BEFORE, LAST, MissionState, OpenVerification, of_mission, only_looks
 from holdfast.session.outside import outside_digest
 
@@ -111,7 +111,7 @@ class _Verification:
         all_checks = {name: each.check for name, each in known.items() if each.check is not None}
         checks = {name: all_checks[name] for name in self.action.criteria if name in all_checks}
         flaky = [name for name in checks if flakes.known(self.mission, name)]
-        unseen = {name: each for name, each in checks.items() if hidden.names_hidden(each, self.mission.contract)}
+        unseen = {name: each for name, each in checks.items() if protected.names_hidden(each, self.mission.contract)}
         seen = {name: each for name, each in checks.items() if name not in unseen}
         waiting = [*checking.groups(seen, flaky), *checking.groups(unseen, flaky)]
         resumed = await self._resumed(waiting)
@@ -295,7 +295,7 @@ class _Verification:
         await self.shift.fact(*facts)
 
     def _is_hidden(self, group: Group) -> bool:
-        return hidden.names_hidden(group.checks[0], self.mission.contract)
+        return protected.names_hidden(group.checks[0], self.mission.contract)
 
     async def _verdict(self, run: Run, runs: int, failures: int) -> None:
         names, note = run.group.names, "; ".join(dict.fromkeys(run.notes.values()))

@@ -9,7 +9,7 @@ from holdfast.facts.contract import Metric
 from holdfast.facts.mission import MissionReplanned, Task
 from holdfast.kinds.mission.contract.contents import in_words
 from holdfast.kinds.mission.fold.state import MissionState
-from holdfast.kinds.mission.plan.plan import free_id
+from holdfast.kinds.mission.plan import free_id
 
 TASKS_MAX = 30
 """So many tasks one metric gets before a person is asked, however well they go."""

@@ -13,7 +13,7 @@ from holdfast.kinds.mission.conductor import ending, merges, money, plans, tasks
 from holdfast.kinds.mission.conductor.actions import AwaitEffects, Look, MissionAction, Open, Project
 from holdfast.kinds.mission.documents import key_of
 from holdfast.kinds.mission.fold.state import BASE, OVER, MissionState, of_mission
-from holdfast.kinds.mission.ratchet import approval
+from holdfast.kinds.mission.ratchet import inspection
 from holdfast.session.actions import Action, CancelChildren, End, Record
 from holdfast.session.decide import children, end, people
 from holdfast.session.state import State
@@ -103,7 +103,7 @@ def _orphans(state: State, mission: MissionState) -> Action | None:
 
 def _unwanted(state: State, mission: MissionState) -> Action | None:
     """Questions about changes that are not to be merged any more are closed."""
-    facts = approval.stale(state, {tasks.inspection(task) for task in mission.live() if task.status == "handed_in"})
+    facts = inspection.stale(state, {tasks.inspection(task) for task in mission.live() if task.status == "handed_in"})
     return Record(facts) if facts else None
 
 

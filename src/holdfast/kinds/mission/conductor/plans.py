@@ -10,7 +10,7 @@ from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused
 from holdfast.kinds.mission.conductor import money
 from holdfast.kinds.mission.conductor.actions import MissionAction, OpenRole
 from holdfast.kinds.mission.fold.state import MissionState
-from holdfast.kinds.mission.plan.plan import plan_from_items, plan_problems, read_plan, too_large
+from holdfast.kinds.mission.plan import plan_from_items, plan_problems, read_plan, too_large
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
 

@@ -19,8 +19,8 @@ from holdfast.kinds.mission.conductor import money
 from holdfast.kinds.mission.conductor.actions import Inspect, MissionAction, OpenRole, TellRole, Verify
 from holdfast.kinds.mission.conductor.green import stands
 from holdfast.kinds.mission.fold.state import BEFORE, MissionState, TaskState
-from holdfast.kinds.mission.plan.plan import ready, stuck
-from holdfast.kinds.mission.ratchet import approval
+from holdfast.kinds.mission.plan import ready, stuck
+from holdfast.kinds.mission.ratchet.inspection import DEVIATION_HINT, asking
 from holdfast.kinds.mission.role.verdicts import read_verdict
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
@@ -212,10 +212,10 @@ def _handed_in(state: State, mission: MissionState, task: TaskState, running: fr
         kind: RefusalKind = "scope" if task.only_scope else "ratchet"
         head = "What you handed in is refused:"
         if kind == "ratchet":
-            head = f"What you handed in is refused ({approval.HINT}):"
+            head = f"What you handed in is refused ({DEVIATION_HINT}):"
         return _refuse(mission, task, kind, task.violations, head)
     effect = inspection(task)
-    return None if effect in running or approval.asking(state, effect) else Inspect(effect, task.task.id)
+    return None if effect in running or asking(state, effect) else Inspect(effect, task.task.id)
 
 
 def inspection(task: TaskState) -> str:

@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -46,6 +46,23 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
     return name
+
+
+def find_ring(edges: Mapping[str, Sequence[str]]) -> list[str]:
+    """A cycle in a dependency graph, its first name repeated at the end; empty when there is none."""
+    done: set[str] = set()
+    path: list[str] = []
+    waiting = [(name, 0) for name in reversed([*edges])]
+    while waiting:
+        name, depth = waiting.pop()
+        done.update(path[depth:])
+        del path[depth:]
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name not in done:
+            path.append(name)
+            waiting += [(other, depth + 1) for other in edges.get(name, ())]
+    return []
 
 
 def command_line(check: Check) -> str:

@@ -6,17 +6,21 @@ by running them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import configparser
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Any
 
 from holdfast.facts.contract import Contract
 from holdfast.facts.task import Violation
 from holdfast.globs import matches
 from holdfast.kinds.mission.check import judging
-from holdfast.kinds.mission.check.judging import Judges
+from holdfast.kinds.mission.check.judging import SETTINGS, Judges
 from holdfast.kinds.mission.ratchet.additions import fixtures_asked_for, only_more
-from holdfast.kinds.mission.ratchet.config import CI, SHARED, only_longer, shared
-from holdfast.kinds.mission.ratchet.pristine import ALWAYS, is_test_file, planted, shadowing
+from holdfast.kinds.mission.ratchet.planted import ALWAYS, TOOLS, is_test_file, planted, shadowing
 
 LINKS = ("120000", "160000")
 """Modes of a link and of a repository inside this one."""
@@ -133,3 +137,166 @@ CODE = (
     ".py", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".go", ".rb", ".rs", ".java", ".kt", ".sh", ".c", ".h", ".cc",
     ".cpp", ".hpp", ".cs", ".php", ".swift", ".scala", ".ex", ".exs",
 )  # fmt: skip
+
+
+SHARED = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json", "Cargo.toml", "pom.xml")
+"""Files of which only a part is about tests."""
+
+CI = (
+    ".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".travis.yml",
+    "azure-pipelines.yml", "Jenkinsfile", ".buildkite/**", "bitbucket-pipelines.yml", "appveyor.yml", ".ci/**",
+    ".pre-commit-config.yaml", ".drone.yml",
+)  # fmt: skip
+
+_TABLES = ("pytest", "coverage", "tox", "nox", "hatch", "poe", "pdm.scripts", "taskipy", "hypothesis", "behave")
+
+_LINTERS = ("ruff", "mypy", "flake8", "pylint", "pyright", "black", "isort", "bandit")
+
+
+def shared(path: str, old: bytes | None, new: bytes | None, judges: Judges) -> list[Violation]:
+    """What a change of such a file breaks: sections of tests compared, all others left alone."""
+    name = path.rsplit("/", 1)[-1]
+    before, after = _sections(name, old, judges), _sections(name, new, judges)
+    if after is None:
+        return [Violation("test_config", path, "it cannot be read any more, and it has settings of tests")]
+    return [*_differences(path, before or {}, after)]
+
+
+def _differences(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Violation]:
+    for key in sorted({*before, *after}):
+        was, now = before.get(key), after.get(key)
+        if was != now and not _stricter(key, was, now):
+            yield Violation("test_config", path, f"{key} is {_short(now)} and was {_short(was)}")
+
+
+_POM = re.compile(
+    rb"<(?:maven\.test|skip\w*Tests?|testFailureIgnore)[^>]*>[^<]*|<artifactId>maven-(?:surefire|failsafe).*?</plugin>"
+)
+
+_STRICT = re.compile(r"strict|disallow|no_|warn_|check_|select|enable|fail_under|markers$")
+
+
+def _stricter(key: str, was: object, now: object) -> bool:
+    """Whether a setting only demands more: a new strict switch, more rules. A mark is announced before it is used."""
+    name = key.rpartition(".")[2]
+    if not _STRICT.match(name) or "overrides" in key:
+        return False
+    if isinstance(now, bool):
+        return now is True and was in (None, False)
+    if isinstance(now, int | float) and name == "fail_under":
+        return was is None or (isinstance(was, int | float) and now >= was)
+    return now is not None and set(_lines(was)) <= set(_lines(now))
+
+
+def _lines(value: object) -> list[str]:
+    if isinstance(value, list):
+        return [str(each) for each in value]
+    return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+
+def _short(value: object) -> str:
+    return "not set" if value is None else repr(value)[:80]
+
+
+def _sections(name: str, content: bytes | None, judges: Judges) -> dict[str, Any] | None:
+    """What a file says about tests, by dotted key; None when it cannot be read."""
+    if content is None:
+        return {}
+    linters = tuple(sorted(judges.tools & ({*SETTINGS, "black", "isort", "bandit"} - {"pytest", "tox", "nox"})))
+    try:
+        if name == "pyproject.toml":
+            return _toml(tomllib.loads(content.decode()), linters)
+        if name == "package.json":
+            known = json.loads(content)
+            scripts = {key: value for key, value in known.get("scripts", {}).items() if key in judges.scripts}
+            tools = {key: known.get(key) for key in ("jest", "mocha", "vitest", "ava", "nyc", "c8")}
+            return dict(_leaves({"scripts": scripts, **tools}))
+        if name == "Cargo.toml":
+            known = tomllib.loads(content.decode())
+            own = {key: known.get("lib", {}).get(key) for key in ("test", "doctest", "harness")}
+            return dict(_leaves({"test": known.get("test"), "lib": own}))
+        if name == "pom.xml":
+            return {"tests": _POM.findall(re.sub(rb"\s", b"", content)) or None}
+        parser = configparser.RawConfigParser(strict=False)
+        parser.read_string(content.decode())
+        return _ini(parser, linters)
+    except (ValueError, AttributeError, configparser.Error, RecursionError):
+        return None
+
+
+def _toml(known: dict[str, Any], linters: tuple[str, ...]) -> dict[str, Any]:
+    tools = known.get("tool", {})
+    wanted: dict[str, Any] = {}
+    for table in (*_TABLES, *linters):
+        first, _, rest = table.partition(".")
+        value = tools.get(first)
+        value = value.get(rest) if rest and isinstance(value, dict) else value
+        if table == "hatch" and isinstance(value, dict):
+            value = value.get("envs")
+        if value is not None:
+            wanted[table] = value
+    project = known.get("project", {})
+    plugins = project.get("entry-points", {}).get("pytest11")
+    programs = {name: value for name, value in project.get("scripts", {}).items() if name in TOOLS}
+    build = {key: value for key, value in known.get("build-system", {}).items() if key != "requires"}
+    return dict(_leaves({"tool": wanted, "pytest11": plugins, "scripts": programs, "build": build}))
+
+
+def _ini(parser: configparser.RawConfigParser, linters: tuple[str, ...]) -> dict[str, Any]:
+    heads = ("tool:pytest", "pytest", "tox", "testenv", "coverage", "nosetests", "aliases", *linters)
+    out = {
+        f"{section}.{key}": value
+        for section in parser.sections()
+        if section.startswith(heads)
+        for key, value in parser.items(section)
+    }
+    if parser.has_option("options.entry_points", "pytest11"):
+        out["pytest11"] = parser.get("options.entry_points", "pytest11")
+    return out
+
+
+def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from _leaves(inside, f"{prefix}.{key}" if prefix else str(key))
+    elif value is not None:
+        yield prefix, value
+
+
+def only_longer(path: str, old: bytes, new: bytes) -> bool:
+    """Whether a file that judges only got more: a Makefile targets, a text with examples something at its end."""
+    if path.endswith((".md", ".rst", ".txt")):
+        return new.startswith(old.rstrip() + b"\n")
+    return _added_targets(path, old, new)
+
+
+def _added_targets(path: str, old: bytes, new: bytes) -> bool:
+    """Whether a Makefile has new targets of its own and is the same otherwise."""
+    if not path.rsplit("/", 1)[-1].lower().endswith(("makefile", ".mk", "justfile")):
+        return False
+    was, now = old.decode("utf-8", "replace").splitlines(), new.decode("utf-8", "replace").splitlines()
+    known = {each for line in was if (match := _TARGET.match(line)) for each in match[1].split()}
+    added: list[str] = []
+    rest = iter(now)
+    for line in was:
+        for other in rest:
+            if other == line or (line.startswith(".PHONY:") and set(line.split()) <= set(other.split())):
+                break
+            added.append(other)
+        else:
+            return False
+        if added and added[-1].strip() and line[:1] == "\t":
+            return False  # lines before a line of an old recipe
+    added += rest
+    heads = [each for line in added if (match := _TARGET.match(line)) for each in match[1].split()]
+    loose = [line for line in added if line.strip() and line[:1] not in ("\t", " ", "#") and not _TARGET.match(line)]
+    started = not added or not next((line for line in added if line.strip()), "").startswith("\t")
+    return (
+        started
+        and not loose
+        and not known & {*heads} - {".PHONY"}
+        and all(not each.startswith(".") for each in heads if each != ".PHONY")
+    )
+
+
+_TARGET = re.compile(r"([\w./ -]+?)\s*:(?![=:])(?!.*\?=)")

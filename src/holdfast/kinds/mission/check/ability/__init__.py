@@ -1,10 +1,10 @@
 """Whether a check can fail: its runner, the report that it writes, and trees on which it has to fail. Pure."""
 
-from holdfast.kinds.mission.check.ability.configuration import digest
-from holdfast.kinds.mission.check.ability.place import Probe
+from holdfast.kinds.mission.check.ability.placement import Probe
 from holdfast.kinds.mission.check.ability.probes import ends, probes, shown
 from holdfast.kinds.mission.check.ability.programs import added
 from holdfast.kinds.mission.check.ability.report import Outcome, Reporting, missing, outcomes, reporting
+from holdfast.kinds.mission.check.ability.runners import digest
 
 __all__ = [
     "Outcome",

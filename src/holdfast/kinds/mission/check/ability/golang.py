@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Mapping
 
-from holdfast.kinds.mission.check.ability.masked import end_of, masked, on_top
+from holdfast.kinds.mission.check.ability.braces import end_of, masked, on_top
 
 _TEST = re.compile(r"^func (Test[A-Z_]\w*)\((\w+) \*testing\.T\)\s*\{", re.MULTILINE)
 _BUILTIN = frozenset(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from holdfast.kinds.mission.check.ability.masked import arguments, end_of, masked, near, on_top
+from holdfast.kinds.mission.check.ability.braces import arguments, end_of, masked, near, on_top
 
 TEST_FILE = re.compile(
     r"(.*[.\-_](test|spec)\.[cm]?[jt]sx?|(.*/)?(__tests__|tests?|spec)/.*\.[cm]?[jt]sx?|(.*/)?test(-.*)?\.[cm]?js)"

@@ -7,20 +7,81 @@ every function raises, an *empty* one has none.
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from holdfast.facts.contract import Check
 from holdfast.globs import matches
-from holdfast.kinds.mission.check.ability import place_others, place_python, programs
-from holdfast.kinds.mission.check.ability.place import Place, Probe
+from holdfast.kinds.mission.check.ability import placement, programs
+from holdfast.kinds.mission.check.ability.placement import Place, Probe, patient
 from holdfast.kinds.mission.check.ability.report import Outcome
 from holdfast.kinds.mission.check.ability.runners import Runner, recognized
-from holdfast.kinds.mission.check.ability.trees import is_settings, mutant
-from holdfast.kinds.mission.check.ability.typed import patient
+
+Kind = Literal["hollow", "broken", "empty"]
+
+KINDS: tuple[Kind, ...] = ("hollow", "broken", "empty")
+
+_CODE = frozenset(
+    ".js .jsx .ts .tsx .mjs .cjs .go .rs .java .kt .rb .sh .bash .c .cc .cpp .h .hpp .cs .php .swift .ex .exs .lua .pl "
+    ".r .scala .clj .hs .ml .dart .vue .svelte .sql".split()
+)
+_SETTINGS = frozenset(".toml .cfg .ini .json .yml .yaml .lock .mod .sum .xml .gradle .txt".split())
+_NAMED = frozenset({"Makefile", "makefile", "GNUmakefile", "Dockerfile", "Rakefile", "Gemfile", "py.typed"})
+
+GARBAGE = b")( this is no program\n"
+
+
+def mutant(path: str, data: bytes, kind: Kind) -> bytes | None:
+    """What a file that is not protected is in a mutant; None when it is gone there."""
+    if kind == "empty":
+        return None
+    name = posixpath.basename(path)
+    suffix = posixpath.splitext(name)[1]
+    if suffix in (".py", ".pyi"):
+        return hollow(data) if kind == "hollow" else GARBAGE
+    if suffix in _CODE or (not suffix and data.startswith(b"#!")):
+        return GARBAGE
+    if is_settings(path):
+        return data if kind == "hollow" or name in _NAMED else GARBAGE
+    return None if kind == "hollow" else data
+
+
+def is_settings(path: str) -> bool:
+    """Whether a file configures programs rather than being one."""
+    name = posixpath.basename(path)
+    return posixpath.splitext(name)[1] in _SETTINGS or name in _NAMED or name.startswith(".")
+
+
+def hollow(data: bytes) -> bytes:
+    """Python with the body of every function replaced by a raise; what cannot be parsed stays as it is."""
+    try:
+        tree = ast.parse(data)
+        return ast.unparse(ast.fix_missing_locations(_Hollow().visit(tree))).encode()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return data
+
+
+class _Hollow(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.body = [_raise()]
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
+        node.body = [_raise()]
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        node.body = ast.parse("(_ for _ in ()).throw(NotImplementedError)", mode="eval").body
+        return node
+
+
+def _raise() -> ast.stmt:
+    return ast.parse("raise NotImplementedError").body[0]
 
 
 def probes(
@@ -39,8 +100,8 @@ def probes(
     found: list[Probe] = []
     runner = recognized(checks, files)
     if runner is not None:
-        placed = place_python.placed if runner.kind in ("pytest", "unittest") else place_others.placed
-        found += placed(Place(tuple(checks), files, protected, word))
+        of_runner = placement.python_probes if runner.kind in ("pytest", "unittest") else placement.other_probes
+        found += of_runner(Place(tuple(checks), files, protected, word))
     entries = {index: check for index, check in enumerate(checks) if check.canary}
     for index, check in entries.items() if not found else ():
         entry = msgspec.structs.replace(check, command=f"export CANARY={word}; {check.canary}", tests=(), metric=None)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from holdfast.facts.contract import Check
 from holdfast.globs import matches
 from holdfast.kinds.mission.check import judging
-from holdfast.kinds.mission.check.ability.masked import arguments, masked, near
+from holdfast.kinds.mission.check.ability.braces import arguments, masked, near
 from holdfast.kinds.mission.check.ability.python import parsed, unparsed
 from holdfast.kinds.mission.contract.contents import command_line
 

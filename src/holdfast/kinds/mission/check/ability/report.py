@@ -18,8 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from holdfast.facts.contract import Check
-from holdfast.kinds.mission.check.ability.configuration import PYTEST
-from holdfast.kinds.mission.check.ability.runners import Runner, inside, recognized
+from holdfast.kinds.mission.check.ability.runners import PYTEST, Runner, inside, recognized
 from holdfast.kinds.mission.contract.contents import command_line
 
 Outcome = Literal["passed", "failed", "skipped"]

@@ -10,7 +10,7 @@ from typing import Literal, NoReturn
 import msgspec
 
 from holdfast.facts.contract import Check, Criterion, Item, Metric
-from holdfast.kinds.mission.contract.contents import free_name, in_words, slug
+from holdfast.kinds.mission.contract.contents import find_ring, free_name, in_words, slug
 from holdfast.kinds.mission.contract.formats.positions import Node, Source
 
 ACCEPTANCE = ("acceptance", "acceptanceCriteria", "acceptance_criteria")
@@ -336,20 +336,3 @@ def as_rubric(description: str, steps: tuple[str, ...]) -> str:
     if not steps:
         return description
     return "\n".join([description, *(f"{number}. {step}" for number, step in enumerate(steps, 1))])
-
-
-def find_ring(edges: dict[str, tuple[str, ...]]) -> list[str]:
-    """Names that lead back to the first of them, empty when none do."""
-    done: set[str] = set()
-    path: list[str] = []
-    waiting = [(name, 0) for name in reversed(edges)]
-    while waiting:
-        name, depth = waiting.pop()
-        done.update(path[depth:])
-        del path[depth:]
-        if name in path:
-            return [*path[path.index(name) :], name]
-        if name not in done:
-            path.append(name)
-            waiting += [(other, depth + 1) for other in edges.get(name, ())]
-    return []

@@ -15,10 +15,120 @@ from collections.abc import Collection
 
 from holdfast.errors import ContractInvalid
 from holdfast.facts.contract import Contract, Item
-from holdfast.kinds.mission.contract.formats.issue import is_issue, read_issue, read_issue_text
-from holdfast.kinds.mission.contract.formats.json_list import entries_in, lists_in, read_entries
-from holdfast.kinds.mission.contract.formats.markdown import boxes, read_plan
+from holdfast.kinds.mission.contract.formats.entry import Reading
+from holdfast.kinds.mission.contract.formats.markdown import boxes, read_document, read_plan
 from holdfast.kinds.mission.contract.formats.positions import RIGHT_LIST, Node, Source, decode, parse
+from holdfast.kinds.mission.contract.protected import protected
+
+LISTS = ("features", "items", "userStories", "user_stories", "stories", "tasks")
+"""Names that a list of entries has when it is not alone in its file."""
+
+GOALS = ("goal", "description", "project", "title", "name")
+
+
+def lists_in(node: Node) -> list[tuple[str, Node]]:
+    """The lists of entries of a file, each with its place, in the order of the file."""
+    if isinstance(node.value, list):
+        return [("", node)]
+    return [
+        (name, found)
+        for name, found in node.members.items()
+        if name in LISTS and isinstance(found.value, list) and all(isinstance(each, dict) for each in found.value)
+    ]
+
+
+def entries_in(node: Node) -> list[tuple[str, Node]]:
+    """All entries with their places, such as `userStories[2]`."""
+    return [
+        (f"{name}[{number}]" if name else f"entry {number + 1}", each)
+        for name, found in lists_in(node)
+        for number, each in enumerate(found.elements)
+    ]
+
+
+def read_entries(source: Source, node: Node) -> Contract:
+    """The contract of a list of entries. Raises `ContractInvalid` with the place of what is wrong."""
+    reading = Reading(source)
+    entries = entries_in(node)
+    if not entries:
+        source.refuse(node.start, "there is no entry in it", RIGHT_LIST)
+    reading.check_count(len(entries))
+    items = tuple(reading.item(each, place) for place, each in entries)
+    reading.finish(items)
+    return Contract(
+        _goal(source, node, reading, items), items, protected(source.name, _more(node, reading)), source.name
+    )
+
+
+def _goal(source: Source, node: Node, reading: Reading, items: tuple[Item, ...]) -> str:
+    """What the file says that it is for; without a word, that its entries hold."""
+    for key in GOALS:
+        found = node.members.get(key)
+        if found is not None and isinstance(found.value, str) and found.value.strip():
+            return reading.words(found, key, '"goal": "A list of things to do on the command line."')
+    return items[0].description if len(items) == 1 else f"All {len(items)} entries of {source.name} hold."
+
+
+def _more(node: Node, reading: Reading) -> tuple[str, ...]:
+    """Globs that the file protects beside the usual ones."""
+    found = node.members.get("protected")
+    if found is None or found.value is None:
+        return ()
+    right = 'a right form is "protected": ["data/golden/**"]'
+    if not isinstance(found.value, list):
+        reading.source.refuse(found.start, f"protected is {found.kind}", right)
+    globs = (reading.words(each, f"protected[{n}]", right) for n, each in enumerate(found.elements))
+    return tuple(glob for glob in globs if glob)
+
+
+_RIGHT_ISSUE = 'a right form is {"title": "Greets nobody", "body": "…"}, as the API of GitHub or GitLab answers'
+
+
+def is_issue(node: Node) -> bool:
+    """Whether an object of JSON is an issue: it has a title and a body, or a title and a number."""
+    return "title" in node.members and not node.members.keys().isdisjoint({"body", "description", "number", "iid"})
+
+
+def read_issue(source: Source, node: Node) -> Contract:
+    """The contract of an issue. What it ticks or accepts are its items; otherwise it is one item."""
+    title, body = issue_words(source, node)
+    return read_document(Source(source.name, body), title)
+
+
+def issue_words(source: Source, node: Node) -> tuple[str, str]:
+    """The title and the text of an issue. Raises `ContractInvalid`."""
+    reading = Reading(source)
+    title = reading.words(node.members["title"], "title", _RIGHT_ISSUE)
+    if not title:
+        source.refuse(node.members["title"].start, "the title is empty", _RIGHT_ISSUE)
+    body = ""
+    for key in ("body", "description"):
+        found = node.members.get(key)
+        if found is not None and found.value is not None:
+            body = body or reading.words(found, key, _RIGHT_ISSUE)
+    return title, body
+
+
+def issue_text(data: bytes, name: str) -> str:
+    """An issue as words: of an answer of the API its title and text, of anything else all of it."""
+    source = decode(data, name)
+    if not source.text.lstrip("\ufeff \t\r\n").startswith("{"):
+        return source.text.strip("\ufeff \t\r\n")
+    node = parse(source)
+    if not is_issue(node):
+        source.refuse(node.start, "this is no issue", _RIGHT_ISSUE)
+    return "\n\n".join(filter(None, issue_words(source, node)))
+
+
+def read_issue_text(source: Source) -> Contract:
+    """The contract of an issue's text: its first line is the title."""
+    text = source.text.lstrip("\ufeff \t\r\n")
+    first, _, rest = text.partition("\n")
+    title = first.lstrip("# ").strip()
+    if not title or "\0" in text:
+        source.refuse(0, "the first line has to be the title of the issue", 'a right form is "Greet nobody politely"')
+    return read_document(Source(source.name, rest), title)
+
 
 _MARKDOWN = (".md", ".markdown", ".mdown")
 

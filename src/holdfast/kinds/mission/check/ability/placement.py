@@ -1,4 +1,4 @@
-"""Probes in files of Python tests: which files a check selects, and what is changed there."""
+"""Canaries, flips, and emptied data files in the tests that checks select, by the runner of the checks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,106 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from holdfast.facts.contract import Check
 from holdfast.globs import matches
-from holdfast.kinds.mission.check.ability import programs, python
-from holdfast.kinds.mission.check.ability.configuration import pytest_settings, pytest_words
-from holdfast.kinds.mission.check.ability.place import CANARIES, FILES, FLIPS, Place, Probe
-from holdfast.kinds.mission.check.ability.runners import Runner, inside, recognized
-from holdfast.kinds.mission.check.ability.typed import patient
+from holdfast.kinds.mission.check.ability import golang, javascript, programs, python
+from holdfast.kinds.mission.check.ability.runners import (
+    Runner,
+    inside,
+    of_line,
+    pytest_settings,
+    pytest_words,
+    recognized,
+)
+
+CANARIES = 3
+"""Files that get a canary, when a check selects more than one."""
+
+FLIPS = 40
+"""Tests of each check that are turned."""
+
+FILES = 400
+"""Files of tests that are looked at for one check."""
+
+
+class Probe(NamedTuple):
+    """A run that has to fail. `checks` is what is typed for it, `files` what differs from the tree (None: not there).
+
+    `ids` has the tests that must be reported as failed, by the index of the check; of data, the files of tests of which
+    one must. A check that is not in it cannot be shown by this probe, unless it is a hollow or an empty one.
+    """
+
+    kind: Literal["canary", "flip", "data", "hollow", "empty"]
+    checks: tuple[Check, ...]
+    files: dict[str, bytes | None]
+    ids: dict[int, tuple[str, ...]]
+
+
+class Place(NamedTuple):
+    """Where probes are placed: checks that share a command, and their tree."""
+
+    checks: tuple[Check, ...]
+    files: Mapping[str, bytes]
+    protected: Sequence[str]
+    word: str
+
+
+_IMPATIENT = {
+    "pytest": " --maxfail=0 --continue-on-collection-errors",
+    "jest": " --bail=0",
+    "vitest": " --bail=0",
+    "mocha": " --no-bail",
+}
+_CUT = {"unittest": ("-f", "--failfast"), "go": ("-failfast", "-failfast=true")}
+
+
+def patient(check: Check, files: Mapping[str, bytes], more: str = "", word: str = "") -> Check:
+    """A check that goes on after a failure, with further arguments, and with a filter that lets `word` through."""
+    runner = of_line(check.command, files)
+    if runner is None:
+        return check
+    line = runner.line[: runner.end] + runner.glue + _IMPATIENT.get(runner.kind, "") + more + runner.line[runner.end :]
+    if not runner.script:
+        for at in range(len(runner.arguments) - 1, -1, -1):
+            each = runner.arguments[at]
+            if each.text in _CUT.get(runner.kind, ()):
+                line = line[: each.start] + line[each.end :]
+            elif word:
+                before = runner.arguments[at - 1].text if at else ""
+                line = (
+                    line[: each.start]
+                    + _let_through(runner, before, each.text, line[each.start : each.end], word)
+                    + line[each.end :]
+                )
+    return msgspec.structs.replace(check, command=line)
+
+
+_FILTERS = {
+    "pytest": ("-k",),
+    "unittest": (),
+    "node": ("--test-name-pattern",),
+    "jest": ("-t", "--testNamePattern"),
+    "vitest": ("-t", "--testNamePattern"),
+    "mocha": ("-g", "--grep"),
+    "go": ("-run", "--run"),
+}
+
+
+def _let_through(runner: Runner, before: str, text: str, written: str, word: str) -> str:
+    names = _FILTERS[runner.kind]
+    option, equals, value = text.partition("=")
+    if before in names:
+        return shlex.quote(f"({text}) or {word}" if runner.kind == "pytest" else f"{text}|{word}")
+    if equals and option in names:
+        return shlex.quote(f"{option}={value}|{word}")
+    if runner.kind == "pytest" and re.match(r"-k.", text):
+        return shlex.quote(f"-k({text[2:]}) or {word}")
+    return written
+
 
 _EXPECTED = re.compile(r"_*(golden|expected|approved|snapshot|reference)s?_*")
 """Folders of what tests compare with."""
@@ -65,7 +155,7 @@ def _ignored(runner: Runner) -> list[str]:
     return [place for each in named if (place := inside(runner.cwd, each)) is not None]
 
 
-def placed(place: Place) -> Iterator[Probe]:
+def python_probes(place: Place) -> Iterator[Probe]:
     """The probes of checks whose runner is pytest or unittest."""
     yield from _canary(place)
     yield from _flip(place)
@@ -201,3 +291,65 @@ def _data(place: Place) -> Iterator[Probe]:
             ids[index] = tuple(naming)
     if ids:
         yield Probe("data", tuple(patient(check, place.files) for check in place.checks), changed, ids)
+
+
+def _other_files(check: Check, files: Mapping[str, bytes]) -> list[str]:
+    """The files of JavaScript or Go tests that a check selects."""
+    runner = recognized((check,), files)
+    assert runner is not None
+    found = []
+    if runner.kind == "go":
+        words = [word for word in runner.named() if not word.startswith("-")] or ["."]
+        for path in files:
+            folder = posixpath.dirname(path)
+            for word in words if path.endswith("_test.go") else ():
+                place = inside(runner.cwd, word.removesuffix("...").rstrip("/") or ".")
+                below = word.endswith("...") and (not place or folder.startswith(f"{place}/"))
+                if place is not None and (folder == place or below):
+                    found.append(path)
+    else:
+        skipped = 1 if runner.kind == "vitest" and runner.named()[:1] in (["run"], ["watch"]) else 0
+        words = runner.named()[skipped:]
+        named = {place for place, _ in runner.selections(files)}
+        for path in files:
+            below = not runner.cwd or path.startswith(f"{runner.cwd}/")
+            test = javascript.TEST_FILE.fullmatch(path) or path in named
+            if below and test and javascript.selected(words, path) and javascript.has_tests(files[path]):
+                found.append(path)
+    return sorted(path for path in dict.fromkeys(found) if not path.startswith("node_modules/"))[:FILES]
+
+
+def other_probes(place: Place) -> Iterator[Probe]:
+    """The probes of checks whose runner is one of JavaScript or Go."""
+    runner = recognized(place.checks, place.files)
+    assert runner is not None
+    go = runner.kind == "go"
+    language = golang if go else javascript
+    files, word = place.files, place.word
+    chosen = [_other_files(check, files) for check in place.checks]
+    title = f"TestCanary_{word}" if go else f"canary {word}"
+    beside = {path for each in chosen for path in each[: 1 if go else CANARIES]}
+    changed: dict[str, bytes | None] = {path: language.with_canary(path, files, title) for path in sorted(beside)}
+    folders = {posixpath.dirname(path) for path in beside if not language.resolves(path, files)}
+    for path in {path for each in chosen for path in each} - beside:
+        if not language.resolves(path, files) or (go and posixpath.dirname(path) in folders):
+            changed[path] = language.bare(files[path])
+    ids = {
+        index: tuple(f"{path}::{title}" for path in each if path in beside) for index, each in enumerate(chosen) if each
+    }
+    typed = tuple(patient(check, files, word=word) for check in place.checks)
+    if ids:
+        yield Probe("canary", typed, changed, ids)
+    turned: dict[str, list[str]] = {}
+    changed = {}
+    for path in dict.fromkeys(path for each in chosen for path in each):
+        data, names = golang.flipped(files[path], FLIPS) if go else javascript.flipped(files[path], word, FLIPS)
+        if names:
+            changed[path], turned[path] = data, names
+    ids = {
+        index: mine
+        for index, each in enumerate(chosen)
+        if (mine := tuple(f"{path}::{name}" for path in each for name in turned.get(path, ())))
+    }
+    if ids:
+        yield Probe("flip", tuple(patient(check, files) for check in place.checks), changed, ids)

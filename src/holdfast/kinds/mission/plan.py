@@ -7,15 +7,16 @@ tasks that may touch the same files are not worked on at the same time, whatever
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from holdfast.facts.contract import Contract, Item
 from holdfast.facts.mission import Task
+from holdfast.kinds.mission.contract.contents import find_ring
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
-from holdfast.kinds.mission.plan.overlap import overlap
 
 TASKS_MAX = 500
 """So many tasks one plan has at most."""
@@ -156,31 +157,9 @@ def _edges(tasks: Sequence[Task], mission: MissionState, drop: Collection[str]) 
                 yield f"Task {task.id} depends on {name}, and there is no such task."
             elif name in drop or not _may_come(mission, other):
                 yield f"Task {task.id} depends on {name}, which will not be merged any more."
-    ring = _ring({task.id: [name for name in task.depends if name in ids] for task in tasks})
+    ring = find_ring({task.id: [name for name in task.depends if name in ids] for task in tasks})
     if ring:
         yield f"These tasks wait for each other, so none could begin: {' -> '.join(ring)}."
-
-
-def _ring(edges: Mapping[str, Sequence[str]]) -> list[str]:
-    """A ring of dependencies, with its beginning again at its end; empty when there is none."""
-    done: set[str] = set()
-    for start in edges:
-        path: list[str] = []
-        left = [(start, iter(edges[start]))] if start not in done else []
-        path = [start] if left else []
-        while left:
-            name, following = left[-1]
-            step = next(following, None)
-            if step is None:
-                done.add(name)
-                left.pop()
-                path.pop()
-            elif step in path:
-                return [*path[path.index(step) :], step]
-            elif step not in done:
-                path.append(step)
-                left.append((step, iter(edges[step])))
-    return []
 
 
 def _closure(tasks: Sequence[Task], mission: MissionState, given_up: Collection[str]) -> Iterator[str]:
@@ -371,3 +350,50 @@ def _may_come(mission: MissionState, task: TaskState) -> bool:
         return True
     parts = _parts(mission, task.task.id) if task.status == "dropped" else []
     return bool(parts) and all(_may_come(mission, part) for part in parts)
+
+
+# --- globs that overlap ---------------------------------------------------------------------------
+
+
+def overlap(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Whether some path could match a glob of both. In doubt it says yes."""
+    others = [_glob_parts(glob) for glob in other]
+    return any(_meet(_glob_parts(glob), parts) for glob in one for parts in others)
+
+
+def _glob_parts(glob: str) -> tuple[str, ...]:
+    parts = tuple(part for part in glob.split("/") if part not in ("", "."))
+    return parts if parts and parts[-1] == "**" else (*parts, "**")
+
+
+@lru_cache(maxsize=4096)
+def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    if not one or not other:
+        return all(part == "**" for part in (*one, *other))
+    if one[0] == "**":
+        return _meet(one[1:], other) or _meet(one, other[1:])
+    if other[0] == "**":
+        return _meet(one, other[1:]) or _meet(one[1:], other)
+    return _names_meet(_letters(one[0]), _letters(other[0])) and _meet(one[1:], other[1:])
+
+
+def _letters(name: str) -> str:
+    """A part with each set of characters as one that can be anything."""
+    out, rest = "", name
+    while rest:
+        close = rest.find("]", 2) if rest[0] == "[" else -1
+        out += "?" if close > 0 else rest[0]
+        rest = rest[close + 1 :] if close > 0 else rest[1:]
+    return out
+
+
+@lru_cache(maxsize=4096)
+def _names_meet(one: str, other: str) -> bool:
+    if one[:1] == "*":
+        return _names_meet(one[1:], other) or (bool(other) and _names_meet(one, other[1:]))
+    if other[:1] == "*":
+        return _names_meet(one, other[1:]) or (bool(one) and _names_meet(one[1:], other))
+    if not one or not other:
+        return one == other
+    alike = one[0] == other[0] or "?" in (one[0], other[0])
+    return alike and _names_meet(one[1:], other[1:])

@@ -1,1 +1,0 @@
-"""Plans: from criteria to tasks."""
