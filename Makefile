@@ -1,47 +1,50 @@
 # `make` prints what there is. All targets but help see to .venv first.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test cover check bench faults steady live docs lock clean
+.PHONY: help setup demo test test-fast cover check bench faults steady live docs lock clean
 
 BIN := .venv/bin
 SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
 
-help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-setup: ## .venv with holdfast in it, and the system packages it needs
+setup: ## make .venv with holdfast in it; install the system packages it needs
 	@scripts/setup
 
-demo: setup ## an agent rebuilds a real library, is killed, wakes and finishes
+demo: setup ## watch an agent rebuild a real library, be killed, wake, and finish
 	@$(BIN)/holdfast demo $(ARGS)
 
-test: setup ## the tests, three files at a time
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+test: setup ## run all tests, three files at a time; ROOM=log runs those of one room
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(if $(ROOM),tests/$(ROOM)) $(ARGS)
 
-cover: setup ## the tests again, with the lines and branches that none of them reaches
+test-fast: setup ## run the tests without sandboxes, kills, and long searches: about a minute
+	@HOLDFAST_TEST_FAST=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(ARGS)
+
+cover: setup ## run the tests and list the lines and branches that none reaches
 	@$(BIN)/coverage run -m pytest -q $(ARGS) && $(BIN)/coverage combine -q && $(BIN)/coverage report
 
-check: setup ## format, lint, import contracts, types
+check: setup ## check format, lint, import contracts, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-bench: setup ## every measurement of bench/, one after the other
+bench: setup ## run every measurement of bench/, one after the other
 	@scripts/bench $(BIN)/python
 
-faults: setup ## the long form of the fault experiments
+faults: setup ## run the long fault experiments
 	@$(BIN)/python -m pytest -m faults -o faulthandler_timeout=1500 $(ARGS)
 
-steady: setup ## the tests ten times on fresh clones, five times beside loads; hours
+steady: setup ## run the tests ten times on fresh clones, five of them beside loads (hours)
 	@$(BIN)/python scripts/steady.py $(ARGS)
 
-live: setup ## the demo on a real model, by a key or a local server; it costs money
+live: setup ## run the demo on a real model, by a key or a local server (costs money)
 	@$(BIN)/python scripts/live.py $(ARGS)
 
 docs: setup ## regenerate docs/reference
 	@$(BIN)/python scripts/reference.py
 
-lock: setup ## resolve the dependencies anew: uv.lock and the requirement files
+lock: setup ## resolve the dependencies again: uv.lock and the requirement files
 	@$(BIN)/python scripts/lock.py
 
 clean: ## remove what the other targets made
