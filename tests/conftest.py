@@ -32,6 +32,7 @@ OFFLINE = Path(__file__).parent / "offline"
 
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 forbid_network()

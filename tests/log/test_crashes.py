@@ -25,6 +25,8 @@ from holdfast.testing.log import Scenario
 from tests.log.processes import acknowledged, needs_strace, run, running
 from tests.log.rigs import SqliteRig, open_store, sqlite_rig
 
+pytestmark = pytest.mark.real
+
 SYNCS = "fsync,fdatasync"
 
 

@@ -21,6 +21,8 @@ from tests.log.processes import acknowledged, line, run, running, tell
 from tests.log.rigs import open_store, sqlite_rig
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.real
+
 
 async def test_two_processes_append_and_post_without_a_gap(holdfast_home: Path) -> None:
     async with sqlite_rig(holdfast_home) as rig:

@@ -26,6 +26,8 @@ from holdfast.kinds.mission.brief.text import LINES_MAX, markdown
 from tests.app.terminal import PRICE, Said, bash, script, turn, typed
 from tests.app.test_mission_lint import GIT, make
 
+pytestmark = pytest.mark.real
+
 PYTHON = "python3 -c"
 WRITE = "sed -i 's/raise NotImplementedError/return 1/' calc.py"
 CALC = "def a():\n    raise NotImplementedError\n"

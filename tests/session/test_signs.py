@@ -263,6 +263,7 @@ def test_an_end_with_everything_checked_is_none() -> None:
     assert session.turn(text="Done: all of it is there and the tests pass.") is None
 
 
+@pytest.mark.real
 def test_the_bounds_hold_over_many_kinds_of_sessions() -> None:
     rows = measure(5_000_000, 20, 99)
     figures: dict[str, Any] = verdict(rows)

@@ -33,6 +33,8 @@ from tests.app.terminal import HOLDFAST, bash, script, turn
 from tests.egress.upstream import World
 from tests.vault.rigs import keyring_home
 
+pytestmark = pytest.mark.real
+
 VALUES = {kind: f"canary-{kind}-Value+/=?0123456789" for kind in ("env", "file", "keyring", "command")}
 
 PROGRAM = """

@@ -15,6 +15,8 @@ from tests.app.conftest import type_
 from tests.app.terminal import HOLDFAST, Said, Type, bash, script, turn
 from tests.vault.rigs import keyring_home
 
+pytestmark = pytest.mark.real
+
 __all__ = ["type_"]
 
 CANARY = "canary-Value+/0123456789"

@@ -14,6 +14,8 @@ from holdfast.kinds.mission.check import ability
 from holdfast.kinds.mission.check.ability import programs
 from tests.mission.ability.bench import of
 
+pytestmark = pytest.mark.real
+
 SHELL = """\
 expect "$(count 'one two')" 2
 test "$(sh ./greet Ann)" = "Hello, Ann!" || exit 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.facts.contract import Check
 from tests.mission.ability.bench import of, probed
+
+pytestmark = pytest.mark.real
 
 VALUES = st.one_of(
     st.integers(-5, 5), st.text("abc", max_size=3), st.booleans(), st.lists(st.integers(0, 3), max_size=2),

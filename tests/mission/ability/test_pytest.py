@@ -8,6 +8,8 @@ from holdfast.facts.contract import Check
 from holdfast.kinds.mission.check import ability
 from tests.mission.ability.bench import NONCE, of, probed, run
 
+pytestmark = pytest.mark.real
+
 PRODUCT = {"calc/__init__.py": "", "calc/core.py": "def add(a, b):\n    return a + b\n"}
 CONFTEST = {
     "conftest.py": "import pytest\nfrom calc.core import add\n\n@pytest.fixture\ndef two():\n    return add(1, 1)\n"

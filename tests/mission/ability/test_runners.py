@@ -13,6 +13,8 @@ from holdfast.kinds.mission.contract.contents import canonical_bytes
 from holdfast.kinds.mission.contract.formats.files import read_contract
 from tests.mission.ability.bench import NONCE, Files, go, node_modules, of, probed, run
 
+pytestmark = pytest.mark.real
+
 ALL = {"canary": [True], "flip": [True], "hollow": [True], "empty": [True]}
 
 UNITTEST = of({
