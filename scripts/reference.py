@@ -184,7 +184,7 @@ def option_rows(parser: argparse.ArgumentParser) -> Sequence[tuple[str, ...]]:
 def verb_section(module: Any, verb: str) -> str:
     """What is said about one verb: its arguments and its example."""
     info = module.VERBS[verb]
-    text = f"## holdfast {verb}\n\n{info.summary[0].upper()}{info.summary[1:]}.\n"
+    text = f"## holdfast {verb}\n\n{info.summary}.\n"
     if importlib.util.find_spec(info.path) is not None:
         whole: argparse.ArgumentParser = module.build_parser(only=verb)
         subs = next(action for action in whole._actions if isinstance(action, argparse._SubParsersAction))
@@ -201,9 +201,9 @@ def cli() -> str | None:
         NOTE + "# Command line\n\nThe verbs and their arguments, as `holdfast VERB --help` says them. "
         "What happens on an error, with the exit status of each: [errors](errors.md).\n"
     ]
-    first: dict[str, str] = {}
+    first: dict[Any, str] = {}
     for verb, info in module.VERBS.items():
-        same = first.setdefault(info.module, verb)
+        same = first.setdefault(getattr(importlib.import_module(info.path), f"{verb}_run"), verb)
         if same == verb:
             parts.append(verb_section(module, verb))
         else:

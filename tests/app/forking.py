@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.app.cli import fork, main, start
+from holdfast.app.cli import main, show, start
 
-LOADED = (fork, start)
+LOADED = (show, start)
 
 if __name__ == "__main__":
     print("ready", flush=True)

@@ -115,7 +115,7 @@ def test_what_cannot_be_forked(type: Type, origin: str, tmp_path: Path, holdfast
         ((origin, "--at", "0"), 2, (f"1 to {head}",)),
         ((origin, "--at", str(head + 1)), 2, (f"1 to {head}",)),
         ((origin, "--at", "9" * 30), 2, ("sequence number",)),
-        ((origin, "--at", "-3"), 2, ("an example is",)),
+        ((origin, "--at", "-3"), 2, ("for example",)),
         ((origin,), 2, ("--at",)),
         ((origin, "--at", str(first - 1)), 2, (f"--at {first}",)),
         ((origin, "--at", str(first), "--key", " "), 2, ("cannot be a key",)),

@@ -13,7 +13,6 @@ import resource
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -250,7 +249,7 @@ def test_whatever_else_goes_wrong_is_one_line(
     async def broken(call: Call) -> int:
         raise error
 
-    assert start(SimpleNamespace(run=broken), argparse.Namespace(verb="ps")) == code
+    assert start(broken, argparse.Namespace(verb="ps")) == code
     out, err = capfd.readouterr()
     (line,) = err.splitlines()
     assert out == ""

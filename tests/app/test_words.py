@@ -23,8 +23,8 @@ def before(type: Type, holdfast_home: Path) -> dict[str, object]:
 
 
 USAGE: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
-    (("frobnicate",), ("no verb 'frobnicate'", "demo, run, wake", "holdfast --help")),
-    (("wkae", "kept"), ("no verb 'wkae'", "did you mean 'wake'?", "holdfast wake 7f3k")),
+    (("frobnicate",), ("unknown command 'frobnicate'", "demo, run, wake", "holdfast --help")),
+    (("wkae", "kept"), ("unknown command 'wkae'", "did you mean 'wake'?", "holdfast wake 7f3k")),
     (("--frob",), ("--frob", "holdfast --help")),
     (("run", "x", "--frob"), ("holdfast run: ", "--frob", "holdfast run ")),
     (("ps", "--al"), ("holdfast ps: ", "--al", "holdfast ps --tree")),

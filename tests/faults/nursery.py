@@ -14,7 +14,6 @@ import select
 import sys
 import traceback
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import NoReturn
 
 import msgspec
@@ -63,7 +62,7 @@ def brain(order: Order) -> int:
             return await drive(call, runtime, row.session_id, doors, steal=order.steal)
 
     words = argparse.Namespace(verb="wake", session=order.session, home=order.home, json=True, steal=order.steal)
-    return start(SimpleNamespace(run=run), words)
+    return start(run, words)
 
 
 def live(order: Order) -> NoReturn:

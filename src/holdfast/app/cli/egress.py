@@ -30,7 +30,7 @@ SHOWN = 20
 """So many kinds of requests are shown to a person, the latest ones."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def egress_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
     for flag, what in (("allow", "let it talk to this host, by TLS"), ("deny", "no longer let it talk to this host")):
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-async def run(call: Call) -> int:
+async def egress_run(call: Call) -> int:
     """Change what is to be changed, all or nothing, and show how it is then."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)

@@ -1,4 +1,4 @@
-"""`holdfast inbox`: what waits for people, in all sessions."""
+"""The inbox and its answers: inbox, approve, deny."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import unicodedata
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.running import answering
 from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
 from holdfast.app.screen.live import can_draw
 from holdfast.app.screen.looking import SHOWN, look, shown_of
@@ -20,14 +21,14 @@ from holdfast.service.posting import person
 from holdfast.session.items import ItemRow
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def inbox_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("item", metavar="ITEM", nargs="?", help="one item, with everything about it")
     parser.add_argument("--plain", action="store_true", help="lines only, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print JSON lines; a script that looks has seen nothing")
 
 
-async def run(call: Call) -> int:
+async def inbox_run(call: Call) -> int:
     """Show one item, the picker on a terminal, or the list."""
     async with open_runtime(call.settings) as runtime:
         if call.args.item:
@@ -88,3 +89,29 @@ async def _list(call: Call, runtime: Runtime) -> int:
         yes, no = call.typed("approve", whole[0].item_id), call.typed("deny", whole[0].item_id, "--note", "your words")
         call.say(f"`{yes}` allows it, `{no}` refuses it")
     return 0
+
+
+def approve_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    answering.arguments(parser)
+    parser.add_argument(
+        "--for", metavar="TIME", dest="for_s", type=answering.span, help="allow the same again for 90s, 30m, 2h or 3d"
+    )
+    parser.add_argument("--uses", metavar="N", type=answering.positive, help="allow the same again N more times")
+    parser.add_argument("--match", metavar="GLOB", help="with --for or --uses: not only the same, all that fits this")
+    parser.add_argument("--budget", metavar="USD", help="of a money item: another cap than the proposed one")
+
+
+async def approve_run(call: Call) -> int:
+    """Approve it."""
+    return await answering.answer(call, "approve")
+
+
+def deny_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    answering.arguments(parser)
+
+
+async def deny_run(call: Call) -> int:
+    """Deny it."""
+    return await answering.answer(call, "deny")

@@ -12,7 +12,7 @@ from holdfast.app.running.loop_open import open_loop
 from holdfast.session.tools import BASH_TIMEOUT_MAX_S as TIMEOUT_MAX_S
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def loop_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("command", metavar="CMD", nargs="*", help="after --: the command; it gets the prompt on stdin")
     parser.add_argument("--max-iterations", metavar="N", type=positive, default=10, help="cap on iterations (10)")
@@ -56,7 +56,7 @@ def _seconds(text: str) -> float:
     return number
 
 
-async def run(call: Call) -> int:
+async def loop_run(call: Call) -> int:
     """Open the loop's session and drive it. A loop that is there already goes on with `wake`."""
     async with open_runtime(call.settings) as runtime:
         row = await open_loop(call, runtime)

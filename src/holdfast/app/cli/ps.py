@@ -25,7 +25,7 @@ UNFINISHED_SHOWN = 100
 """The latest unfinished sessions of each status that are listed without --all."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def ps_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument(
         "--all",
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON lines")
 
 
-async def run(call: Call) -> int:
+async def ps_run(call: Call) -> int:
     """List them."""
     async with open_runtime(call.settings) as runtime:
         store = runtime.store

@@ -1,4 +1,4 @@
-"""`holdfast run`: one agent, one session."""
+"""The verbs that run a session here or watch it: run, attach."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from holdfast.app.arguments import positive
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.detach import detach
-from holdfast.app.running.drive import drive, observer_for
+from holdfast.app.running.drive import attach, drive, observer_for
 from holdfast.app.running.opening import continue_session, existing, open_session
 from holdfast.app.running.sweeping import sweep
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def run_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="what is wanted, in words")
     parser.add_argument("--workspace", metavar="DIR", help="the folder to work in; a fresh one when left out")
@@ -64,7 +64,7 @@ def _flag(decision: str, pattern: str) -> tuple[str, str]:
     return decision, pattern
 
 
-async def run(call: Call) -> int:
+async def run_run(call: Call) -> int:
     """Open the session, or find the one with this key, and drive it."""
     async with open_runtime(call.settings) as runtime:
         await sweep(runtime)
@@ -81,3 +81,17 @@ async def run(call: Call) -> int:
         doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
         doors.observer.on_events(await runtime.store.read(row.session_id, after=before))
         return await drive(call, runtime, row.session_id, doors)
+
+
+def attach_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
+    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+
+
+async def attach_run(call: Call) -> int:
+    """Watch it until it stops, or until Ctrl-C; either leaves the session as it is."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        return await attach(call, runtime, row.session_id)

@@ -17,7 +17,7 @@ STRIDE = 50
 """Seeds between two lines of progress."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def sim_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("--seeds", metavar="N", type=int, default=200, help="how many seeds (200 unless given)")
     parser.add_argument("--first", metavar="S", type=int, default=0, help="the first seed (0 unless given)")
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
-async def run(call: Call) -> int:
+async def sim_run(call: Call) -> int:
     """Run the seeds, up to the first that violates an invariant."""
     seeds, first = call.args.seeds, call.args.first
     if seeds < 1:

@@ -1,4 +1,4 @@
-"""Between the parsed words and a verb: streams, settings, the event loop, signals, and errors as sentences."""
+"""Run a parsed command: standard streams, settings, the event loop, signals, and errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -22,29 +22,31 @@ from holdfast.errors import HoldfastError
 from holdfast.session.context.visible import harmless
 
 DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
-"""Verbs that stop before their work is done when nobody reads them any more."""
+"""Verbs that stop before their work is done when standard output is closed."""
+
+SERVING = ("hands", "worker")
+"""Verbs that serve until a service manager stops them: SIGTERM is their normal end."""
 
 ASKING = ("run", "loop", "mission", "wake", "resume", "worker")
-"""Verbs that ask on a terminal whether a project's settings count; all others only say that they do not."""
+"""Verbs that ask on a terminal whether to trust a project's settings. All others only report untrusted settings."""
 
 
 class Stopped(Exception):
-    """A signal asked this process to end."""
+    """This process received a signal to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
 
 
-def start(module: Any, args: argparse.Namespace) -> int:
-    """Run a verb. Whatever goes wrong becomes one line and an exit status; no traceback is ever shown."""
+def start(run: Callable[[Call], Awaitable[int]], args: argparse.Namespace) -> int:
+    """Run a verb. Any error becomes one line and an exit status, never a traceback."""
     _standard_streams()
     try:
-        return int(anyio.run(_until_signal, module, args))
+        return anyio.run(_until_signal, run, args)
     except Stopped as stopped:
-        # A verb that serves until it is stopped has done its work then.
-        served = stopped.number == signal.SIGTERM
-        return int(getattr(module, "ON_SIGTERM", exits.INTERRUPTED)) if served else exits.INTERRUPTED
+        served = stopped.number == signal.SIGTERM and args.verb in SERVING
+        return exits.DONE if served else exits.INTERRUPTED
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except ReaderGone:
@@ -56,20 +58,20 @@ def start(module: Any, args: argparse.Namespace) -> int:
         return _complain(args, sentence_of(error))
 
 
-async def _until_signal(module: Any, args: argparse.Namespace) -> int:
-    """Run the verb until it ends, or until a signal asks for the end: then it is cancelled, and lets go."""
+async def _until_signal(run: Callable[[Call], Awaitable[int]], args: argparse.Namespace) -> int:
+    """Run the verb until it ends, or cancel it when a signal arrives."""
     wanted = [signal.SIGTERM]
-    # What ran us may have said that these two do not concern us (`&` in a script, nohup).
+    # The parent process may have had us ignore these two (`&` in a script, nohup).
     wanted += [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
     async def work() -> int:
         here, flags = _here(), vars(args)
         call = Call(args, load_settings(here, flags))
         if args.verb != "trust" and await settled(
-            call, call.settings.ignored, lambda: project_found(here, vars(args)), asks=args.verb in ASKING
+            call, call.settings.ignored, lambda: project_found(here, flags), asks=args.verb in ASKING
         ):
             call = Call(args, load_settings(here, flags))
-        return int(await module.run(call))
+        return await run(call)
 
     async def watch() -> None:
         with anyio.open_signal_receiver(*wanted) as signals:
@@ -80,7 +82,7 @@ async def _until_signal(module: Any, args: argparse.Namespace) -> int:
 
 
 def _here() -> Path:
-    """The folder we stand in; the root when it was removed under us."""
+    """The current folder, or the root when it has been removed."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -88,9 +90,9 @@ def _here() -> Path:
 
 
 def _standard_streams() -> None:
-    """Make sure that all three are there, and that no character is too odd for them.
+    """Open any closed standard stream, and escape characters that its encoding lacks.
 
-    A closed one would be given to the next file that is opened, such as the log.
+    Otherwise the next file that is opened, such as the log, would get the descriptor of a closed stream.
     """
     for number in range(3):
         try:

@@ -1,21 +1,36 @@
-"""`holdfast trust`: accept the settings files of a project, after seeing what they change."""
+"""What the user allows: trust of project settings, references to secrets."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import stat
+import sys
+import termios
 from pathlib import Path
+from typing import Any
 
+import anyio
+import anyio.lowlevel
 import msgspec
 
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.mission.trust import mission_found
-from holdfast.app.settings.config import trust_store
+from holdfast.app.settings.config import environment, nearest, trust_store
+from holdfast.app.settings.secrets import open_vault, secret_sources, secret_uses
+from holdfast.app.settings.tables import NAME
 from holdfast.app.trusting import accept, ask, can_ask, project_found
-from holdfast.errors import NotTrusted, UsageError
+from holdfast.clock import SystemClock, rfc3339
+from holdfast.errors import NotTrusted, SecretUnavailable, UsageError
+from holdfast.vault.base import Secret
+from holdfast.vault.keep import put, take_away, value_of
+from holdfast.vault.private import without_core_dumps
+from holdfast.vault.sources import Source
+from holdfast.vault.values import BYTES_MAX
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def trust_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     parser.add_argument("dir", metavar="DIR", nargs="?", default=".", help="a folder of the project (default: .)")
     parser.add_argument("--yes", action="store_true", help="accept without a question; needed without a terminal")
@@ -24,13 +39,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON lines")
 
 
-async def run(call: Call) -> int:
+async def trust_run(call: Call) -> int:
     """Show, accept, list, or forget."""
     args = call.args
     if sum((args.yes, args.list, args.forget)) > 1:
         raise UsageError("--yes, --list, and --forget exclude each other; an example is: holdfast trust . --yes")
     if args.list:
-        return _list(call)
+        return _accepted(call)
     folder = Path(args.dir).resolve()
     if args.forget:
         return _forget(call, folder)
@@ -65,7 +80,7 @@ async def _accept(call: Call, folder: Path) -> int:
     return exits.DONE
 
 
-def _list(call: Call) -> int:
+def _accepted(call: Call) -> int:
     entries = trust_store().entries()
     for each in entries:
         if call.json:
@@ -89,4 +104,171 @@ def _forget(call: Call, folder: Path) -> int:
             call.say(f"forgotten: {path}")
     if not gone:
         call.say(f"nothing was accepted for {folder}")
+    return exits.DONE
+
+
+ACTIONS = ("list", "check", "set", "remove")
+
+
+def secret_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("action", metavar="list|check|set|remove", choices=ACTIONS, help="what to do; there is no get")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="one secret; `set` and `remove` need it")
+    parser.add_argument("--keyring", action="store_true", help="`set` keeps a new one in the system's keyring")
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
+
+
+async def secret_run(call: Call) -> int:
+    """Do it. A value is read by `set` alone, from a prompt without echo or from standard input."""
+    action, name = call.args.action, call.args.name
+    if call.args.keyring and action != "set":
+        raise UsageError("--keyring is for `set` alone; an example is: holdfast secret set github --keyring")
+    if action in ("set", "remove"):
+        if name is None:
+            raise UsageError(f"say which secret; an example is: holdfast secret {action} github")
+        return await _set(call, name) if action == "set" else _remove(call, name)
+    sources = [_source(call, name)] if name is not None else list(secret_sources(call.settings))
+    if not sources:
+        call.say(f"there are no secrets; add one: {call.typed('secret', 'set', 'NAME')}")
+    return _check(call, sources) if action == "check" else _listed(call, sources)
+
+
+def _source(call: Call, name: str) -> Source:
+    known = {source.name: source for source in secret_sources(call.settings)}
+    if name not in known:
+        meant = nearest(name, known) if known else "there is no [secrets.NAME] table in your own holdfast.toml yet"
+        raise UsageError(f"there is no secret {name!r}; {meant}")
+    return known[name]
+
+
+def _public(call: Call, source: Source) -> dict[str, Any]:
+    use = next(use for use in secret_uses(call.settings) if use.name == source.name)
+    return {
+        "name": source.name,
+        "from": source.described(),
+        "hosts": list(use.hosts),
+        "variable": use.variable or None,
+        "header": use.header,
+        "basic": use.basic,
+        "methods": list(use.methods),
+        "paths": list(use.paths),
+        "headers": list(use.headers),
+        "push": list(use.push),
+        "expires": rfc3339(source.expires_us) if source.expires_us is not None else None,
+    }
+
+
+def _listed(call: Call, sources: list[Source]) -> int:
+    for source in sources:
+        told = _public(call, source)
+        if call.json:
+            call.emit(told)
+            continue
+        until = f", until {told['expires'][:10]}" if told["expires"] else ""
+        shown = f" as {told['variable']}" if told["variable"] else ""
+        call.say(f"{source.name:<16} {told['from']:<40} for {', '.join(told['hosts'])}{shown}{until}")
+    return exits.DONE
+
+
+def _check(call: Call, sources: list[Source]) -> int:
+    vault, code = open_vault(call.settings, SystemClock()), exits.DONE
+    for source in sources:
+        problem = ""
+        try:
+            vault.resolve(source.name)
+        except SecretUnavailable as error:
+            problem, code = str(error), exits.UNABLE
+        if call.json:
+            call.emit({"name": source.name, "ok": not problem, "problem": problem or None})
+        else:
+            call.say(f"{'BAD' if problem else 'ok ':<4} {source.name}{f': {problem}' if problem else ''}")
+    return code
+
+
+async def _set(call: Call, name: str) -> int:
+    if NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} cannot be the name of a secret: take letters, digits, - and _, up to 32")
+    known = {source.name: source for source in secret_sources(call.settings)}
+    source = known.get(name)
+    if source is not None and call.args.keyring and source.kind != "keyring":
+        raise UsageError(
+            f"the secret {name!r} is at {source.described()}, as your holdfast.toml says; leave --keyring out, or "
+            f'write from = "keyring:holdfast/{name}" there first'
+        )
+    fresh = source is None
+    if source is None:
+        home = Path(call.settings.home).absolute()
+        place = ("holdfast", name) if call.args.keyring else (str(home / "secrets" / name),)
+        source = Source(name, "keyring" if call.args.keyring else "file", place)
+    put(source, await _read(name), environment(), SystemClock())
+    where = f"{source.kind}:{'/'.join(source.place)}"
+    if call.json:
+        call.emit({"name": name, "from": where, "kept": True})
+    else:
+        call.say(f"{name} is kept at {where}")
+    if fresh:
+        call.note(
+            f'to use it, add to your own holdfast.toml: [secrets.{name}] from = "{where}" hosts = ["api.example.com"] '
+            'variable = "API_KEY"'
+        )
+    return exits.DONE
+
+
+async def _read(name: str) -> Secret:
+    """What is typed without echo, or what stands on standard input."""
+    without_core_dumps()
+    if sys.stdin is None:
+        return value_of(b"")
+    return value_of(await (_typed(name) if sys.stdin.isatty() else _given()))
+
+
+async def _typed(name: str) -> bytes:
+    """One line of the terminal. It has its echo again afterwards, also when somebody gives up."""
+    await anyio.lowlevel.checkpoint()  # whoever watches for signals watches from here on, so that the echo comes back
+    terminal = sys.stdin.fileno()
+    before, quiet = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSAFLUSH, quiet)
+    try:
+        print(f"value of {name}: ", end="", file=sys.stderr, flush=True)
+        await anyio.wait_readable(terminal)
+        line = os.read(terminal, BYTES_MAX + 3)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        print(file=sys.stderr)
+    if line and not line.endswith(b"\n"):
+        raise UsageError("that is more than a terminal takes on one line; give it on standard input: < FILE")
+    return line
+
+
+async def _given() -> bytes:
+    """All of standard input, or more of it than a secret can have."""
+    source, data = sys.stdin.fileno(), b""
+    mode = os.fstat(source).st_mode
+    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # files are always ready, and cannot be waited for
+    while len(data) <= BYTES_MAX + 2:
+        if waits:
+            await anyio.wait_readable(source)
+        piece = os.read(source, BYTES_MAX)
+        if not piece:
+            break
+        data += piece
+    return data
+
+
+def _remove(call: Call, name: str) -> int:
+    known = {source.name: source for source in secret_sources(call.settings)}
+    kept = Path(call.settings.home).absolute() / "secrets" / name
+    source = known.get(name) or (
+        Source(name, "file", (str(kept),)) if NAME.fullmatch(name) and kept.is_file() else None
+    )
+    source = source or _source(call, name)
+    was = take_away(source, environment(), SystemClock())
+    where = f"{source.kind}:{'/'.join(source.place)}"
+    if call.json:
+        call.emit({"name": name, "from": where, "removed": was})
+    else:
+        call.say(f"{name} is removed from {where}" if was else f"there was nothing at {where}")
+    if name in known:
+        call.note(f"your holdfast.toml still has [secrets.{name}]; delete it, or set the secret anew")
     return exits.DONE

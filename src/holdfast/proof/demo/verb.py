@@ -37,7 +37,7 @@ from holdfast.proof.rebuild.library import DEFAULT_LIBRARY, parse_pin
 FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def demo_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
     parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
     parser.add_argument("--model", metavar="M", help="another model than the oracle, such as anthropic:NAME")
@@ -60,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     mission.add_argument("--kills", metavar="N", type=int, help="kill the whole runtime so often, at random moments")
 
 
-async def run(call: Call) -> int:
+async def demo_run(call: Call) -> int:
     """Run the demo of a session or, with --mission, of a mission."""
     if call.args.mission:
         if call.args.model or call.args.base_url or call.args.kill_at != "auto":

@@ -1,0 +1,279 @@
+"""The verbs that steer a session: send, interrupt, pause, wake, handover, cancel, budget."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from holdfast.app.call import Call
+from holdfast.app.compose import Runtime, open_runtime
+from holdfast.app.detached import see_to
+from holdfast.app.exits import name_of
+from holdfast.app.running.cancelling import cancel, workspace_of
+from holdfast.app.running.drive import drive, observer_for
+from holdfast.app.running.sweeping import sweep
+from holdfast.app.settings.config import budget_pico, nearest
+from holdfast.brain.recall import recall
+from holdfast.brain.wake import wake
+from holdfast.clock import SystemClock
+from holdfast.errors import EmergencyStop, LeaseHeld, UsageError
+from holdfast.facts.budget import Period
+from holdfast.service import missions
+from holdfast.session.accounts import AccountRow
+from holdfast.session.fold.fork import RESTING
+from holdfast.session.money import usd, usd_float
+from holdfast.session.rows import SessionRow
+
+
+def send_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("text", metavar="TEXT", help="the message")
+    parser.add_argument("--key", metavar="KEY", default="", help="a second message with this key is dropped")
+    parser.add_argument("--no-wake", action="store_true", help="only post it, and start nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def send_run(call: Call) -> int:
+    """Post the message; the session takes it in at its next model request."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        receipt = await runtime.intake.send(row, call.args.text, key=call.args.key)
+        if call.json:
+            call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
+        else:
+            again = " before, and not again" if receipt.duplicate else ""
+            call.say(f"posted as event {receipt.seq} of {name_of(row)}{again}")
+        call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+        return 0
+
+
+def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def interrupt_run(call: Call) -> int:
+    """Post the interrupt; the agent stops at the next safe boundary and waits for a message."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        running = row.session_id in await runtime.store.holders()
+        if not running and row.status != "runnable":
+            reason = f" ({row.reason})" if row.reason else ""
+            call.say(f"{name_of(row)} is {row.status}{reason}: there is nothing to interrupt")
+            if call.json:
+                call.emit({"session_id": row.session_id, "seq": None, "duplicate": False})
+            return 0
+        receipt = await runtime.intake.interrupt(row, call.args.reason)
+        if call.json:
+            call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
+        else:
+            call.say(f"interrupt posted as event {receipt.seq} of {name_of(row)}")
+        if not running:
+            call.note(f"nobody runs it now; it stops when it is woken: `{call.typed('wake', name_of(row))}`")
+        return 0
+
+
+def pause_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def pause_run(call: Call) -> int:
+    """Post the pause. What runs now ends first; nothing new is begun."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        running = row.session_id in await runtime.store.holders()
+        receipt = await runtime.intake.pause(row, call.args.reason)
+        if call.json:
+            call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
+        lift = f"lift it with `{call.typed('wake', name_of(row))}`"
+        if running:
+            call.say(f"{name_of(row)} rests when the step it is at has ended; {lift}")
+        else:
+            await _rest(runtime, row)
+            call.say(f"{name_of(row)} rests; {lift}")
+        return 0
+
+
+async def _rest(runtime: Runtime, row: SessionRow) -> None:
+    """Have a parked session say that it is paused. One that was left in the middle of a call is not touched."""
+    if row.status != "parked":
+        return
+    try:
+        await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
+    except (LeaseHeld, EmergencyStop):
+        return
+
+
+def wake_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
+    parser.add_argument("--steal", action="store_true", help="take it from a process that still holds it")
+    parser.add_argument("--keep-pause", action="store_true", help="leave it resting when it is paused or a new fork")
+    parser.add_argument("--leave-jobs", action="store_true", help="end when nothing but jobs is left to wait for")
+    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
+    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+
+
+async def wake_run(call: Call) -> int:
+    """Wake it and stay with it until it stops. Whoever types this lifts a pause."""
+    async with open_runtime(call.settings) as runtime:
+        await sweep(runtime)
+        row = await runtime.store.find(call.args.session)
+        if not call.args.keep_pause and await _paused(runtime, row):
+            await _lift(runtime, row)
+        doors = await runtime.doors_for(row.session_id, observer=observer_for(call, row))
+        return await drive(call, runtime, row.session_id, doors, steal=call.args.steal)
+
+
+resume_arguments, resume_run = wake_arguments, wake_run
+
+
+async def _lift(runtime: Runtime, row: SessionRow) -> None:
+    """Lift the pause: a mission was paused with all below it."""
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    if state.created is not None and state.created.mission is not None:
+        await missions.resume(runtime.intake, row, "woken")
+    else:
+        await runtime.intake.resume(row, "woken")
+
+
+async def _paused(runtime: Runtime, row: SessionRow) -> bool:
+    """Whether it rests because a person paused it, forked it and has said nothing yet, or because its wakes failed.
+
+    While everything is stopped, only the release lifts that.
+    """
+    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    waits = state.tenant.kind.awaits_wake(state)
+    failed = state.ended is not None and state.failing.repeated()
+    return (bool(state.paused) or state.ended == RESTING or failed or waits) and await runtime.store.stopped() is None
+
+
+def handover_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("name", metavar="NAME", help="who answers its questions from now on")
+    parser.add_argument("--no-wake", action="store_true", help="only hand it over, and start nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def handover_run(call: Call) -> int:
+    """Hand it over."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        receipt = await runtime.intake.hand_over(row, call.args.name)
+        owner = (await runtime.store.find(row.session_id)).owner
+        if call.json:
+            call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "owner": owner})
+        else:
+            before = f", it was {row.owner}'s" if row.owner else ""
+            call.say(f"{name_of(row)} is {owner}'s now{before}")
+        call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+        return 0
+
+
+def cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+async def cancel_run(call: Call) -> int:
+    """Post the cancel. With no process running the session, this one ends it."""
+    return await cancel(call)
+
+
+NONE = "none"
+"""`--day none` lifts a cap."""
+
+FLAGS: dict[str, Period] = {"set": "total", "day": "day", "week": "week"}
+
+
+def budget_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of this verb."""
+    parser.add_argument("session", metavar="ID", nargs="?", help="a session; without one, every account is shown")
+    parser.add_argument("--set", metavar="USD", help=f"cap everything that is spent; {NONE} lifts the cap")
+    parser.add_argument("--day", metavar="USD", help="cap what is spent in any 24 hours")
+    parser.add_argument("--week", metavar="USD", help="cap what is spent in any seven days")
+    parser.add_argument("--account", metavar="NAME", help="another account than the session's own")
+    parser.add_argument("--no-wake", action="store_true", help="only set it, and start nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
+
+
+async def budget_run(call: Call) -> int:
+    """Set what is to be set, all or nothing, and show the accounts from leaf to root."""
+    given = {name: getattr(call.args, name) for name in FLAGS}
+    caps = {FLAGS[name]: _amount(name, text) for name, text in given.items() if text is not None}
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session) if call.args.session else None
+        known = {account.account_id: account for account in await runtime.store.accounts()}
+        path = list(row.accounts) if row else sorted(known)
+        chosen = call.args.account or (path[0] if row else "")
+        if call.args.account and chosen not in path:
+            where = f"on the path of {name_of(row)}" if row else "here"
+            meant = nearest(chosen, path) if path else "there is none yet"
+            raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
+        if caps and not chosen:
+            raise UsageError(
+                "say whose cap: a session, or --account NAME; an example is: holdfast budget 7f3k --set 20"
+            )
+        await _set(call, runtime, row, chosen, caps)
+        known = {account.account_id: account for account in await runtime.store.accounts()}
+        shown = path if row or not call.args.account else [chosen]
+        _show(call, [known[name] for name in shown if name in known])
+        if caps and row:
+            call.note(await see_to(call, runtime, row.session_id, start=not call.args.no_wake))
+        return 0
+
+
+async def _set(
+    call: Call, runtime: Runtime, row: SessionRow | None, account_id: str, caps: dict[Period, int | None]
+) -> None:
+    await runtime.intake.check_caps(account_id, caps)
+    for period, cap in caps.items():
+        await runtime.intake.set_cap(row, account_id, period, cap)
+
+
+def _amount(flag: str, text: str) -> int | None:
+    try:
+        return None if text == NONE else budget_pico(text or "0")
+    except UsageError as error:
+        raise UsageError(str(error).replace("--budget", f"--{flag}")) from error
+
+
+def _show(call: Call, accounts: list[AccountRow]) -> None:
+    now_us = SystemClock().now_us()
+    if call.json:
+        for account in accounts:
+            call.emit(_public(account, now_us))
+        return
+    if not accounts:
+        call.say("no money is counted yet; the first session opens an account")
+        return
+    call.say(f"{'ACCOUNT':<32} {'PERIOD':<7} {'CAP':>10} {'SPENT':>10} {'HELD':>10} {'LEFT':>10}")
+    for account in accounts:
+        name = account.account_id
+        for period in FLAGS.values():
+            cap = account.cap_of(period)
+            if period != "total" and cap is None:
+                continue
+            spent, held = account.spent_in(period, now_us), account.reserved_pico
+            left = "no cap" if cap is None else usd(cap - spent - held)
+            capped = "-" if cap is None else usd(cap)
+            call.say(f"{name:<32} {period:<7} {capped:>10} {usd(spent):>10} {usd(held):>10} {left:>10}")
+            name = ""
+
+
+def _public(account: AccountRow, now_us: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"account_id": account.account_id, "held_usd": usd_float(account.reserved_pico)}
+    for period in FLAGS.values():
+        cap, spent = account.cap_of(period), account.spent_in(period, now_us)
+        told[period] = {"cap_usd": usd_float(cap), "spent_usd": usd_float(spent)}
+    return told
