@@ -19,7 +19,7 @@ from holdfast.errors import UsageError
 from holdfast.facts.mission import CriterionChecked
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskHandedIn
-from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.kinds.mission.brief.audit import agrees
 from holdfast.kinds.mission.why import suspects
 from holdfast.repo.repository_fake import FakeRepository
 from tests.app.terminal import PRICE, Type, bash, script, turn

@@ -20,10 +20,9 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.settings.config import load_settings
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolResult
-from holdfast.kinds.loop.agent import spec_of
+from holdfast.kinds.loop.agent import LoopTool, spec_of
 from holdfast.kinds.loop.outcome import read_story
 from holdfast.kinds.loop.plan import Means
-from holdfast.kinds.loop.tools import LoopTool
 from tests.app.looping import MINE, passes, project, story
 from tests.app.terminal import Type, ended, rows, spawn
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import ContractInvalid
 from holdfast.facts.session import Agent
 from holdfast.kinds.loop.agent import loop_agent, spec_of
-from holdfast.kinds.loop.folder import Kept, check_tasks, edits, guard, holds, mark, read_analysis, read_board
+from holdfast.kinds.loop.files import Kept, check_tasks, edits, guard, holds, mark, read_analysis, read_board
 from holdfast.kinds.loop.outcome import Outcome, judge
 from holdfast.kinds.loop.plan import LoopSpec, Means, Plan, Seen, choose, next_plan
 from holdfast.kinds.loop.prompt import cut, filled, reported, shell

@@ -13,7 +13,7 @@ import pytest
 from holdfast.app.mission.issue import api_address
 from holdfast.errors import UsageError
 from holdfast.globs import matches
-from holdfast.kinds.mission.role.submitted import submitted_contract
+from holdfast.kinds.mission.role.submissions import submitted_contract
 from tests.app.terminal import Said, Type, bash, script, turn
 from tests.app.test_mission_lint import make
 

@@ -27,7 +27,7 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.kinds import KINDS
-from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.acts.open_roles import open_role
 from holdfast.kinds.mission.conductor.actions import OpenRole
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker

@@ -14,7 +14,7 @@ from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import TaskRefused
 from holdfast.kinds.mission.acts import documents as documents_act
-from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.acts.open_roles import open_role
 from holdfast.kinds.mission.conductor.actions import OpenRole
 from holdfast.kinds.mission.fold.state import of_mission
 from tests.brain.merge_stage import MergeStage, contract_of, criterion, task

@@ -15,7 +15,7 @@ from holdfast.errors import HandsLost
 from holdfast.facts.contract import Contract, Item
 from holdfast.facts.mission import VerificationEnded, VerificationStarted
 from holdfast.facts.task import RatchetViolated
-from holdfast.kinds.mission.acts.checks import IDLE_S
+from holdfast.kinds.mission.acts.checkouts import IDLE_S
 from holdfast.kinds.mission.check import proofs
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import RIGHT, SESSION, WRONG, criterion, proving

@@ -18,7 +18,7 @@ from holdfast.facts.session import Limits, SessionCreated, SessionError, Session
 from holdfast.facts.task import TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import Hands, HandsSpec
-from holdfast.kinds.mission.acts.roles import open_role, raise_children, tell_role
+from holdfast.kinds.mission.acts.open_roles import open_role, raise_children, tell_role
 from holdfast.kinds.mission.conductor.actions import OpenRole, RaiseChildren, TellRole
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.log.verify import verify

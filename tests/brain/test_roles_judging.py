@@ -17,12 +17,12 @@ from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolResult
-from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.acts.open_roles import open_role
 from holdfast.kinds.mission.conductor import plans
 from holdfast.kinds.mission.conductor.actions import OpenRole
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.kinds.mission.plan import plan_problems, read_plan
-from holdfast.kinds.mission.role.verdicts import read_verdict
+from holdfast.kinds.mission.role.submissions import read_verdict
 from holdfast.repo.repository import Commit
 from holdfast.session.actions import Record
 from tests.brain.mission_stage import CONTRACT, FILES, MissionStage

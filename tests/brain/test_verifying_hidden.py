@@ -14,8 +14,8 @@ from holdfast.facts.repo import RepoCommitted
 from holdfast.globs import matches
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.fake_files import ROOT, Files
-from holdfast.kinds.mission.acts.laying import read_only
-from holdfast.kinds.mission.acts.roles import open_role
+from holdfast.kinds.mission.acts.checkouts import read_only
+from holdfast.kinds.mission.acts.open_roles import open_role
 from tests.brain.merge_stage import MergeStage, checked, task, verdicts
 from tests.brain.mission_stage import CONTRACT, FILES, MissionStage
 from tests.brain.test_roles import DONE, WORK, worker

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Violation
-from holdfast.kinds.mission.acts.laying import Ground, Laying
+from holdfast.kinds.mission.acts.checkouts import Ground, Laying
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
 from holdfast.kinds.mission.ratchet.inspection import inspect
 from holdfast.repo.repository import Commit

@@ -22,9 +22,9 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import FindingNoted, Judged, JudgeOpened, RatchetViolated, TaskJudged, Violation
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.kinds import KINDS
-from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.kinds.mission.brief.audit import agrees
 from holdfast.kinds.mission.brief.brief import Brief, Evidence, Line, brief
-from holdfast.kinds.mission.brief.text import LINES_MAX, markdown
+from holdfast.kinds.mission.brief.document import LINES_MAX, markdown
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.fold import empty, fold
 from tests.mission.brief_mission import MAIN, PLANTED, Told, World, big_mission, contract_of, sha

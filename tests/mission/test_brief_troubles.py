@@ -19,10 +19,9 @@ from holdfast.app.screen.briefs import brief_of, logs_below
 from holdfast.app.settings.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked
-from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.kinds.mission.brief.audit import agrees
 from holdfast.kinds.mission.brief.brief import Brief
-from holdfast.kinds.mission.brief.shapes import plain
-from holdfast.kinds.mission.brief.text import LINES_MAX, markdown
+from holdfast.kinds.mission.brief.document import LINES_MAX, markdown, plain
 from tests.app.terminal import PRICE, Said, bash, script, turn, typed
 from tests.app.test_mission_lint import GIT, make
 

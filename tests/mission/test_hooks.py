@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.facts.hook import SETTINGS as DECLARED
-from holdfast.kinds.mission.role import hooks, hooks_talk
+from holdfast.kinds.mission.role import hook_protocol, hooks
 from holdfast.kinds.mission.role.hooks import Hook
 from tests.support.waiting import PATIENCE_S
 
@@ -119,9 +119,11 @@ def test_there_is_a_cap() -> None:
 
 
 def test_scripts_are_told_what_they_know_the_names_of() -> None:
-    about = hooks_talk.about_call("edit", {"file_path": "src/a.py", "old_string": "1", "new_string": "2"}, "/workspace")
-    about["tool_response"] = hooks_talk.about_result("edit", "Edited src/a.py.", "/workspace/src/a.py")
-    told = json.loads(hooks_talk.about("PostToolUse", "ses_1", "/workspace", "call_1", about))
+    about = hook_protocol.about_call(
+        "edit", {"file_path": "src/a.py", "old_string": "1", "new_string": "2"}, "/workspace"
+    )
+    about["tool_response"] = hook_protocol.about_result("edit", "Edited src/a.py.", "/workspace/src/a.py")
+    told = json.loads(hook_protocol.about("PostToolUse", "ses_1", "/workspace", "call_1", about))
     assert told == {
         "session_id": "ses_1",
         "transcript_path": "",
@@ -137,7 +139,7 @@ def test_scripts_are_told_what_they_know_the_names_of() -> None:
 
 def test_inputs_have_the_shapes_that_scripts_expect() -> None:
     def shown(name: str, value: dict[str, Any]) -> Any:
-        return hooks_talk.about_call(name, value, "/w")
+        return hook_protocol.about_call(name, value, "/w")
 
     assert shown("bash", {"command": "ls", "timeout_ms": 9}) == {
         "tool_name": "Bash",
@@ -154,23 +156,23 @@ def test_inputs_have_the_shapes_that_scripts_expect() -> None:
     }
     job = shown("job_start", {"command": "make", "name": "m"})
     assert job == {"tool_name": "Bash", "tool_input": {"command": "make", "name": "m", "run_in_background": True}}
-    assert hooks_talk.about_result("bash", "out", None)["stdout"] == "out"
+    assert hook_protocol.about_result("bash", "out", None)["stdout"] == "out"
 
 
-def said(code: int | None, out: str = "", err: str = "", *, timed_out: bool = False) -> hooks_talk.Said:
+def said(code: int | None, out: str = "", err: str = "", *, timed_out: bool = False) -> hook_protocol.Said:
     """How a command ended."""
-    return hooks_talk.Said(code, out, err, timed_out)
+    return hook_protocol.Said(code, out, err, timed_out)
 
 
 PRE, POST, STOP, START = (Hook(event, "c") for event in ("PreToolUse", "PostToolUse", "Stop", "SessionStart"))
 
 
-def answer(**value: Any) -> hooks_talk.Said:
+def answer(**value: Any) -> hook_protocol.Said:
     """A command that went well and answered in JSON."""
     return said(0, json.dumps(value))
 
 
-def specific(**value: Any) -> hooks_talk.Said:
+def specific(**value: Any) -> hook_protocol.Said:
     """An answer for its event."""
     return answer(hookSpecificOutput=value)
 
@@ -200,8 +202,8 @@ def specific(**value: Any) -> hooks_talk.Said:
         (POST, said(0, "{not json"), False, "cannot be read"),
     ],
 )
-def test_what_ends_mean(hook: Hook, end: hooks_talk.Said, blocks: bool, words: str) -> None:
-    word = hooks_talk.word_of(hook, end)
+def test_what_ends_mean(hook: Hook, end: hook_protocol.Said, blocks: bool, words: str) -> None:
+    word = hook_protocol.word_of(hook, end)
     assert word.blocks is blocks
     assert (words in word.content) if words else word.content == ""
     assert not word.stops
@@ -209,15 +211,15 @@ def test_what_ends_mean(hook: Hook, end: hooks_talk.Said, blocks: bool, words: s
 
 
 def test_what_is_told_without_being_sent_back() -> None:
-    assert hooks_talk.word_of(START, said(0, "use tabs\n")) == hooks_talk.Word(
+    assert hook_protocol.word_of(START, said(0, "use tabs\n")) == hook_protocol.Word(
         told=True, content="[From the project's hook `c`:]\nuse tabs"
     )
-    assert hooks_talk.word_of(POST, specific(additionalContext="see a.md")).told
-    assert not hooks_talk.word_of(POST, said(0, "use tabs\n")).told
+    assert hook_protocol.word_of(POST, specific(additionalContext="see a.md")).told
+    assert not hook_protocol.word_of(POST, said(0, "use tabs\n")).told
 
 
 def test_a_hook_can_stop_the_work() -> None:
-    word = hooks_talk.word_of(POST, answer(**{"continue": False, "stopReason": "the disk is on fire"}))
+    word = hook_protocol.word_of(POST, answer(**{"continue": False, "stopReason": "the disk is on fire"}))
     assert word.stops
     assert "the disk is on fire" in word.content
 
@@ -225,18 +227,18 @@ def test_a_hook_can_stop_the_work() -> None:
 def test_a_check_blocks_however_it_fails() -> None:
     (check,) = hooks.checks(["ruff check ."], [])
     assert (check.event, check.timeout_s) == ("Stop", 600.0)
-    assert not hooks_talk.word_of(check, said(0, '{"decision": "block"}')).blocks
-    failed = hooks_talk.word_of(check, said(1, "a.py:1: F401", "Found 1 error"))
+    assert not hook_protocol.word_of(check, said(0, '{"decision": "block"}')).blocks
+    failed = hook_protocol.word_of(check, said(1, "a.py:1: F401", "Found 1 error"))
     assert failed.blocks
     assert "a.py:1: F401\nFound 1 error" in failed.content
-    assert hooks_talk.word_of(check, said(None, timed_out=True)).blocks
+    assert hook_protocol.word_of(check, said(None, timed_out=True)).blocks
     (edit,) = hooks.checks([], ["ruff check ."])
     assert hooks.wanted([edit], "PostToolUse", "Write") == [edit]
     assert hooks.wanted([edit], "PostToolUse", "Bash") == []
 
 
 def test_long_words_are_cut_at_their_beginning() -> None:
-    content = hooks_talk.word_of(STOP, said(2, "", "x" * 9_000 + "the end")).content
+    content = hook_protocol.word_of(STOP, said(2, "", "x" * 9_000 + "the end")).content
     assert len(content) < 4_200
     assert content.endswith("the end")
 
@@ -254,12 +256,12 @@ def test_long_words_are_cut_at_their_beginning() -> None:
     ],
 )
 def test_the_two_outputs_are_told_apart(command: str, out: str, err: str | None, code: int) -> None:
-    whole = hooks_talk.command_of(Hook("Stop", command), "/tmp/it's here")
+    whole = hook_protocol.command_of(Hook("Stop", command), "/tmp/it's here")
     ran = subprocess.run(
         ["bash", "-c", whole], input="told", capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert ran.returncode == code
-    found = hooks_talk.apart(ran.stdout)
+    found = hook_protocol.apart(ran.stdout)
     assert found[0] == out
     assert err is None or found[1] == err
-    assert hooks_talk.apart("nothing marked") == ("nothing marked", "nothing marked")
+    assert hook_protocol.apart("nothing marked") == ("nothing marked", "nothing marked")

@@ -8,7 +8,7 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy, Task
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.check import metrics
-from holdfast.kinds.mission.conductor import ending, green
+from holdfast.kinds.mission.conductor import ending, merges
 from holdfast.kinds.mission.conductor.actions import EscalateMission
 from holdfast.kinds.mission.contract.contents import metric_holds
 from holdfast.kinds.mission.fold.state import MissionState, TaskState, Verdict
@@ -52,23 +52,23 @@ def test_a_step_is_better_by_more_than_the_tolerance(
     state = mission(metric, *curve, tree=value)
     assert metrics.improves(state, "tree", "fast") == better
     assert metrics.keeps(state, "tree", "fast") == kept
-    assert green.stands(state, "tree", "fast", ("t",)) == better, "work on the metric has to make it better"
-    assert green.stands(state, "tree", "fast", ("u",)) == kept, "other work must not make it worse"
+    assert merges.stands(state, "tree", "fast", ("t",)) == better, "work on the metric has to make it better"
+    assert merges.stands(state, "tree", "fast", ("u",)) == kept, "other work must not make it worse"
 
 
 def test_what_reached_the_target_has_to_stay_there_and_no_more() -> None:
     state = mission(Metric(9), 5, 12, above=9.5, below=8)
     state.passed["fast"] = 12
-    assert green.stands(state, "above", "fast", ("u",))
-    assert not green.stands(state, "below", "fast", ("u",))
-    assert green.needed(state, ("u",)) == ("fast",)
+    assert merges.stands(state, "above", "fast", ("u",))
+    assert not merges.stands(state, "below", "fast", ("u",))
+    assert merges.needed(state, ("u",)) == ("fast",)
 
 
 def test_a_metric_without_a_number_is_no_step() -> None:
     state = mission(Metric(9), 5)
     state.verdicts["tree"] = {"fast": Verdict(5, "error")}
-    assert not green.stands(state, "tree", "fast", ("t",))
-    assert not green.stands(state, "tree", "fast", ("u",))
+    assert not merges.stands(state, "tree", "fast", ("t",))
+    assert not merges.stands(state, "tree", "fast", ("u",))
     assert "no number was printed" in metrics.words(state, "tree", "fast")
 
 

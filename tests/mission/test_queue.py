@@ -10,8 +10,15 @@ import pytest
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy, Task
 from holdfast.kinds.mission.check import checking, flakes
-from holdfast.kinds.mission.conductor.green import is_green, needed, unknown, unmet_unknown
-from holdfast.kinds.mission.conductor.queue import after_red, batch_size, next_batch
+from holdfast.kinds.mission.conductor.merges import (
+    after_red,
+    batch_size,
+    is_green,
+    needed,
+    next_batch,
+    unknown,
+    unmet_unknown,
+)
 from holdfast.kinds.mission.fold.state import MissionState, OpenMerge, TaskState, Verdict
 
 

@@ -13,7 +13,7 @@ from holdfast.facts.mission import MissionPolicy
 from holdfast.facts.task import Judged
 from holdfast.globs import matches
 from holdfast.kinds.mission.fold.state import ChildRole, MissionState, Verdict
-from holdfast.kinds.mission.role.verdicts import Known, Said, files_named, problems, read, read_verdict
+from holdfast.kinds.mission.role.submissions import Known, Said, files_named, problems, read, read_verdict
 
 NAMES = ("run", "read")
 FILES = {"src/a.py": b"import os\n\n    return  os.sep\n", "empty.py": b""}

@@ -41,7 +41,7 @@ def _restoring() -> None:
 
         return wrong
 
-    _swap("holdfast.kinds.mission.acts.laying.Laying._wrong", make)
+    _swap("holdfast.kinds.mission.acts.checkouts.Laying._wrong", make)
 
 
 def _setting_aside() -> None:
@@ -51,7 +51,7 @@ def _setting_aside() -> None:
 
 def _read_only() -> None:
     """Protected files can be written while a check runs."""
-    _swap("holdfast.kinds.mission.acts.checks.read_only", lambda known: lambda *given, **named: ())
+    _swap("holdfast.kinds.mission.acts.checkouts.read_only", lambda known: lambda *given, **named: ())
 
 
 def _probe(*kinds: str) -> None:

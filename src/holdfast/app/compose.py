@@ -162,7 +162,7 @@ class Runtime:
         created = self._opened[session_id]
         doors = self.doors(created.workspace, observer=observer)
         if created.agent.model == LOOP:
-            loop = importlib.import_module("holdfast.kinds.loop.tools")
+            loop = importlib.import_module("holdfast.kinds.loop.agent")
             doors = replace(doors, tools=loop.loop_tools(session_id, created, self.store, self.store))
         missing = [tool.name for tool in created.agent.custom if tool.name not in doors.tools]
         if missing:

@@ -16,19 +16,18 @@ from holdfast.facts.codec import Event
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import Judged, TaskJudged, TaskQueued
 from holdfast.kinds.mission.acts import conducting as mission_act
-from holdfast.kinds.mission.acts import inspecting, merging, roles
-from holdfast.kinds.mission.acts.checks import Place, Places
-from holdfast.kinds.mission.acts.laying import Ground, Laying
+from holdfast.kinds.mission.acts import inspecting, merging, open_roles
+from holdfast.kinds.mission.acts.checkouts import Ground, Laying, Place, Places
 from holdfast.kinds.mission.acts.proving import Prover
 from holdfast.kinds.mission.check import metrics
-from holdfast.kinds.mission.conductor import ending, green, merges, tasks
+from holdfast.kinds.mission.conductor import ending, merges, tasks
 from holdfast.kinds.mission.conductor.actions import Assemble, Look, OpenRole
 from holdfast.kinds.mission.fold import merges as fold_merges
 from holdfast.kinds.mission.fold.state import MissionState, OpenMerge, TaskState, Verdict, of_mission
 from holdfast.kinds.mission.kind import MissionKind
 from holdfast.kinds.mission.ratchet.inspection import Inspection
-from holdfast.kinds.mission.role import verdicts
-from holdfast.kinds.mission.role.verdicts import read_verdict
+from holdfast.kinds.mission.role import submissions
+from holdfast.kinds.mission.role.submissions import read_verdict
 from holdfast.log.ledger import Ledger
 from holdfast.repo.repository import Repository
 from holdfast.session.actions import Record
@@ -56,8 +55,8 @@ def a_judge_that_is_silent_counts_as_pass(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S25", "only_words_of_judges_count", first=30)
 def a_contradiction_counts_as_what_was_decided(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(verdicts, "_agrees", lambda said: ())
-    patch.setattr(verdicts, "_complete", lambda said, known: ())
+    patch.setattr(submissions, "_agrees", lambda said: ())
+    patch.setattr(submissions, "_complete", lambda said, known: ())
 
 
 @BED.plant("S25", "main_line_stays_green")
@@ -86,9 +85,11 @@ def a_mission_ends_with_the_proofs_of_earlier_trees(patch: pytest.MonkeyPatch) -
 
 @BED.plant("S26", "main_line_stays_green")
 def a_merge_needs_what_its_tasks_are_for_alone(patch: pytest.MonkeyPatch) -> None:
+    whole = merges.needed
+
     def needed(mission: MissionState, names: Any) -> tuple[str, ...]:
         wanted = {each for name in names for each in mission.tasks[name].task.criteria}
-        return tuple(each for each in green.needed(mission, names) if each in wanted)
+        return tuple(each for each in whole(mission, names) if each in wanted)
 
     patch.setattr(merges, "needed", needed)
 
@@ -161,7 +162,7 @@ def checks_run_with_the_tests_of_the_worker(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S15", "spend_is_shared")
 def a_child_has_an_account_of_its_own_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(roles, "path_of", lambda created, session_id: ())
+    patch.setattr(open_roles, "path_of", lambda created, session_id: ())
 
 
 @BED.plant("S15", "spend_is_shared")

@@ -11,7 +11,7 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.screen.brief_rounds import show_all
 from holdfast.app.screen.briefs import brief_of, since_of
 from holdfast.app.screen.tracing import Line, Traced, read_place, trace
-from holdfast.kinds.mission.brief.text import markdown
+from holdfast.kinds.mission.brief.document import markdown
 from holdfast.kinds.mission.why import SHORT, Link
 
 

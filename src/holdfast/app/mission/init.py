@@ -35,8 +35,8 @@ from holdfast.facts.mission import Role, WorkSubmitted
 from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
 from holdfast.hands.user import choose_user
 from holdfast.kinds.mission.contract.protected import half
-from holdfast.kinds.mission.role.submitted import FILE as CONTRACT
-from holdfast.kinds.mission.role.submitted import submitted_contract, submitted_files
+from holdfast.kinds.mission.role.submissions import FILE as CONTRACT
+from holdfast.kinds.mission.role.submissions import submitted_contract, submitted_files
 from holdfast.kinds.mission.role.tools import SUBMIT_CONTRACT
 from holdfast.repo.base import Owner
 

@@ -17,7 +17,7 @@ from holdfast.app.settings.prompts import load_prompts
 from holdfast.errors import UsageError
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.kinds.loop.agent import loop_agent
-from holdfast.kinds.loop.folder import ANALYSIS, ITEM_FILES, PROGRESS, Board, checks_of, opened, read, read_board
+from holdfast.kinds.loop.files import ANALYSIS, ITEM_FILES, PROGRESS, Board, checks_of, opened, read, read_board
 from holdfast.kinds.loop.plan import PROGRESS_MAX, LoopSpec
 from holdfast.kinds.loop.prompt import PART_MAX, cut
 from holdfast.session.rows import SessionRow

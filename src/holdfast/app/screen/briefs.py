@@ -16,7 +16,7 @@ from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.facts.codec import Event
 from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.kinds.mission.brief.brief import Brief, brief
-from holdfast.kinds.mission.brief.text import markdown
+from holdfast.kinds.mission.brief.document import markdown
 from holdfast.log.base import Which
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow

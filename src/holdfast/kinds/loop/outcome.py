@@ -15,7 +15,7 @@ from holdfast.facts.contract import Check
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.kinds.loop.folder import Board, Kept, checks_of
+from holdfast.kinds.loop.files import Board, Kept, checks_of
 from holdfast.kinds.loop.plan import STEP, LoopSpec, Plan, probes
 from holdfast.kinds.loop.prompt import TOKEN
 from holdfast.kinds.mission.contract.contents import command_line, metric_holds, metric_value

@@ -7,7 +7,7 @@ import msgspec
 from holdfast.facts.mission import LessonProposed
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.task import FindingNoted, RatchetViolated
-from holdfast.kinds.mission.fold import contract, merges, tasks
+from holdfast.kinds.mission.fold import merges, tasks
 from holdfast.kinds.mission.fold.state import MissionState, of_mission
 from holdfast.session.state import State
 from holdfast.session.tenant import Kind
@@ -19,7 +19,7 @@ class MissionKind(Kind[State]):
     name = "mission"
     state_type = MissionState
     sources = ("holdfast.kinds.mission.fold",)
-    fold = {**contract.FOLD, **tasks.FOLD, **merges.FOLD}
+    fold = {**tasks.FOLD, **merges.FOLD}
     unfolded = frozenset({FindingNoted, LessonProposed, RatchetViolated})
 
     def began(self, created: SessionCreated) -> msgspec.Struct:

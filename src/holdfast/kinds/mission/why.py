@@ -17,7 +17,7 @@ from holdfast.facts.model import AgentToolUse
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskJudged, TaskQueued
 from holdfast.facts.tool import ToolResult
-from holdfast.kinds.mission.brief.shapes import Evidence, of, plain
+from holdfast.kinds.mission.brief.document import Evidence, of, plain
 from holdfast.kinds.mission.fold.state import MissionState
 
 SHORT = 10

@@ -19,7 +19,7 @@ from holdfast.brain.alongside import alongside
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HoldfastError, Refused
 from holdfast.facts.mission import CriterionChecked, MissionEscalated
-from holdfast.kinds.mission.acts import documents, inspecting, merging, roles, verifying
+from holdfast.kinds.mission.acts import documents, inspecting, merging, open_roles, verifying
 from holdfast.kinds.mission.check.checking import obstacle, telling
 from holdfast.kinds.mission.conductor.actions import (
     Advance,
@@ -120,7 +120,7 @@ async def _news(shift: Shift, moved: anyio.Event) -> None:
     moved.set()
 
 
-class MissionActs(roles.Opening):
+class MissionActs(open_roles.Opening):
     """The acts of a mission in one shift: what its conductor decides."""
 
     def __init__(self, shift: Shift) -> None:
@@ -146,11 +146,11 @@ async def _step(shift: Shift, effects: Effects) -> Action | None:
         case AwaitEffects():
             await effects.wait(shift)
         case OpenRole():
-            await roles.open_role(shift, action)
+            await open_roles.open_role(shift, action)
         case TellRole():
-            await roles.tell_role(shift, await _with_evidence(shift, action))
+            await open_roles.tell_role(shift, await _with_evidence(shift, action))
         case RaiseChildren():
-            await roles.raise_children(shift, action)
+            await open_roles.raise_children(shift, action)
         case EscalateMission():
             await _escalate(shift, action)
         case _:

@@ -1,9 +1,4 @@
-"""Hooks and checks of a project, run in the hands around a worker's calls and when it hands in.
-
-They are part of the call that they are about: none of them is recorded before its end is known, and each has a call id
-that follows from that call's. A brain that died in the middle finds what became of them in the hands' journal (S8). A
-hook whose hands were lost runs again in others, with a cap.
-"""
+"""Hooks and checks of a project, run around a worker's calls and when it hands in."""
 
 from __future__ import annotations
 
@@ -24,10 +19,10 @@ from holdfast.facts.mission import Role
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import ExecRequest, ExecResult, Hands
-from holdfast.kinds.mission.acts import committing
-from holdfast.kinds.mission.acts.hooked import Hooked, working
+from holdfast.kinds.mission.acts import worker
+from holdfast.kinds.mission.acts.worker import Hooked, working
+from holdfast.kinds.mission.role import hook_protocol as talk
 from holdfast.kinds.mission.role import hooks as project
-from holdfast.kinds.mission.role import hooks_talk as talk
 from holdfast.kinds.mission.role.fold import role_state
 from holdfast.kinds.mission.role.kind import role_of
 from holdfast.session.context.render import action_digest
@@ -129,7 +124,7 @@ async def at_stop(shift: Shift, call: Call) -> Ran:
         return Ran((HookRan(event="Stop", command="", content=lost, call_id=call.call_id),))
     hands = await hands_act.current(shift)
     role = role_of(shift.state)
-    working(shift).handed = await committing.look(shift, role) if role is not None and role.ref else ""
+    working(shift).handed = await worker.look(shift, role) if role is not None and role.ref else ""
     back = sum(seq > shift.state.message_seq for seq in role_state(shift.state).sent_back.values())
     told: dict[str, object] = {"stop_hook_active": back > 0}
     facts: list[Fact] = []

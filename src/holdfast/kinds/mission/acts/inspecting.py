@@ -15,7 +15,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, Violation
 from holdfast.globs import literal
-from holdfast.kinds.mission.acts.laying import Laying
+from holdfast.kinds.mission.acts.checkouts import Laying
 from holdfast.kinds.mission.conductor.actions import Inspect
 from holdfast.kinds.mission.fold.state import MissionState, TaskState, of_mission
 from holdfast.kinds.mission.ratchet.inspection import (

@@ -22,7 +22,7 @@ from holdfast.kinds.mission.conductor.tasks import by_rubric
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.fold.merges import NOWHERE
 from holdfast.kinds.mission.fold.state import MissionState, OpenMerge, of_mission
-from holdfast.kinds.mission.role.verdicts import scope_of
+from holdfast.kinds.mission.role.submissions import scope_of
 from holdfast.repo.repository import Commit, Conflict, Repository
 
 TOUCHED_SHOWN = 5

@@ -15,10 +15,21 @@ from holdfast.brain.alongside import together
 from holdfast.facts.contract import Check
 from holdfast.facts.proof import TESTS_MAX, CheckProbed, CheckProved
 from holdfast.globs import matches
-from holdfast.kinds.mission.acts.checks import Place
-from holdfast.kinds.mission.acts.laying import Ground
-from holdfast.kinds.mission.acts.probing import ROUGHLY, Seen, Tests, ability_of, floor_of, left, name_of, read_run
-from holdfast.kinds.mission.acts.running import Ran, Run, Runner, Typed
+from holdfast.kinds.mission.acts.checkouts import Ground, Place
+from holdfast.kinds.mission.acts.runs import (
+    ROUGHLY,
+    Ran,
+    Run,
+    Runner,
+    Seen,
+    Tests,
+    Typed,
+    ability_of,
+    floor_of,
+    left,
+    name_of,
+    read_run,
+)
 from holdfast.kinds.mission.check import ability, checking, flakes, metrics, proofs
 from holdfast.kinds.mission.check.ability import Probe
 from holdfast.kinds.mission.check.checking import Group

@@ -20,8 +20,7 @@ from holdfast.facts.contract import ContractAmended
 from holdfast.facts.mission import MissionOpened
 from holdfast.facts.repo import RepoMerged
 from holdfast.hands.base import ExecRequest
-from holdfast.kinds.mission.acts.checks import Places, give_back
-from holdfast.kinds.mission.acts.laying import Ground
+from holdfast.kinds.mission.acts.checkouts import Ground, Places, give_back
 from holdfast.kinds.mission.check import checking
 from holdfast.kinds.mission.check.checking import Group
 from holdfast.kinds.mission.contract import protected

@@ -1,18 +1,152 @@
-"""What a brain does for a role: its prompt, its hooks, its commits, and the tools that it hands in with."""
+"""Acts of a role: prompt, hooks, commits, and the tools that it hands in with."""
 
 from __future__ import annotations
 
-from holdfast.brain.shift import Report
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.brain.recall import recall
+from holdfast.brain.shift import Answer, Report, Shift
 from holdfast.facts.base import Fact
-from holdfast.facts.mission import RoleKind, WorkSubmitted
+from holdfast.facts.mission import Role, RoleKind, WorkSubmitted
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import ExecResult, Hands
-from holdfast.kinds.mission.acts import committing, hooks, submit
-from holdfast.kinds.mission.acts.hooked import Working
-from holdfast.kinds.mission.acts.roles import guarded
+from holdfast.kinds.mission import plan
+from holdfast.kinds.mission.acts import hooks, worker
+from holdfast.kinds.mission.acts import hooks as hooks_act
+from holdfast.kinds.mission.acts.open_roles import guarded
+from holdfast.kinds.mission.acts.worker import Working
+from holdfast.kinds.mission.fold.state import MissionState, mission_of
+from holdfast.kinds.mission.role import submissions
 from holdfast.kinds.mission.role.fold import role_state
 from holdfast.kinds.mission.role.kind import role_of
+from holdfast.kinds.mission.role.submissions import submitted_problems
+from holdfast.kinds.mission.role.tools import HAND_IN, SUBMIT_CONTRACT, SUBMIT_PLAN, SUBMIT_VERDICT, SUBMITS, fitted
+from holdfast.session.state import Call
+
+PAGE = 1_000
+"""Events of a role's own log read at a time."""
+
+PLAN_TRIES = 3
+"""A planner's submission counts as its last after so many."""
+
+
+async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
+    """Record what was handed in, or say why it does not count."""
+    role = role_of(shift.state)
+    if role is None or SUBMITS[role.kind] != call.name:
+        await _refuse(shift, call, [f"There is nothing to hand in with {call.name} in this session."])
+        return
+    value, notes = fitted(call.name, value)
+    wrong = await _CHECKS[call.name](shift, role, value)
+    if wrong and not await _is_last(shift, call):
+        await _refuse(shift, call, wrong)
+        return
+    ran = await hooks_act.at_stop(shift, call) if value.get("status") == "done" else hooks_act.Ran()
+    if ran.cancelled or ran.refusal:
+        outcome: Literal["cancelled", "error"] = "cancelled" if ran.cancelled else "error"
+        result = ToolResult(call_id=call.call_id, outcome=outcome, content=f"Not handed in: {ran.refusal}")
+        await shift.decision(*ran.facts, result)
+        return
+    submitted = WorkSubmitted(call_id=call.call_id, kind=role.kind, body=value)
+    content = "\n".join(("Handed in.", *(f"- {note}" for note in notes)))
+    await shift.decision(*ran.facts, submitted, ToolResult(call_id=call.call_id, outcome="ok", content=content))
+
+
+async def _is_last(shift: Shift, call: Call) -> bool:
+    """Whether a planner has tried so often that its plan goes to the mission as it is, which then plans by code."""
+    if call.name != SUBMIT_PLAN:
+        return False
+    tries = [each for each in await _uses(shift, SUBMIT_PLAN) if each.call_id != call.call_id]
+    return len(tries) + 1 >= PLAN_TRIES
+
+
+async def _refuse(shift: Shift, call: Call, wrong: list[str]) -> None:
+    lines = "\n".join(f"- {each}" for each in wrong)
+    content = f"Not handed in:\n{lines}"
+    await shift.decision(ToolResult(call_id=call.call_id, outcome="error", content=content))
+
+
+async def _mission(shift: Shift, role: Role) -> MissionState | None:
+    """The mission as its own log has it now; None for a role that works for none."""
+    if not role.mission_id:
+        return None
+    state, _ = await recall(role.mission_id, shift.doors.log, shift.doors.snapshots, shift.doors.kinds)
+    return mission_of(state)
+
+
+async def _work(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    if str(value.get("notes", "")).strip():
+        return []
+    return ["`notes` are empty: say what you did and how you saw it work, or what is in the way."]
+
+
+async def _plan(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    mission = await _mission(shift, role)
+    if mission is None:
+        return ["This planner works for no mission."]
+    tasks, dropped, note = plan.read_plan(value)
+    if not tasks and value.get("tasks"):
+        return [note]
+    return list(plan.plan_problems(tasks, mission, role.task_id, dropped))
+
+
+async def _verdict(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    mission = await _mission(shift, role)
+    asked = mission.roles.get(shift.state.session_id) if mission is not None else None
+    if mission is None or asked is None:
+        return ["This judge works for no mission."]
+    said = submissions.read(value)
+    if isinstance(said, str):
+        return [said]
+    files = await shift.doors.repository(role.repo).files(asked.tree, submissions.files_named(said))
+    known = submissions.known_to(mission, asked.tree, asked.criteria)
+    known = msgspec.structs.replace(known, files=files, runs=await _runs(shift))
+    return list(submissions.problems(said, known))
+
+
+async def _runs(shift: Shift) -> list[tuple[str, str]]:
+    """The commands that this session ran, each with what it printed."""
+    commands = {each.call_id: str(each.input.get("command", "")) for each in await _uses(shift, "bash")}
+    results = [fact async for fact in _facts(shift) if isinstance(fact, ToolResult) and fact.call_id in commands]
+    return [(commands[each.call_id], each.content) for each in results]
+
+
+async def _uses(shift: Shift, name: str) -> list[AgentToolUse]:
+    return [fact async for fact in _facts(shift) if isinstance(fact, AgentToolUse) and fact.name == name]
+
+
+async def _facts(shift: Shift) -> AsyncIterator[Fact]:
+    """All that this session's log has."""
+    after = 0
+    while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
+        for event in events:
+            yield event.fact
+        after = events[-1].seq
+
+
+async def _contract(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
+    if value.get("plain_run_would_do"):
+        return [] if str(value.get("why", "")).strip() else ["Say in `why` that one session is enough."]
+    if not value.get("features"):
+        return ["There is no feature in it. When the goal fits one session, say `plain_run_would_do` and why."]
+    return submitted_problems(value)
+
+
+_CHECKS: dict[str, Callable[[Shift, Role, dict[str, Any]], Awaitable[list[str]]]] = {
+    HAND_IN: _work,
+    SUBMIT_PLAN: _plan,
+    SUBMIT_VERDICT: _verdict,
+    SUBMIT_CONTRACT: _contract,
+}
+
+ANSWERS: dict[str, Answer] = dict.fromkeys(_CHECKS, submit)
+"""The tools that are answered here."""
+
 
 PROMPTS: dict[RoleKind, str] = {
     "worker": "mission_worker",
@@ -26,7 +160,7 @@ PROMPTS: dict[RoleKind, str] = {
 class RoleActs(Working):
     """The acts of one role in one shift."""
 
-    answers = submit.ANSWERS
+    answers = ANSWERS
 
     def prompt(self) -> str:
         """The prompt of the role, the agent's where there is none."""
@@ -48,7 +182,7 @@ class RoleActs(Working):
 
     async def before_end(self, ended: ShiftEnded) -> bool:
         """Commit what a worker leaves."""
-        return await committing.commit(self.shift, ended)
+        return await worker.commit(self.shift, ended)
 
     async def report(self) -> Report:
         """What it handed in since the latest message to it, and the commit of its work."""

@@ -25,16 +25,24 @@ from holdfast.facts.contract import Metric
 from holdfast.facts.mission import CriterionChecked, FlakeNoted, VerificationEnded, VerificationStarted
 from holdfast.facts.task import RatchetViolated, Violation
 from holdfast.hands.base import Hands
-from holdfast.kinds.mission.acts.checks import Place, Places, give_back, people_of
-from holdfast.kinds.mission.acts.confirming import confirm, sometimes
-from holdfast.kinds.mission.acts.flaky import Tally, propose
-from holdfast.kinds.mission.acts.laying import Ground
+from holdfast.kinds.mission.acts.checkouts import Ground, Place, Places, give_back, people_of
 from holdfast.kinds.mission.acts.proving import Proved, Prover
-from holdfast.kinds.mission.acts.running import Ran, Run, Runner, Typed, call_id_of, report_of
+from holdfast.kinds.mission.acts.runs import (
+    Ran,
+    Run,
+    Runner,
+    Tally,
+    Typed,
+    call_id_of,
+    confirm,
+    propose,
+    report_of,
+    sometimes,
+)
 from holdfast.kinds.mission.check import checking, flakes, metrics, proofs
 from holdfast.kinds.mission.check.checking import Group
 from holdfast.kinds.mission.conductor.actions import Verify
-from holdfast.kinds.mission.conductor.green import stands
+from holdfast.kinds.mission.conductor.merges import stands
 from holdfast.kinds.mission.contract import protected
 from holdfast.kinds.mission.fold.state import BASE, BEFORE, LAST, MissionState, OpenVerification, of_mission, only_looks
 from holdfast.session.outside import outside_digest

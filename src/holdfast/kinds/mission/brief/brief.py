@@ -7,24 +7,121 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from holdfast.facts.base import text_of
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked
-from holdfast.facts.model import AgentMessage
+from holdfast.facts.model import AgentMessage, ModelRequestEnd
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import TaskRefused
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.kinds.mission.brief import kinds as brief_kinds
+from holdfast.kinds.mission.brief import events as brief_kinds
 from holdfast.kinds.mission.brief import mission as brief_mission
-from holdfast.kinds.mission.brief import money as brief_money
-from holdfast.kinds.mission.brief.decide import asked, decisions, items_of, told
+from holdfast.kinds.mission.brief.decisions import asked, decisions, items_of, told
+from holdfast.kinds.mission.brief.document import (
+    Brief,
+    Evidence,
+    Example,
+    Line,
+    Section,
+    Tree,
+    counted,
+    lined,
+    of,
+    plain,
+)
 from holdfast.kinds.mission.brief.mission import Known
-from holdfast.kinds.mission.brief.shapes import Brief, Evidence, Example, Line, Section, Tree, counted, lined, of, plain
 from holdfast.kinds.mission.fold.state import mission_of, of_mission
+from holdfast.session.money import usd
 from holdfast.session.state import State
+
+
+class Spent(msgspec.Struct):
+    """What a role spent. `unpriced` requests are of unknown cost; `last` is where something was last spent."""
+
+    pico: int = 0
+    requests: int = 0
+    unpriced: int = 0
+    last: Evidence | None = None
+
+    @property
+    def known(self) -> int | None:
+        """The cost in pico-dollars, None when nothing of it is known."""
+        return None if self.unpriced and not self.pico else self.pico
+
+    def cost(self) -> str:
+        """The cost alone: an unknown one is said, never shown as nothing."""
+        if not self.unpriced:
+            return usd(self.pico)
+        return f"at least {usd(self.pico)}" if self.pico else "unknown"
+
+    def words(self) -> str:
+        """The cost, and of how many requests."""
+        requests = counted(self.requests, "request")
+        if not self.unpriced:
+            return f"{usd(self.pico)}, {requests}"
+        without = f"{self.unpriced} of {requests} without a price"
+        return f"at least {usd(self.pico)}, {without}" if self.pico else f"unknown cost, {without}"
+
+
+def cost_of(event: Event) -> tuple[int, bool] | None:
+    """What an event spends in pico-dollars, and whether something of it is unknown; None when it spends nothing."""
+    fact = event.fact
+    match fact:
+        case ModelRequestEnd():
+            return fact.cost_pico or 0, fact.cost_pico is None
+        case ToolResult() | ToolOutcomeUnknown() if fact.cost_pico:
+            return fact.cost_pico, False
+        case ToolDispatched() if fact.settled_pico:
+            return fact.settled_pico, False
+        case _:
+            return None
+
+
+def by_role(tree: Tree, *, whole: bool = False) -> dict[str, Spent]:
+    """What each role spent, of what is news; with `whole` since the beginning."""
+    found: dict[str, Spent] = {}
+    for part in tree.parts:
+        role = tree.role(part)
+        for event in part.events:
+            cost = cost_of(event)
+            if cost is None or not (whole or tree.new(event)):
+                continue
+            spent = found.setdefault(role, Spent())
+            spent.pico += cost[0]
+            spent.unpriced += cost[1]
+            spent.requests += isinstance(event.fact, ModelRequestEnd)
+            spent.last = of(event)
+    return found
+
+
+def total(spent: dict[str, Spent]) -> Spent:
+    """All of it."""
+    whole = Spent()
+    for each in spent.values():
+        whole.pico += each.pico
+        whole.requests += each.requests
+        whole.unpriced += each.unpriced
+        whole.last = each.last or whole.last
+    return whole
+
+
+def lines(spent: dict[str, Spent], cap_pico: int | None, session_id: str) -> tuple[Line, ...]:
+    """The money by role, the dearest first."""
+    if not spent:
+        return ()
+    whole = total(spent)
+    cap = f", cap {usd(cap_pico)}" if cap_pico is not None else ""
+    ordered = sorted(spent.items(), key=lambda each: -each[1].pico)
+    examples = tuple(
+        Example(f"{role} {each.words()}", (each.last,) if each.last is not None else ()) for role, each in ordered
+    )
+    return (Line("spend", f"{whole.words()}{cap}", len(spent), examples=examples, more=("budget", session_id)),)
+
 
 __all__ = ["Brief", "Evidence", "Example", "Line", "Section", "brief"]
 
@@ -50,14 +147,14 @@ def brief(
     tree = Tree(events, below, since_us)
     known = Known(tree, of_mission(state)) if mission_of(state) is not None else None
     found = brief_kinds.scan(tree)
-    spent = brief_money.by_role(tree)
+    spent = by_role(tree)
     decide = decisions(tree, state, known, running=running)
     sections = [
         (DECIDE, decide),
         (STANDS, _stands(tree, known, told(decide))),
         (CHANGED, (*_changed(tree, known, changed), *brief_kinds.lines(brief_kinds.NEWS, found, tree.top.session_id))),
         (WRONG, _wrong(tree, found, decide)),
-        (MONEY, brief_money.lines(spent, state.limits.budget_pico, tree.name)),
+        (MONEY, lines(spent, state.limits.budget_pico, tree.name)),
     ]
     mission = state.created.mission if state.created is not None else None
     return Brief(
@@ -79,7 +176,7 @@ def brief(
 
 def _headline(tree: Tree, state: State, needs: int, *, running: bool) -> str:
     """State, cost of all of it, and what it needs; of a mission also whether its main branch moved."""
-    whole = brief_money.total(brief_money.by_role(tree, whole=True))
+    whole = total(by_role(tree, whole=True))
     words = f"{_state(state, running=running)} {_duration(duration_us(tree, running=running))}, needs "
     words += f"{counted(needs, 'decision')}." if needs else "nothing."
     words += f" Cost {whole.cost()}."
@@ -200,9 +297,7 @@ def _failed(tree: Tree, elsewhere: str) -> tuple[Line, ...]:
     return lined("child_failed", "sessions below that failed or ended early", examples, more)
 
 
-def _numbers(
-    tree: Tree, known: Known | None, found: Found, spent: dict[str, brief_money.Spent]
-) -> dict[str, int | None]:
+def _numbers(tree: Tree, known: Known | None, found: Found, spent: dict[str, Spent]) -> dict[str, int | None]:
     numbers: dict[str, int | None] = {f"{role}_pico": each.known for role, each in spent.items()}
     numbers["requests"] = sum(each.requests for each in spent.values())
     numbers["unpriced"] = sum(each.unpriced for each in spent.values())

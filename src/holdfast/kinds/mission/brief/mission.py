@@ -12,7 +12,7 @@ from holdfast.facts.mission import CriterionChecked, MissionOpened
 from holdfast.facts.repo import RepoCommitted, RepoMerged
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskJudged
 from holdfast.globs import matches
-from holdfast.kinds.mission.brief.shapes import Example, Line, Tree, lined, listed, of, plain
+from holdfast.kinds.mission.brief.document import Example, Line, Tree, lined, listed, of, plain
 from holdfast.kinds.mission.check.checking import Obstacle, obstacle, telling
 from holdfast.kinds.mission.conductor.ending import unmet_at_end
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState

@@ -9,7 +9,7 @@ from __future__ import annotations
 from holdfast.facts.mission import MissionFinished
 from holdfast.facts.shift import ParkReason, ShiftEnded
 from holdfast.kinds.mission.check import flakes
-from holdfast.kinds.mission.conductor import ending, merges, money, plans, tasks
+from holdfast.kinds.mission.conductor import ending, merges, plans, tasks
 from holdfast.kinds.mission.conductor.actions import AwaitEffects, Look, MissionAction, Open, Project
 from holdfast.kinds.mission.documents import key_of
 from holdfast.kinds.mission.fold.state import BASE, OVER, MissionState, of_mission
@@ -129,15 +129,15 @@ def _documents(
 
 def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
     """Nothing can be done now: wait for those who work, for money, for a person; or it is over."""
-    more = money.more(state, mission)
+    more = tasks.resume_children(state, mission)
     if more is not None:
         return more
     working = state.live_children()
     if working:
         names = ", ".join(child.name or child.child_id for child in working[:3])
         return _park(state, "child", f"{len(working)} at work ({names})")
-    if money.short(mission):
-        return _park(state, "budget", money.words(mission))
+    if tasks.waiting_for_budget(mission):
+        return _park(state, "budget", tasks.budget_detail(mission))
     if mission.astray:
         if LOOK_AGAIN not in ran:
             return Look(LOOK_AGAIN)

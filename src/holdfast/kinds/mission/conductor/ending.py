@@ -6,9 +6,10 @@ from holdfast.facts.mission import MissionFinished, ReplanAsked
 from holdfast.kinds.mission.check import metrics
 from holdfast.kinds.mission.conductor import merges, plans
 from holdfast.kinds.mission.conductor.actions import EscalateMission, Look, MissionAction, OpenRole
-from holdfast.kinds.mission.conductor.tasks import BROKEN_MAX, by_rubric
+from holdfast.kinds.mission.conductor.merges import BROKEN_MAX
+from holdfast.kinds.mission.conductor.tasks import by_rubric
 from holdfast.kinds.mission.fold.state import MissionState
-from holdfast.kinds.mission.role.verdicts import read_verdict
+from holdfast.kinds.mission.role.submissions import read_verdict
 from holdfast.session.actions import Action, Record
 from holdfast.session.decide import people
 from holdfast.session.decide.people import standing, wait

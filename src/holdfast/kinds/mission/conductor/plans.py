@@ -7,8 +7,8 @@ import msgspec
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused, Task
-from holdfast.kinds.mission.conductor import money
 from holdfast.kinds.mission.conductor.actions import MissionAction, OpenRole
+from holdfast.kinds.mission.conductor.tasks import waits_for_budget
 from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.plan import plan_from_items, plan_problems, read_plan, too_large
 from holdfast.session.actions import Action, Record
@@ -86,7 +86,7 @@ def _answer(mission: MissionState) -> Found:
     """A planner reported."""
     child_id = mission.planner_id
     report = mission.reports.get(child_id)
-    if report is None or money.is_short(mission, child_id):
+    if report is None or waits_for_budget(mission, child_id):
         return None
     role = mission.roles[child_id]
     if report.status != "done" or not report.submitted:

@@ -1,4 +1,4 @@
-"""The way of a task from a plan to a branch that may be merged. Pure."""
+"""Progress of a task, from the plan to a branch in the merge queue. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from holdfast.facts.task import (
     TaskRefused,
 )
 from holdfast.kinds.mission.check import metrics
-from holdfast.kinds.mission.conductor import money
-from holdfast.kinds.mission.conductor.actions import Inspect, MissionAction, OpenRole, TellRole, Verify
-from holdfast.kinds.mission.conductor.green import stands
+from holdfast.kinds.mission.conductor.actions import Inspect, MissionAction, OpenRole, RaiseChildren, TellRole, Verify
+from holdfast.kinds.mission.conductor.merges import BROKEN_MAX, stands, verdict_note
 from holdfast.kinds.mission.fold.state import BEFORE, MissionState, TaskState
 from holdfast.kinds.mission.plan import ready, stuck
 from holdfast.kinds.mission.ratchet.inspection import DEVIATION_HINT, asking
-from holdfast.kinds.mission.role.verdicts import read_verdict
+from holdfast.kinds.mission.role.submissions import read_verdict
 from holdfast.session.actions import Action, Record
 from holdfast.session.state import State
-
-BROKEN_MAX = 3
-"""A verification that could not be done so often ends its task."""
 
 CONFLICTS_MAX = 5
 """So often a task is begun anew because the main line had moved."""
@@ -68,7 +64,7 @@ def begin(state: State, mission: MissionState, running: frozenset[str]) -> Found
     a check that fails there for a reason of its own accuses nobody.
     """
     busy = sum(task.status in ("working", "judging") for task in mission.live())
-    if busy >= mission.policy.workers or money.short(mission):
+    if busy >= mission.policy.workers or waiting_for_budget(mission):
         return None
     for task in ready(mission):
         names = executable(mission, task.task.criteria) if not task.attempt else ()
@@ -102,7 +98,7 @@ def _at_work(mission: MissionState, task: TaskState) -> bool:
 
 
 def _goes_on(mission: MissionState, child_id: str) -> bool:
-    return child_id not in mission.reports or money.is_short(mission, child_id)
+    return child_id not in mission.reports or waits_for_budget(mission, child_id)
 
 
 def _in_vain(task: TaskState, name: str) -> TaskEnded:
@@ -143,7 +139,7 @@ def _working(state: State, mission: MissionState, task: TaskState) -> Found:
     if task.iterations >= mission.policy.max_iterations:
         return _open(mission, task) if _has_room(mission, task) else None
     report = mission.reports.get(task.child_id)
-    if report is None or money.is_short(mission, task.child_id):
+    if report is None or waits_for_budget(mission, task.child_id):
         return None
     submitted = report.submitted
     if report.status != "done" or not submitted:
@@ -265,12 +261,6 @@ def _inspected(mission: MissionState, task: TaskState, running: frozenset[str]) 
     return Record((TaskQueued(task_id=task.task.id, commit=task.commit, tree=task.tree),))
 
 
-def verdict_note(mission: MissionState, tree: str, name: str) -> str:
-    """Why a check is red although it may have exited with 0, in brackets; empty when its exit status says it."""
-    verdict = mission.verdict(tree, name)
-    return f" ({verdict.note})" if verdict is not None and verdict.note else ""
-
-
 # --- the judge -----------------------------------------------------------------------------------
 
 
@@ -288,7 +278,7 @@ def _judge(mission: MissionState, task: TaskState) -> OpenRole:
 
 def _judging(mission: MissionState, task: TaskState) -> Found:
     report = mission.reports.get(task.judge_id) if task.judge_id else None
-    if report is not None and not money.is_short(mission, task.judge_id):
+    if report is not None and not waits_for_budget(mission, task.judge_id):
         return Record((read_verdict(mission, report, task),))
     if task.judge_id:
         return None
@@ -342,3 +332,29 @@ def _refuse(
     lines = "\n".join(f"- {issue}" for issue in issues)
     text = f"{head}\n{lines}\nSet this right, and hand in again. If it cannot be done, hand in as blocked."
     return TellRole(task.child_id, text, (refused,), evidence)
+
+
+def waits_for_budget(mission: MissionState, child_id: str) -> bool:
+    """Whether a child rests because the mission's money is used up, not its own."""
+    report = mission.reports.get(child_id)
+    if report is None or report.status != "parked" or report.reason != "budget":
+        return False
+    own = mission.policy.task_budget_pico
+    return own is None or 2 * (report.cost_pico or 0) < own
+
+
+def waiting_for_budget(mission: MissionState) -> list[str]:
+    """The children that wait for the mission's money."""
+    return [child_id for child_id in mission.reports if waits_for_budget(mission, child_id)]
+
+
+def budget_detail(mission: MissionState) -> str:
+    """Why the mission rests."""
+    waiting = waiting_for_budget(mission)
+    return f"the budget is used up: {len(waiting)} of its sessions wait for money"
+
+
+def resume_children(state: State, mission: MissionState) -> RaiseChildren | None:
+    """Money was raised after they stopped: they go on."""
+    waiting = [name for name in waiting_for_budget(mission) if state.children[name].finished_seq < mission.raised_seq]
+    return RaiseChildren(tuple(waiting)) if waiting else None

@@ -14,7 +14,6 @@ from holdfast.facts.mission import (
 )
 from holdfast.facts.proof import CheckProbed, CheckProved
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged, RepoMoved
-from holdfast.kinds.mission.fold.shared import note_failure, turn
 from holdfast.kinds.mission.fold.state import (
     LAST,
     OVER,
@@ -24,8 +23,10 @@ from holdfast.kinds.mission.fold.state import (
     OpenVerification,
     Proof,
     Verdict,
+    note_failure,
     of_mission,
     only_looks,
+    turn,
 )
 from holdfast.session.state import Apply, State
 

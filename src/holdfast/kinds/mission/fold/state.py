@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.facts.child import ChildFinished
+from holdfast.facts.codec import Event
 from holdfast.facts.contract import Contract
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.mission import MissionPolicy, RoleKind, Task
@@ -238,3 +239,17 @@ def of_mission(state: State) -> MissionState:
     own = state.tenant.own
     assert isinstance(own, MissionState)
     return own
+
+
+FAILURES_KEPT = 60
+
+
+def turn(task: TaskState, status: TaskStatus, event: Event) -> None:
+    """A task is somewhere else now."""
+    task.status, task.since_seq = status, event.seq
+
+
+def note_failure(mission: MissionState, words: str) -> None:
+    """Keep what was tried, for the next plan and for a person."""
+    mission.failures.append(words[:500])
+    del mission.failures[:-FAILURES_KEPT]

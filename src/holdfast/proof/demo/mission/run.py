@@ -13,7 +13,7 @@ from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.session import Workspace
-from holdfast.kinds.mission.brief.agrees import agrees
+from holdfast.kinds.mission.brief.audit import agrees
 from holdfast.proof.demo.brain_process import Watch, chain_ok
 from holdfast.proof.demo.material import work_folder
 from holdfast.proof.demo.mission.count import count_mission, read_family

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import Event, export_line
-from holdfast.kinds.mission.brief.shapes import Brief, Evidence, Line
+from holdfast.kinds.mission.brief.document import Brief, Evidence, Line
 from holdfast.session.money import usd
 
 Raw = dict[str, Any]

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested, ItemKind
+from holdfast.kinds.mission.brief.document import Line, Option, Part, Tree, of, plain
 from holdfast.kinds.mission.brief.mission import Known
-from holdfast.kinds.mission.brief.shapes import Line, Option, Part, Tree, of, plain
 from holdfast.session.items import ItemRow, item_of, next_item
 from holdfast.session.money import usd
 from holdfast.session.state import State

@@ -1,25 +1,64 @@
-"""Committing a worker's folder whenever it comes to rest, so that nothing of it is only in a sandbox (S24)."""
+"""A worker in one shift: its memory, and the commit of its folder whenever the session parks (S24)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import anyio
 
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import restore
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import HoldfastError, Refused, RepositoryUnfit
 from holdfast.facts.mission import Role
 from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded
 from holdfast.globs import literal, matches
-from holdfast.kinds.mission.acts.hooked import working
-from holdfast.kinds.mission.acts.roles import owner_of
+from holdfast.kinds.mission.acts.open_roles import owner_of
 from holdfast.kinds.mission.role.fold import role_state
+from holdfast.kinds.mission.role.hooks import Settings
 from holdfast.kinds.mission.role.kind import role_of
 from holdfast.repo.repository import Commit, Kept, Repository
 from holdfast.session.state import State
+
+
+class Hooked:
+    """The hooks of a worker. `scripts` are files, by path, that are put back before any of them runs; of them,
+    `programs` can be executed. `guarded` says that some could not be written, so that each is looked at first.
+
+    `losses` counts by call the hands that went while its hooks ran. Those of calls that run side by side take turns.
+    """
+
+    def __init__(self, settings: Settings, scripts: Mapping[str, bytes], programs: frozenset[str]) -> None:
+        self.hooks = settings.hooks
+        self.problems = settings.problems
+        self.scripts = scripts
+        self.programs = programs
+        self.guarded = False
+        self.losses: dict[str, int] = {}
+        self.starting = anyio.Lock()
+        self.turn = anyio.Lock()
+
+
+class Working(Acts):
+    """A role at work. `hooks` are those of its project, once they were read; `handed` is a commit of its tree as it was
+    before they ran at its hand-in. `uncommitted` is one more than the change that could not be committed, 0 for none.
+    """
+
+    def __init__(self, shift: Shift) -> None:
+        super().__init__(shift)
+        self.hooks: Hooked | None = None
+        self.handed = ""
+        self.uncommitted = 0
+
+
+def working(shift: Shift) -> Working:
+    """The memory of a role's shift."""
+    assert isinstance(shift.acts, Working)
+    return shift.acts
+
 
 TRIES = 3
 """A branch that somebody moves meanwhile is looked at again so often."""

@@ -30,7 +30,7 @@ from holdfast.facts.task import FindingNoted, RatchetViolated, TaskHandedIn, Tas
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
 from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.kinds.mission.brief.shapes import Example, Line, Tree, counted, lined, listed, of, plain
+from holdfast.kinds.mission.brief.document import Example, Line, Tree, counted, lined, listed, of, plain
 from holdfast.kinds.mission.role.tools import SUBMIT_VERDICT
 
 SHORT = 10
