@@ -101,7 +101,9 @@ class _Verification:
         self.shift = shift
         self.action = action
         self._last = action.effect.startswith(LAST)
-        self.verification_id = self.open.verification_id if self.open is not None else _new_id(shift, action)
+        drawn = f"{shift.state.session_id} {action.effect} {action.tree} {shift.state.seq}"
+        new_id = f"vrf_{hashlib.sha256(drawn.encode()).hexdigest()[:20]}"
+        self.verification_id = self.open.verification_id if self.open is not None else new_id
         self.places = Places(shift, shift.doors.repository(_repo(shift)), self.verification_id)
         self.ground = Ground(action.commit, action.tree, people_of(mission, action.tree))
         self.key = ""
@@ -214,19 +216,14 @@ class _Verification:
 
     async def _group(self, group: Group) -> None:
         """Verdicts for a group: from one run, or from runs of its parts."""
-        if self._enough():
-            return
+        merge, verdicts = self.mission.merge, self.mission.verdicts.get(self.action.tree, {})
+        if merge is not None and merge.tree == self.action.tree:
+            known = [name for name in self.action.criteria if name in verdicts]
+            if sum(not stands(self.mission, merge.tree, name, merge.tasks) for name in known) >= RED_ENOUGH:
+                return
         run = await self._run(group, self.ground)
         if run is not None:
             await self._settled(run)
-
-    def _enough(self) -> bool:
-        """Whether a merge is refused anyway: where else it fails is not looked for then."""
-        merge, verdicts = self.mission.merge, self.mission.verdicts.get(self.action.tree, {})
-        if merge is None or merge.tree != self.action.tree:
-            return False
-        known = [name for name in self.action.criteria if name in verdicts]
-        return sum(not stands(self.mission, merge.tree, name, merge.tasks) for name in known) >= RED_ENOUGH
 
     async def _settled(self, run: Run) -> None:
         """What follows from a run: the verdicts of its criteria, or runs of its parts."""
@@ -398,8 +395,3 @@ class _Verification:
 
 def _label(group: Group, ground: Ground) -> str:
     return f"{ground.tree} {group.command}"
-
-
-def _new_id(shift: Shift, action: Verify) -> str:
-    drawn = f"{shift.state.session_id} {action.effect} {action.tree} {shift.state.seq}"
-    return f"vrf_{hashlib.sha256(drawn.encode()).hexdigest()[:20]}"
