@@ -24,7 +24,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 
 AGAIN_MS, RESTORE_MS = 100.0, 1000.0
 PER_FOLDER = 20

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -78,6 +79,12 @@ def lock_down(filter_calls: bytes) -> None:
         program = struct.pack("=HxxxxxxQ", len(filter_calls) // 8, ctypes.addressof(code))
         if _LIBC.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_FILTER), ctypes.c_char_p(program), 0, 0) != 0:
             raise _refused("the filter of system calls")
+
+
+def disable_core_dumps() -> None:
+    """Keep a crash of this process, or of a child, from writing its memory to a core file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 def die_with(parent: int, number: int) -> None:

@@ -21,7 +21,7 @@ from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskHandedIn
 from holdfast.kinds.mission.brief.audit import agrees
 from holdfast.kinds.mission.why import suspects
-from holdfast.repo.repository_fake import FakeRepository
+from holdfast.repo.fake_repository import FakeRepository
 from tests.app.terminal import PRICE, Type, bash, script, turn
 from tests.mission.brief_mission import MAIN, World, contract_of
 from tests.support.trusted import trust

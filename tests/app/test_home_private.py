@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app.home import open_home
-from holdfast.egress.files import is_locked
+from holdfast.egress.control import is_locked
 from holdfast.privileges import folder_mode
 from tests.app.terminal import Type, script, turn
 from tests.app.test_jobs import comes, standing, start

@@ -17,8 +17,8 @@ from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.session import SecretUse
-from holdfast.repo.plumbing.push import forge_of
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.git_repository import GitRepository
+from holdfast.repo.plumbing.refs import forge_of
 from holdfast.testing.egress.network import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.test_clients import heads, repository

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.egress import files
+from holdfast.egress import control
 from holdfast.hands.sweep import MAKER, note_maker
 from tests.app.terminal import Type, bash, rows, script, turn
 from tests.hands.test_sweep import dead, plant
@@ -25,7 +25,7 @@ def test_left_over_hands_go_and_living_ones_stay(type: Type, verb: str, tmp_path
         plant(hands / name, maker)
     plant(hands / "hnd_alive", None)
     note_maker(hands / "hnd_alive", session)
-    files.make(holdfast_home / "egress", "ses_gone").bundle.write_text("x")
+    control.make(holdfast_home / "egress", "ses_gone").bundle.write_text("x")
     words = ("run", "more", "--session-id", "k") if verb == "run" else ("wake", "k")
     type(*words).went()
     assert os.listdir(hands) == ["hnd_alive"]

@@ -35,7 +35,7 @@ from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
 from holdfast.model.scripted import ScriptedModel, parse_script
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.git_repository import GitRepository
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 from tests.brain.stage import Stage

@@ -28,7 +28,7 @@ from holdfast.ids import new_event_id, system_entropy
 from holdfast.kinds.mission.acts import merging, verifying
 from holdfast.kinds.mission.conductor import merges
 from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Open, Verify
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.git_repository import GitRepository
 from holdfast.session.actions import Record
 from tests.brain.merge_stage import state_of, task
 

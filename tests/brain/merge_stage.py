@@ -31,9 +31,9 @@ from holdfast.kinds.mission.acts import merging, verifying
 from holdfast.kinds.mission.conductor import merges
 from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Open, Verify
 from holdfast.kinds.mission.fold.state import MissionState, of_mission
+from holdfast.repo.fake_repository import FakeRepository
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.repository import Commit, Repository
-from holdfast.repo.repository_fake import FakeRepository
-from holdfast.repo.repository_git import GitRepository
 from holdfast.session.actions import Record
 from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage

@@ -23,7 +23,7 @@ from holdfast.kinds import KINDS
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.model.base import Model
 from holdfast.model.scripted import ScriptedModel, parse_script
-from holdfast.repo.repository_fake import FakeRepository
+from holdfast.repo.fake_repository import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
 from holdfast.sim.folders import Folders
 from tests.brain.stage import Stage, WatchedModel

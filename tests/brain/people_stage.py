@@ -11,8 +11,8 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import Agent, CustomTool, People, Rule, SessionCreated, Workspace
 from holdfast.ids import system_entropy
 from holdfast.log.memory import MemoryStore
+from holdfast.notify.base import Outlet
 from holdfast.notify.fake import FakeTarget
-from holdfast.notify.outlet import Outlet
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 from holdfast.session.context.conversation import ToolResultPart

@@ -30,7 +30,7 @@ from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.kinds.mission.acts import merging, verifying
 from holdfast.kinds.mission.conductor.actions import Open, Verify
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.git_repository import GitRepository
 from tests.brain.merge_stage import state_of, task
 from tests.repo.repositories import git, made, put
 from tests.support.compiled import compile_modules

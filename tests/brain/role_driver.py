@@ -33,8 +33,8 @@ from holdfast.log.sqlite import SqliteStore
 from holdfast.log.workers import Worker
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.base import Owner
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.repository import Commit, Kept
-from holdfast.repo.repository_git import GitRepository
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 from tests.brain.mission_stage import CONTRACT, TASKS

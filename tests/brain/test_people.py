@@ -13,8 +13,8 @@ from holdfast.errors import ItemClosed, UsageError
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded, NoticeSent
 from holdfast.facts.session import People
 from holdfast.facts.tool import ToolDispatched
+from holdfast.notify.base import Outlet
 from holdfast.notify.fake import FakeReplies, FakeTarget
-from holdfast.notify.outlet import Outlet
 from holdfast.service.posting import Caller
 from holdfast.service.replies import take
 from tests.brain.people_stage import BASH, HOUR_US, PeopleStage

@@ -20,7 +20,7 @@ from holdfast.hands.base import Network
 from holdfast.hands.user import choose_user
 from holdfast.testing.egress.network import part
 from holdfast.testing.hands import bash, run
-from holdfast.vault.kept import ReferenceVault
+from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source
 from tests.egress.upstream import World
 from tests.hands.rigs import bubblewrap, real

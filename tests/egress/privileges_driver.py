@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.egress.files import places
+from holdfast.egress.control import places
 from holdfast.privileges import status
 from holdfast.testing.egress import SECRETS
 from holdfast.testing.egress.rig import variable_of

@@ -14,7 +14,7 @@ import anyio
 
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Gateway
-from holdfast.egress.files import reach
+from holdfast.egress.control import reach
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.testing.egress import SECRETS, Answer, Place
 from holdfast.testing.egress.network import part

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from holdfast.egress.files import is_locked, places, reach
+from holdfast.egress.control import is_locked, places, reach
 from holdfast.facts.session import EgressPolicy
 from holdfast.hands.base import Hands, Network
 from holdfast.hands.user import choose_user

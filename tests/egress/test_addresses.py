@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.egress.addresses import problem_with
+from holdfast.egress.upstream import problem_with
 from tests.egress.attempt_driver import BAD
 
 PRIVATE = (

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.egress.files import is_locked, places
-from holdfast.egress.inside import DOOR as SHOWN_AT
+from holdfast.egress.control import is_locked, places
+from holdfast.egress.placeholders import DOOR as SHOWN_AT
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.egress.server import PRESENT
 from holdfast.errors import EgressUnavailable, SandboxUnavailable, SecretUnavailable

@@ -16,7 +16,7 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Gateway
-from holdfast.egress.files import is_locked, places
+from holdfast.egress.control import is_locked, places
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.egress.server import PRESENT
 from holdfast.errors import EgressUnavailable
@@ -25,7 +25,7 @@ from holdfast.testing.egress import SECRETS, variable_of
 from holdfast.testing.egress.network import part
 from holdfast.testing.egress.rig import at
 from holdfast.testing.hands import bash, run
-from holdfast.vault.kept import ReferenceVault
+from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source
 from tests.egress.rigs import VALUES, dial, proxy_rig, tunnel
 from tests.egress.scene import ONE, SECRET, SES, TWO, code, gone, inside, pid_of

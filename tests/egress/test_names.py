@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.egress.names import Malformed, Place, plain_path, read_absolute, read_authority, read_host
+from holdfast.egress.rules import Malformed, Place, plain_path, read_absolute, read_authority, read_host
 
 LABEL = st.from_regex(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,20}[a-zA-Z0-9])?", fullmatch=True)
 NAME = st.builds(

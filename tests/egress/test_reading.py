@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.egress.hello import read_hello
 from holdfast.egress.http import Refusal, read_head
+from holdfast.egress.server import read_hello
 
 PIECE = st.sampled_from(
     ["GET", "POST", " ", "/", "/x", "HTTP/1.1", "HTTP/1.0", "\r\n", "\n", "\r", "Host", ":", " a.test", "\t", "\0", "é",

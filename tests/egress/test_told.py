@@ -16,8 +16,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.egress import packed as module
-from holdfast.egress.packed import Body, Hidden
+from holdfast.egress import compressed as module
+from holdfast.egress.compressed import Body, Hidden
 from holdfast.egress.scrub import Forms
 from holdfast.facts.session import EgressPolicy, SecretUse
 from holdfast.vault.base import Secret

@@ -27,7 +27,7 @@ from holdfast.egress.base import Gateway
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from holdfast.testing.egress.network import part
-from holdfast.vault.kept import ReferenceVault
+from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source
 from tests.egress.rigs import tunnel
 from tests.egress.upstream import World

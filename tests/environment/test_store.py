@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.clock import SystemClock
 from holdfast.environment.base import Draft, Laid, Made, Wanted
-from holdfast.environment.keep import keep_new, packages_laid
-from holdfast.environment.look import look
+from holdfast.environment.detect import look
+from holdfast.environment.layers import keep_new, packages_laid
 from holdfast.environment.store import FRESH_S, LayerStore
 from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.facts.environment import EnvironmentRecorded

@@ -15,7 +15,7 @@ import pytest
 from holdfast.app.settings import config
 from holdfast.app.settings.config import pinned_rules
 from holdfast.app.settings.nofollow import read_beneath
-from holdfast.environment.keep import packages_laid
+from holdfast.environment.layers import packages_laid
 from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.hands.box import places
 from holdfast.hands.box.stream import from_files

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from holdfast.clock import SystemClock
-from holdfast.egress import files
-from holdfast.egress.sweep import sweep_doors
+from holdfast.egress import control
+from holdfast.egress.control import sweep_doors
 from holdfast.hands.box import kernel
 from holdfast.hands.sweep import MAKER, Maker, at_work, forsaken, note_maker, remnants, remove, sweep_sockets
 from tests.hands.rigs import REAL, kill_and_wait, real
@@ -137,15 +137,15 @@ def test_folders_whose_removal_was_cut_off_go(tmp_path: Path) -> None:
 
 def test_doors_of_dead_proxies_go(tmp_path: Path) -> None:
     for session in ("ses_dead", "ses_alive", "ses_hands", "ses_turn"):
-        files.make(tmp_path / "egress", session).bundle.write_text("x")
+        control.make(tmp_path / "egress", session).bundle.write_text("x")
     folder = tmp_path / "egress"
-    locks = [kernel.hold_lock(str(files.places(folder, "ses_alive").lock))]
+    locks = [kernel.hold_lock(str(control.places(folder, "ses_alive").lock))]
     assert sweep_doors(folder, {"ses_hands"}) == 2
     assert sorted(os.listdir(folder / "doors")) == ["ses_alive", "ses_hands"]
-    assert files.places(folder, "ses_dead").own.is_dir(), "its notes may not be in the log yet"
+    assert control.places(folder, "ses_dead").own.is_dir(), "its notes may not be in the log yet"
     assert sweep_doors(folder, None) == 1, "hands that do not say whose they are may see the folder: files alone go"
     assert (folder / "doors" / "ses_hands").is_dir()
-    assert files.places(folder, "ses_alive").bundle.exists()
+    assert control.places(folder, "ses_alive").bundle.exists()
     os.close(locks[0])
 
 

@@ -15,8 +15,8 @@ from holdfast.facts.task import Violation
 from holdfast.kinds.mission.acts.checkouts import Ground, Laying
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
 from holdfast.kinds.mission.ratchet.inspection import inspect
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.repository import Commit
-from holdfast.repo.repository_git import GitRepository
 
 Files = Mapping[str, str | bytes]
 

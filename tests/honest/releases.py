@@ -28,7 +28,7 @@ from holdfast.kinds.mission.contract.protected import TESTS
 from holdfast.kinds.mission.ratchet.inspection import Change, inspect
 from holdfast.kinds.mission.ratchet.planted import ALWAYS
 from holdfast.kinds.mission.ratchet.rules import CODE
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.git_repository import GitRepository
 from tests.honest.kit import contract
 
 RELEASES_MAX = 12

@@ -16,10 +16,10 @@ from holdfast.facts.people import Verdict
 from holdfast.notify.apprise_target import AppriseTarget
 from holdfast.notify.base import Notice, ReplyChannel, Target
 from holdfast.notify.fake import FakeReplies, FakeTarget
+from holdfast.notify.http import Patience
+from holdfast.notify.notices import message
 from holdfast.notify.ntfy import Ntfy
-from holdfast.notify.text import message
 from holdfast.notify.webhook import Webhook
-from holdfast.notify.wire import Patience
 from holdfast.testing.notify import Received
 from tests.support.ntfy_server import NtfyServer
 from tests.support.receiver import Receiver, Reply

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from holdfast.clock import SystemClock
 from holdfast.errors import NotifyError, UsageError
-from holdfast.notify.ntfy import PUSH_BYTES, Ntfy, _push_bytes
-from holdfast.notify.tokens import Answer, answer_text, read_answer
+from holdfast.notify.ntfy import PUSH_BYTES, Answer, Ntfy, _push_bytes, answer_text, read_answer
 from holdfast.testing.notify import example
 from tests.notify.rigs import KEY, NtfyRig
 from tests.support.receiver import Got, Receiver, Reply

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.notify.quiet import parse_quiet, quiet_until
+from holdfast.notify.base import parse_quiet, quiet_until
 
 ZURICH = "22:00-07:00 Europe/Zurich"
 

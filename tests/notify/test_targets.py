@@ -17,7 +17,7 @@ from holdfast.app.settings.targets import make_outlets, outlets, read_targets, r
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, NotifyError, UsageError
 from holdfast.ids import system_entropy
-from holdfast.notify.outlet import Outlet
+from holdfast.notify.base import Outlet
 from holdfast.testing.notify import example
 from tests.notify.rigs import KEY, SECRET
 from tests.support.ntfy_server import NtfyServer

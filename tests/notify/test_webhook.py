@@ -11,8 +11,8 @@ import standardwebhooks
 
 from holdfast.clock import SystemClock
 from holdfast.errors import NotifyError, UsageError
+from holdfast.notify.http import retry_after_s
 from holdfast.notify.webhook import Webhook
-from holdfast.notify.wire import retry_after_s
 from holdfast.testing.notify import example
 from tests.notify.rigs import BRIEF, QUICK, SECRET, WebhookRig
 from tests.support.receiver import Receiver, Reply

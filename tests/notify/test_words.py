@@ -7,11 +7,9 @@ from hypothesis import strategies as st
 
 from holdfast.clock import SystemClock
 from holdfast.facts.people import ApprovalRequested
-from holdfast.notify.base import Notice, notice_id
+from holdfast.notify.base import Notice, Outlet, addressed, deliver, notice_id, send_test
 from holdfast.notify.fake import FakeTarget
-from holdfast.notify.outlet import Outlet, addressed, deliver, send_test
-from holdfast.notify.text import message, one_line
-from holdfast.notify.words import Round, end_notice, item_notice
+from holdfast.notify.notices import Round, end_notice, item_notice, message, one_line
 from holdfast.session.context.visible import visible
 from holdfast.testing.notify import example
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 
 from holdfast.repo.base import Kept, shown
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN
 from holdfast.testing.repo.rig import refused
 from tests.repo.rigs import fresh, picture

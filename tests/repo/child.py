@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 
 
 def say(*words: object) -> None:

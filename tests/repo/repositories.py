@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.repo.fake import Folder
+from holdfast.repo.fake_repository import FakeRepository
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing import IDENTITY
-from holdfast.repo.repository_fake import FakeRepository
-from holdfast.repo.repository_git import GitRepository
 from holdfast.testing.repo.repositories import START, RepositoryRig
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

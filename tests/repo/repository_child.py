@@ -11,8 +11,8 @@ from pathlib import Path
 
 import anyio
 
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.repository import Commit
-from holdfast.repo.repository_git import GitRepository
 from tests.repo.child import say
 from tests.repo.repositories import put
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from holdfast.errors import RepositoryUnfit
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.git_repository import GitRepository
 from holdfast.testing.repo.repositories import REPOSITORY_CHECKS
 from tests.repo.repositories import GitRepositoryRig, everything
 from tests.repo.user_driver import problem

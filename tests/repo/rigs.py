@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.repo.fake import FakeShelf, Folder
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 from holdfast.testing.repo import Rig
 
 

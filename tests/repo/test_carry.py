@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed
-from holdfast.repo import carry
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo import archive
+from holdfast.repo.snapshot_store import ShadowShelf
 
 zstd = pytest.importorskip("backports.zstd", reason="without the extra `remote` there is no zstd here")
 
@@ -123,4 +123,4 @@ def test_without_zstd_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("compression.zstd", "backports.zstd"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(CannotRunSafely, match=r"pip install 'holdfast\[remote\]'"):
-        carry.zstd()
+        archive.zstd()

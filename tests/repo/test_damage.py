@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import SnapshotFailed
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 
 
 def flip(data: bytes, chance: random.Random) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 from tests.repo.rigs import fresh, picture
 from tests.repo.test_shadow import git
 

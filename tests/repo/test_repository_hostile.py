@@ -14,10 +14,10 @@ import pytest
 
 from holdfast.errors import RepositoryUnfit
 from holdfast.repo.base import Owner
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing import Failed
 from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.repo.repository import Commit, Conflict
-from holdfast.repo.repository_git import GitRepository
 from holdfast.testing.repo.repository_rig import LINES, START
 from tests.repo.repositories import everything, git, made, put
 

@@ -12,11 +12,11 @@ import anyio
 import pytest
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed
+from holdfast.locks import locked
 from holdfast.repo.base import Change, Owner
 from holdfast.repo.git import Git
-from holdfast.repo.lock import held
 from holdfast.repo.objects import CHUNK, Pack
-from holdfast.repo.shadow import MANY_PACKS, ShadowShelf
+from holdfast.repo.snapshot_store import MANY_PACKS, ShadowShelf
 from holdfast.repo.walk import Walk
 from tests.repo.rigs import fresh, picture
 from tests.support.as_user import UID
@@ -348,11 +348,11 @@ async def test_a_store_that_is_no_folder(work: Path, tmp_path: Path) -> None:
 async def test_who_removes_waits_for_who_adds(work: Path, shelf: ShadowShelf, tmp_path: Path) -> None:
     await shelf.keep("ses_a", work, 1)
     hasty = ShadowShelf(tmp_path / "snapshots", wait_s=0.1)
-    with held(tmp_path / "snapshots" / "lock", alone=False, wait_s=1, stop=threading.Event()):
+    with locked(tmp_path / "snapshots" / "lock", shared=True):
         await hasty.keep("ses_a", work, 2)
         with pytest.raises(SnapshotFailed, match=r"locked for 0\.1 s.*fuser"):
             await hasty.tidy()
-    with held(tmp_path / "snapshots" / "lock", alone=True, wait_s=1, stop=threading.Event()):
+    with locked(tmp_path / "snapshots" / "lock"):
         with pytest.raises(SnapshotFailed, match="locked for"):
             await hasty.keep("ses_a", work, 3)
     await hasty.tidy()

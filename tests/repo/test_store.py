@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import SnapshotFailed, StorageFull
 from holdfast.repo.objects import object_id
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 from tests.repo.rigs import picture
 from tests.repo.test_shadow import git
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 KEEP = """
 import sys, anyio
 from pathlib import Path
-from holdfast.repo.shadow import ShadowShelf
+from holdfast.repo.snapshot_store import ShadowShelf
 base = Path(sys.argv[1])
 print(anyio.run(ShadowShelf(base / "snapshots", git=base / "git").keep, "ses_b", base / "work", 1).snapshot)
 """

@@ -31,8 +31,8 @@ from holdfast.kinds.mission.acts import conducting as acts
 from holdfast.kinds.mission.conductor.actions import Advance, OpenRole, TellRole
 from holdfast.kinds.mission.conductor.decide import decide
 from holdfast.kinds.mission.contract.protected import protected
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.repository import Commit
-from holdfast.repo.repository_git import GitRepository
 from holdfast.session.actions import Record
 from tests.brain.stage import Stage
 from tests.repo.repositories import made, put

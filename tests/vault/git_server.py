@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from holdfast.egress.gitpush import push_gate
+from holdfast.egress.git_push import push_gate
 from holdfast.egress.http import Head, Refusal
 from holdfast.facts.session import SecretUse
 

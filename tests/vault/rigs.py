@@ -12,7 +12,7 @@ import msgspec
 from holdfast.clock import SystemClock
 from holdfast.vault.base import Vault
 from holdfast.vault.fake import FakeVault
-from holdfast.vault.kept import KEPT_S, ReferenceVault
+from holdfast.vault.reference_vault import KEPT_S, ReferenceVault
 from holdfast.vault.sources import Kind, Source
 
 KEYRING = '''"""A keyring in a folder, for tests."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.egress.gitpush import HEAD_MAX, PushGate, may_push, push_gate
+from holdfast.egress.git_push import HEAD_MAX, PushGate, may_push, push_gate
 from holdfast.egress.http import Head, Refusal
 from holdfast.facts.session import SecretUse
 from tests.vault.git_server import GitServer, git_server

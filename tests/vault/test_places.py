@@ -17,11 +17,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import SecretUnavailable
 from holdfast.vault import keyring_child
 from holdfast.vault.base import Secret
-from holdfast.vault.commands import VARIABLES, run
-from holdfast.vault.keep import put
-from holdfast.vault.kept import KEPT_S, ReferenceVault, take_over
-from holdfast.vault.keyrings import FAILURES, read_keyring
-from holdfast.vault.sources import Source
+from holdfast.vault.reference_vault import KEPT_S, ReferenceVault, put, take_over
+from holdfast.vault.sources import FAILURES, VARIABLES, Source, read_keyring, run
 from tests.support.waiting import PATIENCE_S
 from tests.vault.rigs import Hurried
 

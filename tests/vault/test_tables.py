@@ -12,7 +12,7 @@ from holdfast.app.settings import egress_policy, hands_policy
 from holdfast.app.settings.config import load_settings
 from holdfast.app.settings.secrets import open_vault, secret_sources
 from holdfast.clock import SystemClock
-from holdfast.egress.names import Place
+from holdfast.egress.rules import Place
 from holdfast.errors import SecretUnavailable, UsageError
 from holdfast.facts.session import Destination, EgressPolicy, Environment, HandsPolicy, Searcher, SecretUse, Service
 from tests.house.source import ROOT

@@ -34,7 +34,7 @@ from holdfast.ids import new_worker_id, system_entropy
 from holdfast.kinds import KINDS, LOOP
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.workers import Worker as LiveWorker
-from holdfast.notify.outlet import Outlet
+from holdfast.notify.base import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
@@ -78,7 +78,7 @@ class Runtime:
         """Where workspaces are kept as they were; None on a machine without git, which is what keeps them."""
         if not is_here():
             return None
-        from holdfast.repo.shadow import ShadowShelf
+        from holdfast.repo.snapshot_store import ShadowShelf
 
         return ShadowShelf(self.home.path / "snapshots")
 
@@ -103,7 +103,7 @@ class Runtime:
         """A user's repository, for missions. Raises `CannotRunSafely` on a machine without git."""
         if not is_here():
             raise CannotRunSafely(f"there is no git on this machine to work on {path} with: apt install git")
-        from holdfast.repo.repository_git import GitRepository
+        from holdfast.repo.git_repository import GitRepository
 
         return GitRepository(path, self.home.path / "repositories")
 

@@ -17,7 +17,7 @@ from holdfast.hands.base import Provider
 from holdfast.ids import Entropy
 from holdfast.log.base import Leases, Log, Snapshots
 from holdfast.model.base import Model, StreamPart
-from holdfast.notify.outlet import Outlet
+from holdfast.notify.base import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.repository import Repository
 from holdfast.session.rows import Uptime

@@ -9,13 +9,33 @@ from collections.abc import Sequence
 import anyio
 import h11
 
-from holdfast.egress.bounds import FormWatch, check_bounded, form_watch
-from holdfast.egress.gitpush import PushGate, push_gate
-from holdfast.egress.http import HEAD_MAX, IDLE_S, Head, Inbox, Refusal, answer_to, read_head, stays_open
-from holdfast.egress.names import Malformed, Place, check_target, path_of, read_absolute, read_authority, shown
-from holdfast.egress.packed import Body, Hidden
+from holdfast.egress.compressed import Body, Hidden
+from holdfast.egress.git_push import PushGate, push_gate
+from holdfast.egress.http import (
+    HEAD_MAX,
+    IDLE_S,
+    FormWatch,
+    Head,
+    Inbox,
+    Refusal,
+    answer_to,
+    check_bounded,
+    form_watch,
+    read_head,
+    stays_open,
+)
 from holdfast.egress.placeholders import BodyWatch, Injection, put_in
-from holdfast.egress.rules import is_bounded, request_fits
+from holdfast.egress.rules import (
+    Malformed,
+    Place,
+    check_target,
+    is_bounded,
+    path_of,
+    read_absolute,
+    read_authority,
+    request_fits,
+    shown,
+)
 from holdfast.egress.scrub import Forms
 from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Silent, Stream

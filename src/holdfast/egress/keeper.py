@@ -18,12 +18,11 @@ from typing import NoReturn
 import msgspec
 
 from holdfast.clock import Clock
-from holdfast.egress.files import Places
-from holdfast.egress.wire import LINE_MAX, Ask, Reply
+from holdfast.egress.control import LINE_MAX, Ask, Places, Reply
 from holdfast.errors import HoldfastError, SecretUnavailable
 from holdfast.facts import nesting
 from holdfast.vault.base import Secret
-from holdfast.vault.kept import ReferenceVault, look_up, outline, take_over
+from holdfast.vault.reference_vault import ReferenceVault, look_up, outline, take_over
 from holdfast.vault.sources import Source
 
 ASK_S = 10.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import shutil
@@ -22,16 +21,27 @@ import msgspec
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.egress.base import Gateway, Notes
-from holdfast.egress.files import Places, is_locked, make, places, reach, write_whole
-from holdfast.egress.inside import PORT, environment
+from holdfast.egress.control import (
+    Ask,
+    Launch,
+    Orders,
+    Places,
+    Ready,
+    Reply,
+    is_locked,
+    make,
+    places,
+    reach,
+    write_whole,
+)
 from holdfast.egress.journal import notes
-from holdfast.egress.placeholders import new_placeholder
+from holdfast.egress.placeholders import PORT, environment, new_placeholder
 from holdfast.egress.rules import Rules
 from holdfast.egress.streams import Ended, Stream
-from holdfast.egress.wire import Ask, Launch, Orders, Ready, Reply
 from holdfast.errors import EgressUnavailable
 from holdfast.facts.session import Destination, EgressPolicy
 from holdfast.ids import Entropy, system_entropy
+from holdfast.locks import try_flock
 from holdfast.vault.base import Vault
 
 READY_S = 30.0
@@ -48,7 +58,7 @@ class Part(NamedTuple):
     argument: str = ""
 
 
-SYSTEM = Part("holdfast.egress.entry")
+SYSTEM = Part("holdfast.egress.proxy_process")
 """On the network of this machine."""
 
 _STEP_S = 0.005
@@ -210,7 +220,7 @@ class ProxyEgress:
         fd = -1
         try:
             fd = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            while not _try_lock(fd):
+            while not try_flock(fd):
                 await self._clock.sleep(_STEP_S)
             yield
         except OSError as error:
@@ -238,14 +248,6 @@ class ProxyEgress:
         ready = await anyio.to_thread.run_sync(_run, self._network.module, _encode(launch))
         if not ready.ok:
             raise EgressUnavailable(f"hands have no network: {ready.problem}")
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _run(module: str, launch: bytes) -> Ready:

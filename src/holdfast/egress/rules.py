@@ -2,12 +2,171 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
+import unicodedata
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
-from holdfast.egress.names import Malformed, Place, plain_path, read_host
 from holdfast.errors import EgressUnavailable
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
+
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?|_[a-z0-9_-]{0,61}[a-z0-9]")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_AUTHORITY = re.compile(rb"(\[[^\[\]]*\]|[^:\[\]]*)(?::([0-9]{1,5}))?")
+_TARGET = re.compile(rb"/[!-~]*")
+_ABSOLUTE = re.compile(rb"http://([^/?#]*)(/[!-~]*)?")
+_PERCENT = re.compile(r"%([0-9A-Fa-f]{2})?")
+_SLASHES = "\u2044\u2215\u29f8\u2216\u29f9\u29f5"
+_UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
+
+NAME_MAX = 253
+"""Characters in a host name at most."""
+
+
+class Malformed(Exception):
+    """What a client said has no single meaning. The message says what is wrong with it, without repeating it."""
+
+
+class Place(NamedTuple):
+    """A host, as a lower-case name or an address in its one canonical form, and a port."""
+
+    host: str
+    port: int
+
+
+def shown(place: Place) -> str:
+    """A place as requests name it: `host:port`."""
+    return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
+
+
+def read_host(text: str) -> str:
+    """The canonical form of a host name or address; an IPv6 address may stand in brackets. Raises `Malformed`."""
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise Malformed("a host has letters of plain ASCII only")
+    name = text.lower()
+    if name.startswith("["):
+        if not name.endswith("]"):
+            raise Malformed("a bracket of an address is missing")
+        name = name[1:-1]
+        if ":" not in name:
+            raise Malformed("only an IPv6 address stands in brackets")
+    if ":" in name:
+        return _address_6(name)
+    labels = name.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _address_4(name)
+    if len(name) > NAME_MAX or not all(_LABEL.fullmatch(label) for label in labels):
+        raise Malformed("that is no host name")
+    return name
+
+
+def _address_4(text: str) -> str:
+    """A name that ends in a number is an address to some readers: only the form that is one to all of them counts."""
+    try:
+        found = str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise Malformed("an address has four decimal numbers") from None
+    return found
+
+
+def _address_6(text: str) -> str:
+    try:
+        found = ipaddress.IPv6Address(text)
+    except ValueError:
+        raise Malformed("that is no address") from None
+    if found.scope_id is not None:
+        raise Malformed("an address has no zone here")
+    return str(found)
+
+
+def read_authority(data: bytes, default_port: int | None = None) -> Place:
+    """`host:port`, strictly: no user, no blank, no other form of a number. Raises `Malformed`."""
+    match = _AUTHORITY.fullmatch(data)
+    if match is None:
+        raise Malformed("that is no host and port")
+    host, port = match.groups()
+    if port is None and default_port is None:
+        raise Malformed("the port is missing")
+    if host.startswith(b"[") is False and b":" in host:
+        raise Malformed("an IPv6 address stands in brackets")
+    number = default_port if port is None else int(port)
+    if number is None or not 0 < number < 65536 or (port is not None and port.startswith(b"0")):
+        raise Malformed("that is no port")
+    try:
+        text = host.decode("ascii")
+    except UnicodeDecodeError:
+        raise Malformed("a host has letters of plain ASCII only") from None
+    return Place(read_host(text), number)
+
+
+def read_absolute(target: bytes) -> tuple[Place, bytes]:
+    """The place and the rest of `http://host[:port]/path?query`. Raises `Malformed`."""
+    match = _ABSOLUTE.fullmatch(target)
+    if match is None:
+        raise Malformed("that is no http:// address")
+    authority, rest = match.groups()
+    return read_authority(authority, 80), check_target(rest or b"/")
+
+
+def check_target(target: bytes) -> bytes:
+    """A path with its query, as a request names it. Raises `Malformed`."""
+    if _TARGET.fullmatch(target) is None or b"#" in target:
+        raise Malformed("a request names a path that begins with a slash")
+    return target
+
+
+def path_of(target: bytes) -> str:
+    """The path alone, for people to read: without the query, which may hold what is private."""
+    return target.partition(b"?")[0].decode("ascii", "replace")
+
+
+def plain_path(path: str) -> str:
+    """The path that rules are matched against: one form for all its spellings.
+
+    Raises `Malformed` for one that some server would take for another path: with segments that begin with two dots or
+    are one, in any form of a dot, empty segments, backslashes, encoded slashes, bytes that are no UTF-8, or characters
+    that are encoded twice.
+    """
+    decoded = _PERCENT.sub(_decode, path)
+    if "\\" in decoded:
+        raise Malformed("the path has a backslash")
+    _check_lookalikes(path)
+    segments = decoded.split("/")[1:]
+    for index, segment in enumerate(segments):
+        if segment.startswith("..") or segment.partition(";")[0] == ".":
+            raise Malformed("the path has a dot segment")
+        if not segment and index < len(segments) - 1:
+            raise Malformed("the path has an empty segment")
+    return decoded
+
+
+def _check_lookalikes(path: str) -> None:
+    """Raise `Malformed` for what is a dot segment to a server that folds characters or drops those without a shape."""
+    try:
+        text = unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Malformed("the path has bytes that are no UTF-8") from None
+    folded = unicodedata.normalize("NFKC", text)
+    if folded.count("/") != text.count("/") or "\\" in folded or any(mark in text for mark in _SLASHES):
+        raise Malformed("the path has a character that looks like a slash")
+    for segment in folded.split("/"):
+        shape = "".join(char for char in segment if unicodedata.category(char)[0] not in "CZM")
+        if shape.startswith("..") or shape.partition(";")[0] == ".":
+            raise Malformed("the path has a dot segment")
+
+
+def _decode(match: re.Match[str]) -> str:
+    """What an encoded character stands for, where that changes nothing."""
+    if match[1] is None:
+        raise Malformed("the path has a percent sign that encodes nothing")
+    char = chr(int(match[1], 16))
+    if char in "/\\%" or not " " <= char != "\x7f":
+        raise Malformed("the path has an encoded slash, percent sign or control character")
+    return char if char in _UNRESERVED else match[0].upper()
+
 
 TLS_PORT = 443
 """The port of a host that is allowed because a secret is bound to it."""

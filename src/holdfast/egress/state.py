@@ -7,18 +7,17 @@ from collections.abc import Sequence
 
 import anyio
 
-from holdfast.egress.authority import Authority
+from holdfast.egress.certificates import Authority
 from holdfast.egress.http import Head, Refusal
 from holdfast.egress.journal import Journal
-from holdfast.egress.names import Place, path_of
-from holdfast.egress.outward import Outward
 from holdfast.egress.placeholders import Placeholders
-from holdfast.egress.rules import Rules
+from holdfast.egress.rules import Place, Rules, path_of
 from holdfast.egress.scrub import Forms
+from holdfast.egress.upstream import Outward
 from holdfast.errors import SecretUnavailable
 from holdfast.facts.egress import EgressSeen
 from holdfast.vault.base import Secret
-from holdfast.vault.kept import ReferenceVault
+from holdfast.vault.reference_vault import ReferenceVault
 
 VALUES_MAX, VALUES_BYTES_MAX = 64, 16 << 10
 """Values of one secret, former ones among them, that are taken out of answers; then the oldest is forgotten."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -25,12 +24,13 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.environment import registries
 from holdfast.environment.base import SHARED, Draft, Laid, Made, Release, Tools, Wanted
-from holdfast.environment.keep import keep_new, packages_laid, remove, size_of
-from holdfast.environment.look import look
+from holdfast.environment.detect import look
+from holdfast.environment.layers import keep_new, packages_laid, remove, size_of
 from holdfast.errors import CannotRunSafely, EnvironmentFailed, StorageFull
 from holdfast.facts.environment import EnvironmentRecorded
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import Environment, Workspace
+from holdfast.locks import is_at, try_flock
 from holdfast.privileges import folder_mode
 
 BYTES_MAX = 20 << 30
@@ -129,13 +129,9 @@ class LayerStore:
         """Take the lock of a digest; False while another holder lives. It dies with us."""
         path = self._making / f"{digest}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(fd), os.stat(path)):
-                self.locks[digest] = fd
-                return True
-        except (BlockingIOError, FileNotFoundError):
-            pass
+        if try_flock(fd) and is_at(fd, path):
+            self.locks[digest] = fd
+            return True
         os.close(fd)
         return False
 
@@ -264,13 +260,14 @@ def _free(folder: Path) -> bool:
     """Make a layer unfindable, unless hands hold it."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_flock(fd):
+            return False
         (folder / _MADE).unlink()
-    except (BlockingIOError, FileNotFoundError):
+        return True
+    except FileNotFoundError:
         return False
     finally:
         os.close(fd)
-    return True
 
 
 def _trouble(folder: Path, error: OSError) -> EnvironmentFailed | StorageFull:

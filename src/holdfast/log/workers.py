@@ -8,17 +8,14 @@ tool inherits it; a process that forks without exec must not outlive its worker.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
-import struct
 from pathlib import Path
 
 from holdfast.errors import LogUnavailable
+from holdfast.locks import is_at, is_locked, try_lock
 
-_FLOCK = struct.Struct("@hhqqi0q")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_WHOLE_FILE = 0
 
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a file system that has no file locks."""
@@ -30,28 +27,6 @@ def no_locks(folder: Path, error: OSError) -> LogUnavailable:
         f"file locks do not work in {folder} ({error.strerror}), and Holdfast needs them to keep two processes apart; "
         "nothing was written. Some network file systems have none: put the home on a local disk with --home"
     )
-
-
-def _flock(kind: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, 0, _WHOLE_FILE, 0)
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
-    except OSError as error:
-        if error.errno in (errno.EAGAIN, errno.EACCES):
-            return False
-        raise
-    return True
-
-
-def _same_file(fd: int, path: Path) -> bool:
-    try:
-        here, there = os.fstat(fd), os.stat(path)
-    except FileNotFoundError:
-        return False
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
 
 
 class Worker:
@@ -87,7 +62,7 @@ class Worker:
         """Stop living: every lease of this worker ends. Safe to repeat."""
         if self._fd < 0:
             return
-        if _same_file(self._fd, self._path):
+        if is_at(self._fd, self._path):
             self._path.unlink(missing_ok=True)
         os.close(self._fd)
         self._fd = -1
@@ -114,8 +89,7 @@ def is_live(folder: Path, worker_id: str) -> bool:
             "run as the user who owns it"
         ) from error
     try:
-        answer = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK))
-        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+        return is_locked(fd)
     except OSError as error:
         raise no_locks(folder, error) from error
     finally:
@@ -128,7 +102,7 @@ def _take(folder: Path, worker_id: str, says: str) -> int:
     while True:
         fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if _try_lock(fd) and _same_file(fd, new):  # else a sweeper was faster: once more
+            if try_lock(fd) and is_at(fd, new):  # else a sweeper was faster: once more
                 if is_live(folder, worker_id):
                     new.unlink(missing_ok=True)
                     raise LogUnavailable(f"another process lives as {worker_id}; start this one under another id")
@@ -149,7 +123,7 @@ def _sweep(folder: Path) -> None:
         except OSError:
             continue
         try:
-            if _try_lock(fd) and _same_file(fd, path):
+            if try_lock(fd) and is_at(fd, path):
                 path.unlink(missing_ok=True)
         finally:
             os.close(fd)

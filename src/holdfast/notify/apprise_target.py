@@ -16,7 +16,7 @@ import apprise
 
 from holdfast.errors import NotifyError
 from holdfast.notify.base import Notice
-from holdfast.notify.text import message, one_line
+from holdfast.notify.notices import message, one_line
 
 TIMEOUT_S = 30.0
 """The longest wait for a service."""

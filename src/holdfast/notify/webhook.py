@@ -20,8 +20,8 @@ import standardwebhooks
 from holdfast.clock import Clock, rfc3339
 from holdfast.errors import UsageError
 from holdfast.notify.base import Notice
-from holdfast.notify.text import whole_command
-from holdfast.notify.wire import Patience, Request, ask, checked_url, persist, settle
+from holdfast.notify.http import Patience, Request, ask, checked_url, persist, settle
+from holdfast.notify.notices import whole_command
 
 BODY_BYTES = 16_384
 """The most of a notice's own body; the standard wants small messages."""

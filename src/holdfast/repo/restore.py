@@ -14,8 +14,7 @@ from pathlib import Path
 
 from holdfast.errors import SnapshotFailed
 from holdfast.repo.base import Change, Owner, Restored, shown
-from holdfast.repo.git import Blob, Library
-from holdfast.repo.lock import Stopped
+from holdfast.repo.git import Blob, Library, Stopped
 from holdfast.repo.objects import Row
 from holdfast.repo.plumbing.ignore import NAME, Ignoring
 from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN

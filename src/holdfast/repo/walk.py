@@ -7,16 +7,17 @@ is ever waited for. What cannot be kept is named; what is too much ends the walk
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import threading
 from pathlib import Path
 
+import msgspec
+
 from holdfast.errors import SnapshotFailed
-from holdfast.repo.adding import Adding
 from holdfast.repo.base import Owner, Skipped, shown
-from holdfast.repo.git import Library
-from holdfast.repo.lock import Stopped
+from holdfast.repo.git import Adding, Library, Stopped
 from holdfast.repo.objects import (
     CHUNK,
     Changing,
@@ -29,7 +30,6 @@ from holdfast.repo.objects import (
     tree_bytes,
 )
 from holdfast.repo.plumbing.objects import is_git_name
-from holdfast.repo.seen import Seen, SeenFolder, Stamp, stamp
 
 MAX_DEPTH = 1_000
 MAX_OPEN = 200
@@ -329,3 +329,55 @@ def open_folder(path: Path) -> int:
             f"the workspace {path} cannot be opened: {error.strerror}; nothing was changed: make it readable, or name "
             "another one"
         ) from None
+
+
+Stamp = tuple[int, int, int, int, int]
+"""Inode, mode, size, modification and change time in nanoseconds."""
+
+FORM = 1
+_DIGEST_BYTES = 32
+
+
+class SeenFolder(msgspec.Struct, array_like=True):
+    """One folder: the name of its tree, and each file or link in it, by name: stamp and encoded row."""
+
+    tree: bytes
+    files: dict[bytes, tuple[Stamp, bytes]]
+
+
+class Seen(msgspec.Struct, array_like=True):
+    """A whole workspace. `ref` is the reference that keeps it, `root` device and inode of the folder.
+
+    Folders are noted by inode: one that was moved is known again.
+    """
+
+    form: int
+    root: tuple[int, int]
+    user: tuple[int, int] | None
+    ref: str
+    tree: bytes
+    folders: dict[int, SeenFolder]
+
+
+def stamp(found: os.stat_result) -> Stamp:
+    """What says whether a file is the one that was read."""
+    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def load(path: Path) -> Seen | None:
+    """What was saved there, or None: never an error, since everything can be read anew."""
+    try:
+        raw = path.read_bytes()
+        body = raw[_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() != raw[:_DIGEST_BYTES]:
+            return None
+        seen = msgspec.msgpack.decode(body, type=Seen)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return seen if seen.form == FORM else None
+
+
+def encode(seen: Seen) -> bytes:
+    """The bytes to save, with their digest: a torn file is no file."""
+    body = msgspec.msgpack.encode(seen)
+    return hashlib.sha256(body).digest() + body

@@ -50,7 +50,7 @@ class Vault(Protocol):
         ...
 
     def handover(self, names: Iterable[str]) -> bytes:
-        """What another process of ours needs to resolve these itself: `holdfast.vault.kept.take_over` reads it.
+        """Encode references for another process of ours, which reads them with `vault.reference_vault.take_over`.
 
         It holds references, and of the environment those variables alone that they need. So it may hold values: give
         it through a pipe, never as an argument, in the environment or in a file. Raises `SecretUnavailable` for a

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.vault.base import Secret
-from holdfast.vault.kept import ReferenceVault
+from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source
 
 

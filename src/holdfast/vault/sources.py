@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
+from holdfast.clock import Clock
+from holdfast.errors import SecretUnavailable
+from holdfast.vault import keyring_child
+from holdfast.vault.base import Secret
 
 Kind = Literal["env", "file", "keyring", "command", "given"]
 
@@ -85,3 +99,253 @@ def variable_name(value: Any) -> str:
     if not isinstance(value, str) or _VARIABLE.fullmatch(value) is None:
         raise ValueError(f'{value!r} is no name of an environment variable, such as "GITHUB_TOKEN"')
     return value
+
+
+BYTES_MAX = 8192
+"""No secret is longer, in bytes."""
+
+BYTES_MIN = 8
+"""A shorter one cannot be told from ordinary text, so that it could not be taken out of answers."""
+
+
+def checked(data: bytes) -> Secret | str:
+    """The secret in what a source gave, without the line's end; or what is wrong with it, in words without it.
+
+    Nothing is raised: an exception would hold the bytes that could not be read.
+    """
+    if len(data) > BYTES_MAX + 2:
+        return f"it is longer than {BYTES_MAX} bytes"
+    text = data.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+    if not text.strip():
+        return "it is empty"
+    if "\n" in text or "\r" in text:
+        return "it has more than one line, and only one line can be put into a request"
+    if not text.isprintable() or "�" in text or text != text.strip():
+        return "it has characters that cannot be put into a request, or blanks around it"
+    if len(text.encode()) < BYTES_MIN:
+        return f"it is shorter than {BYTES_MIN} bytes, too short to be found again in answers and taken out of them"
+    return Secret(text)
+
+
+def path_of(place: str, home: str) -> Path:
+    """The file that a reference names; `home` stands for `~`. It is not absolute when nobody knows the home."""
+    return Path(home) / place[2:] if place.startswith("~/") else Path(place)
+
+
+def read_file(place: str, home: str) -> Secret | str:
+    """The secret in the file, or why it is not taken and what to type. `home` stands for `~`."""
+    path = path_of(place, home)
+    if not path.is_absolute():
+        return f"nobody knows where ~ leads to for {place}; name the file by its whole path"
+    data = _bytes(path)
+    if isinstance(data, str):
+        return data
+    found = checked(data)
+    if isinstance(found, str):
+        return f"the file {path} cannot be used: {found}; put the secret alone into it"
+    return found
+
+
+def _bytes(path: Path) -> bytes | str:
+    try:
+        folder = Path(os.path.realpath(path.parent))
+        problem = _open_to_others(folder)
+        if problem:
+            return problem
+        # No link is followed, and nothing waits for somebody to write into a pipe.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(folder / path.name, flags)
+    except OSError as error:
+        if (path.parent / path.name).is_symlink():
+            return f"{path} is a symbolic link, and those are not followed; name the file that it leads to"
+        return (
+            f"the file {path} cannot be read: {error.strerror}; make it, with mode 600: install -m 600 /dev/null {path}"
+        )
+    try:
+        status = os.fstat(descriptor)
+        problem = _file_problem(path, status)
+        return problem or os.read(descriptor, BYTES_MAX + 3)
+    except OSError as error:
+        return f"the file {path} cannot be read: {error.strerror}"
+    finally:
+        os.close(descriptor)
+
+
+def _file_problem(path: Path, status: os.stat_result) -> str:
+    if not stat.S_ISREG(status.st_mode):
+        return f"{path} is no ordinary file; name a file that holds the secret alone"
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to another user, who could change it; copy it: install -m 600 {path} FILE-OF-YOURS"
+    if status.st_mode & 0o077:
+        return f"others on this machine can read {path}; type: chmod 600 {path}"
+    return ""
+
+
+def _open_to_others(folder: Path) -> str:
+    """Why somebody else could put another file there; empty when nobody could."""
+    for each in (folder, *folder.parents):
+        status = each.stat()
+        ours = status.st_uid in (os.geteuid(), 0)
+        kept = status.st_mode & stat.S_ISVTX  # there only its owner moves a file away
+        if not ours or (status.st_mode & 0o022 and not kept):
+            return f"the folder {each} belongs to others or can be written by them; type: chmod go-w {each}"
+    return ""
+
+
+TIMEOUT_S = 20.0
+"""How long a command may take; a person may have to touch a key meanwhile."""
+
+VARIABLES = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+    "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "GNUPGHOME",
+    "GPG_TTY",
+    "SSH_AUTH_SOCK",
+    "PASSWORD_STORE_DIR",
+)
+"""What programs that keep secrets need of the environment. No other variable reaches them unless it is named."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command wrote, if it went well; `problem` says in words what did not. Its output is in no message."""
+
+    data: bytes = b""
+    status: int = 0
+    problem: str = ""
+
+    def __repr__(self) -> str:
+        return f"Printed(status={self.status}, problem={self.problem!r})"
+
+
+def run(
+    words: Sequence[str],
+    variables: Mapping[str, str],
+    clock: Clock,
+    *,
+    most: int,
+    given: bytes = b"",
+    timeout_s: float = TIMEOUT_S,
+) -> Printed:
+    """Run it and take what it prints, at most `most` bytes. `given` is what it reads. Blocks."""
+    program = shutil.which(words[0], path=variables.get("PATH", os.defpath))
+    if program is None:
+        return Printed(problem=f"there is no program {words[0]} on the path")
+    try:
+        process = subprocess.Popen(
+            [program, *words[1:]],
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(variables),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Printed(problem=f"{program} cannot be started: {error.strerror}")
+    try:
+        return _read(process, clock, most, given, clock.monotonic_s() + timeout_s, timeout_s)
+    finally:
+        _end(process)
+
+
+def _read(
+    process: subprocess.Popen[bytes], clock: Clock, most: int, given: bytes, until_s: float, timeout_s: float
+) -> Printed:
+    late = Printed(problem=f"it took longer than {timeout_s:.0f} s")
+    if process.stdin is not None:
+        try:
+            process.stdin.write(given)  # less than a pipe holds
+            process.stdin.close()
+        except OSError:
+            return Printed(problem="it did not read what it was given")
+    assert process.stdout is not None
+    taken = b""
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            if not ready.select(max(0.0, until_s - clock.monotonic_s())):
+                return late
+            piece = os.read(process.stdout.fileno(), 65_536)
+            if not piece:
+                break
+            taken += piece
+            if len(taken) > most:
+                return Printed(problem=f"it printed more than {most} bytes")
+    try:
+        status = process.wait(max(0.0, until_s - clock.monotonic_s()))
+    except subprocess.TimeoutExpired:
+        return late
+    if status:
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        return Printed(status=status, problem=f"it ended with {how}")
+    return Printed(data=taken)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Leave nothing of it running, and nothing open."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            try:
+                stream.close()
+            except OSError:
+                pass
+    process.wait()
+
+
+FAILURES = {
+    keyring_child.NOT_INSTALLED: "the package keyring is not installed; type: pip install 'holdfast[keyring]'",
+    keyring_child.NO_KEYRING: "this machine has no keyring; name a file or a command instead",
+    keyring_child.NOT_THERE: "the keyring has no such entry; type: holdfast secret set {name}",
+    keyring_child.FAILED: "the keyring refused; is it locked? Unlock it, or name a file or a command instead",
+}
+"""What the exit status of the process that asks means, and what to type."""
+
+
+def read_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> Secret | str:
+    """The secret in the keyring, or why there is none and what to type."""
+    printed = _ask("get", place, variables, clock)
+    if printed.problem:
+        return _said(name, printed)
+    found = checked(printed.data)
+    return f"the entry of the keyring cannot be used: {found}" if isinstance(found, str) else found
+
+
+def write_keyring(name: str, place: tuple[str, ...], value: Secret, variables: Mapping[str, str], clock: Clock) -> None:
+    """Put the value there. Raises `SecretUnavailable`."""
+    printed = _ask("set", place, variables, clock, value.reveal().encode())
+    if printed.problem:
+        raise SecretUnavailable(f"the secret {name!r} was not kept: {_said(name, printed)}")
+
+
+def remove_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> bool:
+    """Take the entry away; whether there was one. Raises `SecretUnavailable`."""
+    printed = _ask("remove", place, variables, clock)
+    if printed.status == keyring_child.NOT_THERE:
+        return False
+    if printed.problem:
+        raise SecretUnavailable(f"the secret {name!r} was not removed: {_said(name, printed)}")
+    return True
+
+
+def _ask(verb: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock, given: bytes = b"") -> Printed:
+    words = (sys.executable, "-P", "-m", "holdfast.vault.keyring_child", verb, *place)
+    return run(words, variables, clock, most=BYTES_MAX + 2, given=given)
+
+
+def _said(name: str, printed: Printed) -> str:
+    return FAILURES.get(printed.status, f"the keyring did not answer: {printed.problem}").format(name=name)

@@ -23,11 +23,10 @@ from holdfast.app.settings.tables import NAME
 from holdfast.app.trusting import accept, ask, can_ask, project_found
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import NotTrusted, SecretUnavailable, UsageError
+from holdfast.privileges import disable_core_dumps
 from holdfast.vault.base import Secret
-from holdfast.vault.keep import put, take_away, value_of
-from holdfast.vault.private import without_core_dumps
-from holdfast.vault.sources import Source
-from holdfast.vault.values import BYTES_MAX
+from holdfast.vault.reference_vault import put, take_away, value_of
+from holdfast.vault.sources import BYTES_MAX, Source
 
 
 def trust_arguments(parser: argparse.ArgumentParser) -> None:
@@ -216,7 +215,7 @@ async def _set(call: Call, name: str) -> int:
 
 async def _read(name: str) -> Secret:
     """What is typed without echo, or what stands on standard input."""
-    without_core_dumps()
+    disable_core_dumps()
     if sys.stdin is None:
         return value_of(b"")
     return value_of(await (_typed(name) if sys.stdin.isatty() else _given()))

@@ -21,13 +21,13 @@ import msgspec
 from anyio.abc import ByteReceiveStream, ByteSendStream, ByteStream, SocketStream, UNIXSocketStream
 
 from holdfast.egress.base import Egress
-from holdfast.egress.files import reach
-from holdfast.egress.gitpush import may_push
+from holdfast.egress.control import reach
+from holdfast.egress.git_push import may_push
 from holdfast.errors import HoldfastError, RepositoryUnfit
 from holdfast.facts.session import EgressPolicy, SecretUse
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing import Plumbing
-from holdfast.repo.plumbing.push import Forge, Way, forge_of, push_branch
-from holdfast.repo.repository_git import GitRepository
+from holdfast.repo.plumbing.refs import Forge, Way, forge_of, push_branch
 
 VARIABLE = "HOLDFAST_PUSH"
 """Where the placeholder of a push is named; no program sees it."""

@@ -7,7 +7,7 @@ import anyio
 from holdfast.app.compose import Runtime
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.egress.sweep import sweep_doors
+from holdfast.egress.control import sweep_doors
 from holdfast.errors import HoldfastError, UnknownSession
 from holdfast.hands.sweep import at_work, forsaken, remnants, remove, sweep_sockets
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.app.settings.tables import Key, is_text, read_table, texts, yes_or_no
-from holdfast.egress.bounds import is_override
-from holdfast.egress.names import Malformed, Place, read_authority, read_host
+from holdfast.egress.http import is_override
+from holdfast.egress.rules import Malformed, Place, read_authority, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import Destination
 

@@ -22,7 +22,7 @@ from holdfast.app.settings.destinations import HTTPS, destinations, merged, name
 from holdfast.app.settings.secrets import secret_uses
 from holdfast.app.settings.sizes import size_bytes
 from holdfast.app.settings.tables import Key, named_tables, one_of, read_table, text, yes_or_no
-from holdfast.egress.names import Malformed, Place, read_authority, read_host
+from holdfast.egress.rules import Malformed, Place, read_authority, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import Destination, EgressPolicy, Searcher, SecretUse
 

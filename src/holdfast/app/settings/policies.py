@@ -11,7 +11,7 @@ from holdfast.app.settings.tables import Key, money, one_of, person, persons, re
 from holdfast.app.settings.targets import TargetSettings, read_targets
 from holdfast.errors import UsageError
 from holdfast.facts.session import Breakers, ContextPolicy, People
-from holdfast.notify.quiet import parse_quiet
+from holdfast.notify.base import parse_quiet
 
 NEVER = "never"
 """`expires_s = "never"`: an item waits as long as it takes."""

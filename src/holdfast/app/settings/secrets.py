@@ -29,12 +29,12 @@ from holdfast.app.settings.config import Settings, environment
 from holdfast.app.settings.destinations import headers, methods, paths
 from holdfast.app.settings.tables import Key, named_tables, read_table, texts, yes_or_no
 from holdfast.clock import Clock
-from holdfast.egress.gitpush import DELETES
-from holdfast.egress.names import Malformed, read_host
+from holdfast.egress.git_push import DELETES
+from holdfast.egress.rules import Malformed, read_host
 from holdfast.errors import UsageError
 from holdfast.facts.session import SecretUse
-from holdfast.vault.kept import ReferenceVault
-from holdfast.vault.private import without_core_dumps
+from holdfast.privileges import disable_core_dumps
+from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source, read_reference, variable_name
 
 EXAMPLE = 'from = "env:API_KEY" hosts = ["api.example.com"] variable = "API_KEY"'
@@ -73,7 +73,7 @@ def open_vault(settings: Settings, clock: Clock) -> ReferenceVault:
     """
     sources = secret_sources(settings)
     if sources:
-        without_core_dumps()
+        disable_core_dumps()
     return ReferenceVault(sources, environment(), clock)
 
 

@@ -27,10 +27,8 @@ from holdfast.app.settings.config import Settings, environment, known_key, neare
 from holdfast.clock import Clock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import Entropy
-from holdfast.notify.base import ReplyChannel, Target
-from holdfast.notify.outlet import Outlet
-from holdfast.notify.quiet import parse_quiet
-from holdfast.notify.tokens import KEY_BYTES
+from holdfast.notify.base import Outlet, ReplyChannel, Target, parse_quiet
+from holdfast.notify.ntfy import KEY_BYTES
 
 SECRET_MAX = 8192
 """No secret is longer, in bytes."""

@@ -12,10 +12,8 @@ from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, NoticeSent
 from holdfast.facts.shift import ShiftEnded
 from holdfast.ids import new_item_id
-from holdfast.notify.base import notice_id
-from holdfast.notify.outlet import Outlet, deliver
-from holdfast.notify.quiet import quiet_until
-from holdfast.notify.words import item_notice
+from holdfast.notify.base import Outlet, deliver, notice_id, quiet_until
+from holdfast.notify.notices import item_notice
 from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
 from holdfast.session.context.render import action_digest, action_text, touches
 from holdfast.session.decide.people import deadline_us

@@ -19,8 +19,8 @@ import msgspec
 from holdfast.brain.alongside import alongside
 from holdfast.brain.shift import Shift
 from holdfast.environment.base import SHARED, WORKSPACE, Draft, Environments, Laid, Made, Tools, Wanted
-from holdfast.environment.keep import packages_laid
-from holdfast.environment.scripts import APT_CONF, LIBRARIES, PLACES, VERSIONS, unpack, versions_of
+from holdfast.environment.layers import packages_laid
+from holdfast.environment.recipes import APT_CONF, LIBRARIES, PLACES, VERSIONS, unpack, versions_of
 from holdfast.errors import EnvironmentFailed, HandsError, HandsLost, HeadMoved
 from holdfast.facts.egress import EgressRecorded, EgressSeen
 from holdfast.facts.environment import EnvironmentRecorded, Step

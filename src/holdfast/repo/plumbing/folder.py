@@ -19,6 +19,7 @@ from holdfast.repo.objects import CHUNK, Changing
 from holdfast.repo.plumbing.ignore import Ignoring
 from holdfast.repo.plumbing.objects import (
     LINK,
+    MAX_FILES,
     PROGRAM,
     SUBMODULE,
     Entries,
@@ -30,7 +31,6 @@ from holdfast.repo.plumbing.objects import (
 )
 
 MAX_DEPTH = 200
-MAX_FILES = 1_000_000
 NAMED_LEFT_OUT = 20
 MAX_NEW_BYTES = 2 << 30
 """So many bytes one commit may add, before compression."""

@@ -12,7 +12,7 @@ from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.hands.fake_files import Files
 from holdfast.ids import new_session_id
-from holdfast.repo.repository_fake import FakeRepository
+from holdfast.repo.fake_repository import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
 from holdfast.sim.folders import Folders, View
 from holdfast.sim.missions.scene import Scene, checked, put

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.egress import entry
-from holdfast.egress.outward import SystemNetwork
+from holdfast.egress import proxy_process
 from holdfast.egress.proxy import Part
+from holdfast.egress.upstream import SystemNetwork
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class TableNetwork:
 
 def main() -> None:
     """The program of a proxy on such a network."""
-    entry.main(lambda path: TableNetwork(Path(path)))
+    proxy_process.main(lambda path: TableNetwork(Path(path)))
 
 
 def part(path: Path) -> Part:

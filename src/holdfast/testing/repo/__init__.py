@@ -1,7 +1,7 @@
 """The conformance kit of the snapshots: what every shelf must show (S22).
 
 `CHECKS` maps a name to an async function of a fresh `Rig`. Run each on your implementation, as the
-tests do with `holdfast.repo.shadow` and `holdfast.repo.fake`:
+tests do with `holdfast.repo.snapshot_store` and `holdfast.repo.fake`:
 
     @pytest.mark.parametrize("name", CHECKS)
     async def test_my_shelf(name):

@@ -1,6 +1,6 @@
 """The conformance kit of the door to a user's repository: what every one must show (S23, S24, S25).
 
-Run each check on a fresh rig of yours, as the tests do with `holdfast.repo.repository_git` and `repository_fake`.
+Run each check on a fresh rig of yours, as the tests do with `holdfast.repo.git_repository` and `repository_fake`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The conformance kit of the vault: what every keeper of references must show.
 
 `CHECKS` maps a name to a function of a fresh `Rig`. Run each on your implementation, as the tests do with
-`holdfast.vault.kept` and `holdfast.vault.fake`:
+`holdfast.vault.reference_vault` and `holdfast.vault.fake`:
 
     @pytest.mark.parametrize("name", CHECKS)
     def test_my_vault(name):

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.clock import SystemClock
 from holdfast.testing.vault.rig import Check, Rig, refused
-from holdfast.vault.kept import take_over
+from holdfast.vault.reference_vault import take_over
 
 _VALUE = "kit-Value-0123456789"
 _OTHER = "kit-Other-9876543210"

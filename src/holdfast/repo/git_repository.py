@@ -21,18 +21,22 @@ from holdfast.repo.base import Owner, shown
 from holdfast.repo.plumbing import IDENTITY, Failed, Plumbing
 from holdfast.repo.plumbing.folder import Reading, order, write_folder
 from holdfast.repo.plumbing.ignore import BY_PRODUCTS, NAME, Ignoring
-from holdfast.repo.plumbing.objects import FILE, Entry, Pack, commit_bytes, trees
-from holdfast.repo.plumbing.refs import is_hex, object_of, point, stand
-from holdfast.repo.plumbing.trees import (
+from holdfast.repo.plumbing.objects import (
+    FILE,
     MAX_FILES_BYTES,
+    Entry,
+    Pack,
     chosen,
+    commit_bytes,
     contents,
     grafted,
     overlaid,
     read_blobs,
     read_changes,
     read_tree,
+    trees,
 )
+from holdfast.repo.plumbing.refs import is_hex, object_of, point, stand
 from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 
 LOOSE = 100

@@ -6,7 +6,7 @@ It knows regular files only, no links, programs or submodules, and follows no re
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +17,22 @@ from holdfast.repo.base import Owner, shown
 from holdfast.repo.fake import Folder
 from holdfast.repo.plumbing import IDENTITY
 from holdfast.repo.plumbing.ignore import BY_PRODUCTS, NAME, Ignoring
-from holdfast.repo.plumbing.objects import FILE, Entry, commit_bytes, is_git_name, is_plain_path, object_id, trees
+from holdfast.repo.plumbing.objects import (
+    FILE,
+    MAX_FILES_BYTES,
+    Entries,
+    Entry,
+    chosen,
+    commit_bytes,
+    grafted,
+    is_git_name,
+    is_plain_path,
+    object_id,
+    overlaid,
+    trees,
+)
 from holdfast.repo.plumbing.refs import check_ref, checked_out, is_hex
-from holdfast.repo.plumbing.trees import MAX_FILES_BYTES, chosen, grafted, overlaid
 from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
-from holdfast.repo.repository_lines import merge_entries
 
 _Tree = Mapping[bytes, Entry]
 
@@ -294,3 +305,69 @@ def _counted(old: bytes, new: bytes) -> tuple[int, int]:
     steps = difflib.SequenceMatcher(None, old.splitlines(True), new.splitlines(True), autojunk=False).get_opcodes()
     changed = [step for step in steps if step[0] != "equal"]
     return sum(step[4] - step[3] for step in changed), sum(step[2] - step[1] for step in changed)
+
+
+def merge_entries(
+    base: Entries, ours: Entries, theirs: Entries, blobs: Mapping[str, bytes], keep: Callable[[bytes], Entry]
+) -> tuple[dict[bytes, Entry], list[bytes]]:
+    """The merged tree, and the paths at which there is none."""
+    out: dict[bytes, Entry] = {}
+    conflicts: list[bytes] = []
+    for path in sorted(base.keys() | ours.keys() | theirs.keys()):
+        was, mine, other = base.get(path), ours.get(path), theirs.get(path)
+        if mine == other or other == was:
+            result = mine
+        elif mine == was:
+            result = other
+        else:
+            merged = was and mine and other and merge_lines(blobs[was.id], blobs[mine.id], blobs[other.id])
+            result = keep(merged) if isinstance(merged, bytes) else None
+            if result is None:
+                conflicts.append(path)
+        if result is not None:
+            out[path] = result
+    return out, conflicts + [path for path in out if any(each.startswith(path + b"/") for each in out)]
+
+
+def merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """Both sides' changes of a text, None where they touch each other or it is no text."""
+    if any(b"\0" in side[:8000] for side in (base, ours, theirs)):
+        return None
+    lines = [side.splitlines(keepends=True) for side in (base, ours, theirs)]
+    out: list[bytes] = []
+    at = (0, 0, 0)
+    for start, length in _unchanged(*lines):
+        piece = _piece([side[begin:end] for side, begin, end in zip(lines, at, start, strict=True)])
+        if piece is None:
+            return None
+        out += piece
+        out += lines[0][start[0] : start[0] + length]
+        at = (start[0] + length, start[1] + length, start[2] + length)
+    return b"".join(out)
+
+
+def _piece(sides: list[list[bytes]]) -> list[bytes] | None:
+    was, mine, other = sides
+    if mine == other or other == was:
+        return mine
+    return other if mine == was else None
+
+
+def _unchanged(
+    base: Sequence[bytes], ours: Sequence[bytes], theirs: Sequence[bytes]
+) -> list[tuple[tuple[int, int, int], int]]:
+    """The runs of lines that are in all three, with where they begin in each; the end last."""
+    mine = difflib.SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
+    other = difflib.SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
+    out: list[tuple[tuple[int, int, int], int]] = []
+    left = right = 0
+    while left < len(mine) and right < len(other):
+        one, two = mine[left], other[right]
+        start, end = max(one.a, two.a), min(one.a + one.size, two.a + two.size)
+        if start < end:
+            out.append(((start, one.b + start - one.a, two.b + start - two.a), end - start))
+        if one.a + one.size < two.a + two.size:
+            left += 1
+        else:
+            right += 1
+    return [*out, ((len(base), len(ours), len(theirs)), 0)]

@@ -6,17 +6,13 @@ the proxy itself. No other process of their user can read their memory, and they
 
 from __future__ import annotations
 
-# Imported only when they are needed otherwise: the folder that they are in may be closed to the proxy by then.
-import concurrent.futures.thread  # noqa: F401
 import contextlib
 import ctypes
-import encodings.idna  # noqa: F401
 import os
 import resource
 import signal
 import socket
 import ssl
-import stringprep  # noqa: F401
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,26 +23,26 @@ import anyio.abc
 import msgspec
 
 from holdfast.clock import SystemClock
-from holdfast.egress.authority import Authority
-from holdfast.egress.files import Places, hold_lock, listen, places, write_whole
-from holdfast.egress.inside import apt_conf, system_bundle
+from holdfast.egress.certificates import Authority
+from holdfast.egress.control import Ask, Launch, Orders, Places, Ready, Reply, hold_lock, listen, places, write_whole
 from holdfast.egress.journal import Journal
 from holdfast.egress.keeper import Borrowed, Keeper
-from holdfast.egress.names import Malformed, Place, read_authority
-from holdfast.egress.outward import Network, Outward, SystemNetwork
-from holdfast.egress.placeholders import Placeholders
-from holdfast.egress.rules import Rules
+from holdfast.egress.placeholders import Placeholders, apt_conf, system_bundle
+from holdfast.egress.rules import Malformed, Place, Rules, read_authority
 from holdfast.egress.server import Server
 from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Stream
-from holdfast.egress.wire import Ask, Launch, Orders, Ready, Reply
+from holdfast.egress.upstream import Network, Outward, SystemNetwork
 from holdfast.errors import HoldfastError
 from holdfast.facts import nesting
 from holdfast.ids import system_entropy
 from holdfast.privileges import die_with, give_up
 from holdfast.seccomp import assemble_here
 from holdfast.uids import set_apart
-from holdfast.vault.kept import outline, take_over
+from holdfast.vault.reference_vault import outline, take_over
+
+# Imported only when they are needed otherwise: the folder that they are in may be closed to the proxy by then.
+
 
 FLUSH_S = 0.2
 """How long something may be noted before it is written, when something else was written just before."""

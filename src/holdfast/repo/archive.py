@@ -25,10 +25,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from holdfast.errors import CannotRunSafely, SnapshotFailed
-from holdfast.repo.adding import Adding
 from holdfast.repo.base import Restored, shown
-from holdfast.repo.git import Blob, Library
-from holdfast.repo.lock import Stopped
+from holdfast.repo.git import Adding, Blob, Library, Stopped
 from holdfast.repo.objects import CHUNK, Pack, Row, encode_row, kept_mode, sort_key, tree_bytes
 
 LEVEL = 3

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.environment.base import WORKSPACE, Laid
-from holdfast.environment.scripts import LFS_POINTER
+from holdfast.environment.recipes import LFS_POINTER
 from holdfast.errors import EnvironmentFailed
 
 ENTRIES_MAX = 200

@@ -1,28 +1,32 @@
-"""Where everything about one session's proxy is, and how its sockets are reached whatever their paths' length.
+"""Control of a session's proxy: its folder, its sockets, its lock, and the messages it takes.
 
-<home>/egress/SESSION/             ours alone
+<home>/egress/SESSION/             only for our user
     lock  control  state  log
-    notes/journal                   the proxy's own
-<home>/egress/doors/SESSION/       shown to hands, read-only
+    notes/journal                   written by the proxy
+<home>/egress/doors/SESSION/       shown in the sandbox, read-only
     s  ca.pem  apt.conf
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import re
+import shutil
 import socket
-import struct
+from collections.abc import Set
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import msgspec
+
+from holdfast import locks
 from holdfast.errors import EgressUnavailable, UsageError
+from holdfast.facts.session import Destination, EgressPolicy
 from holdfast.privileges import folder_mode
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
-_FLOCK = "hhqqi0q"
 
 
 class Places(NamedTuple):
@@ -117,8 +121,7 @@ def is_locked(path: Path) -> bool:
             "through: run as the user who owns it"
         ) from None
     try:
-        found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-        return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+        return locks.is_locked(fd)
     finally:
         os.close(fd)
 
@@ -126,11 +129,9 @@ def is_locked(path: Path) -> bool:
 def hold_lock(path: Path) -> int:
     """Lock it for life. Raises `BlockingIOError` when another proxy lives."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except OSError as error:
+    if not locks.try_lock(fd):
         os.close(fd)
-        raise BlockingIOError(error.errno, f"{path} is locked") from None
+        raise BlockingIOError(errno.EAGAIN, f"{path} is locked")
     return fd
 
 
@@ -177,3 +178,97 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
         os.fchmod(fd, mode)
         file.write(content)
     new.replace(path)
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What holds from now on. `vault` is a vault's handover, which may have values in it: it goes through pipes and
+    our own sockets only. `wary` holds all secrets once
+    strangers were read. `uids` may connect. `registries` is what the policy's word for them stands for.
+    """
+
+    policy: EgressPolicy
+    vault: bytes
+    placeholders: dict[str, str]
+    held: tuple[str, ...] = ()
+    wary: bool = False
+    uids: tuple[int, ...] = ()
+    registries: tuple[Destination, ...] = ()
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """All that a proxy needs. `folder` and `session_id` say where its things are.
+
+    `network` is what its program makes its `Network` of. `bundle` is a file of certificates to trust outside.
+    `through` is the network's own proxy, `host:port`, empty for none. It ends `idle_s` after the last connection, and
+    after `longest_s` as soon as nothing is under way.
+    """
+
+    folder: str
+    session_id: str
+    orders: Orders
+    network: str = ""
+    bundle: str = ""
+    through: str = ""
+    idle_s: float = 900.0
+    longest_s: float = 14 * 86_400.0
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """How the start went, or why not."""
+
+    ok: bool
+    problem: str = ""
+    pid: int = 0
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One question over the control socket."""
+
+    verb: Literal["hello", "change", "notes", "close"]
+    orders: Orders | None = None
+    after: int = 0
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Its answer."""
+
+    ok: bool
+    problem: str = ""
+    pid: int = 0
+
+
+LINE_MAX = 8 << 20
+"""Bytes in a question at most."""
+
+
+def sweep_doors(folder: Path, at_work: Set[str] | None) -> int:
+    """Empty the doors below `folder` whose proxy is dead and whose session has no hands. Returns how many.
+
+    `at_work` are the sessions with living hands, which see the folder itself; with None only files go.
+    """
+    swept = 0
+    with contextlib.suppress(OSError):
+        for door in sorted((folder / "doors").iterdir()):
+            if door.is_symlink() or (at_work is not None and door.name in at_work):
+                continue
+            with contextlib.suppress(OSError, EgressUnavailable, UsageError):
+                swept += _swept(folder, door, whole=at_work is not None)
+    return swept
+
+
+def _swept(folder: Path, door: Path, *, whole: bool) -> bool:
+    found = places(folder, door.name)
+    found.own.mkdir(mode=0o700, exist_ok=True)
+    turn = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if not locks.try_flock(turn) or is_locked(found.lock):  # the lock keeps another process from starting one
+            return False
+        if whole:
+            shutil.rmtree(door)
+            return True
+        names = [path for path in door.iterdir() if not path.is_dir()]
+        for path in names:
+            path.unlink()
+        return bool(names)
+    finally:
+        os.close(turn)

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
 from holdfast.egress.http import Head, Refusal
-from holdfast.egress.names import Malformed, path_of, plain_path
+from holdfast.egress.rules import Malformed, path_of, plain_path
 from holdfast.facts.session import SecretUse
 
 DELETES = "-"

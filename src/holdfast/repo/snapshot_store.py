@@ -27,19 +27,19 @@ import anyio
 import anyio.to_thread
 
 from holdfast.errors import SnapshotFailed
+from holdfast.locks import locked, try_lock
+from holdfast.repo.archive import Arrival, departure
 from holdfast.repo.base import Change, Kept, Owner, Restored
-from holdfast.repo.carry import Arrival, departure
-from holdfast.repo.git import Git, full
-from holdfast.repo.lock import held, held_if_free
+from holdfast.repo.git import Git, Stopped, full
 from holdfast.repo.objects import Pack
 from holdfast.repo.restore import Contents, Restore, compare, empty_folder
-from holdfast.repo.seen import FORM, Seen, encode, load
-from holdfast.repo.walk import Walk, open_folder
+from holdfast.repo.walk import FORM, Seen, Walk, encode, load, open_folder
 
 MAX_FILES = 1_000_000
 MAX_BYTES = 16 << 30
 MANY_PACKS = 64
 _FOLD_TIMEOUT_S = 300.0
+_PAUSE_S = 0.02
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _SNAPSHOT = re.compile(r"[0-9a-f]{64}")
 
@@ -77,7 +77,7 @@ class ShadowShelf:
         return await _in_thread(partial(self._restore, _id(snapshot), folder, user))
 
     async def export(self, snapshot: str, target: BinaryIO) -> Restored:
-        """Write a snapshot as a compressed tar, for hands elsewhere; see `repo.carry`."""
+        """Write a snapshot as a compressed tar, for hands elsewhere; see `repo.archive`."""
         return await _in_thread(partial(self._export, _id(snapshot), target))
 
     async def admit(self, session_id: str, source: BinaryIO, seq: int) -> Kept:
@@ -107,9 +107,28 @@ class ShadowShelf:
             for name in ("seen", "tmp"):
                 (self._folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder.chmod(0o700)
-            with held(self._folder / "lock", alone=alone, wait_s=self._wait_s, stop=stop) as lock:
+            with open(self._folder / "lock", "a+b", opener=partial(os.open, mode=0o600)) as file:
+                self._wait_for_lock(file.fileno(), stop, shared=not alone)
                 self._git.ready()
-                yield lock
+                yield file.fileno()
+
+    def _wait_for_lock(self, lock: int, stop: threading.Event, *, shared: bool) -> None:
+        """Take the lock: shared by processes that add, exclusive for one that removes.
+
+        The git processes that we start inherit it, so a git that outlives its killed parent still keeps others from
+        removing what it works on.
+        """
+        tries = 0
+        while not try_lock(lock, shared=shared):
+            if stop.wait(_PAUSE_S):
+                raise Stopped
+            tries += 1
+            if tries * _PAUSE_S >= self._wait_s:
+                path = self._folder / "lock"
+                raise SnapshotFailed(
+                    f"another process has kept {path} locked for {self._wait_s:g} s; earlier snapshots are safe: find "
+                    f"that process (`fuser {path}`), and try again when it has ended"
+                )
 
     def _refs(self, session_id: str) -> Path:
         return self._git.folder / "refs" / "holdfast" / session_id
@@ -234,7 +253,7 @@ class ShadowShelf:
         """Make few packs of many, each at least twice the next; what nobody refers to is kept too."""
         if len(self._packs()) < MANY_PACKS:
             return
-        with held_if_free(self._folder / "folding") as folding:
+        with locked(self._folder / "folding") as folding:
             if folding is not None:
                 self._git.run(
                     "repack", "--geometric=2", "-d", "-n", "-q", locks=(lock, folding), timeout_s=_FOLD_TIMEOUT_S
