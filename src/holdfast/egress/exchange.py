@@ -60,9 +60,10 @@ class Conversation:
     """
 
     def __init__(self, state: State, inbox: Inbox, place: Place | None, upstream: Stream | None = None) -> None:
-        self._state = state
-        self._inbox = inbox
+        self.state = state
+        self.inbox = inbox
         self._tunnel = place
+        self.secure = place is not None
         self._upstream = upstream
         self._leads: Place | None = place
         self._trouble: Refusal | None = None
@@ -72,7 +73,7 @@ class Conversation:
         if self._upstream is None or self._tunnel is None:
             return
         try:
-            await self._state.outward.secure(self._upstream, self._tunnel.host)
+            await self.state.outward.secure(self._upstream, self._tunnel.host)
         except Refusal as refusal:
             self._trouble = refusal
             self._drop()
@@ -83,7 +84,7 @@ class Conversation:
             head = first
             while True:
                 if head is None:
-                    raw = await self._inbox.head(wait_s=IDLE_S)
+                    raw = await self.inbox.head(wait_s=IDLE_S)
                     if not raw:
                         return
                     head = read_head(raw)
@@ -100,7 +101,7 @@ class Conversation:
         place = self._tunnel or Place("", 0)
         try:
             place, target = self._where(head)
-            self._state.admit()
+            self.state.admit()
             return await _Exchange(self, place, head._replace(target=target)).run()
         except Refusal as refusal:
             await self._refuse(place, head, refusal)
@@ -123,10 +124,10 @@ class Conversation:
         return place, target
 
     async def _refuse(self, place: Place, head: Head | None, refusal: Refusal) -> None:
-        self._state.refused(place, head, refusal)
+        self.state.refused(place, head, refusal)
         with contextlib.suppress(Ended):
-            await self._inbox.stream.send(answer_to(refusal))
-            await self._inbox.stream.linger()
+            await self.inbox.stream.send(answer_to(refusal))
+            await self.inbox.stream.linger()
 
     async def upstream(self, place: Place, destinations: Sequence[Destination]) -> Stream:
         """A connection to that place: the one that is open, when it still is. Raises `Refusal`."""
@@ -135,10 +136,10 @@ class Conversation:
         if self._upstream is not None and self._leads == place and self._upstream.is_quiet():
             return self._upstream
         self._drop()
-        stream = await self._state.outward.open(place, destinations)
+        stream = await self.state.outward.open(place, destinations)
         if self._tunnel is not None:
             try:
-                await self._state.outward.secure(stream, place.host)
+                await self.state.outward.secure(stream, place.host)
             except BaseException:
                 stream.close()
                 raise
@@ -149,21 +150,6 @@ class Conversation:
         if self._upstream is not None:
             self._upstream.close()
             self._upstream = None
-
-    @property
-    def state(self) -> State:
-        """What all connections share."""
-        return self._state
-
-    @property
-    def inbox(self) -> Inbox:
-        """The client."""
-        return self._inbox
-
-    @property
-    def secure(self) -> bool:
-        """True in a tunnel."""
-        return self._tunnel is not None
 
 
 class _Exchange:
