@@ -1,4 +1,4 @@
-"""Requests that can be read: each is judged, sent on with its secrets in place, and its answer cleaned of them."""
+"""Requests that the proxy reads: check each one, send it on with its secrets, and mask them in the response."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from holdfast.egress.streams import Ended, Silent, Stream
 from holdfast.facts.session import Destination, SecretUse
 
 ANSWER_HEAD_MAX = 128 << 10
-"""Bytes in an answer's head at most."""
+"""Longest head of a response, in bytes."""
 
 QUIET_S = 0.2
-"""How long an answer pauses before the little that may be the beginning of a secret is passed on."""
+"""Pause of a response after which a few bytes that may begin a secret are passed on, in seconds."""
 
 _HOP = frozenset((b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"proxy-connection", b"http2-settings"))
 _OURS = frozenset((b"expect", b"proxy-authorization", b"proxy-authenticate"))
@@ -56,7 +56,7 @@ _PARTS = frozenset((b"range", b"if-range"))
 class Conversation:
     """The requests of one client connection, one after another.
 
-    `place` is where its tunnel leads; None for plain requests, each of which names its place itself.
+    `place` is the destination of its tunnel; None for plain requests, each of which names its own destination.
     """
 
     def __init__(self, state: State, inbox: Inbox, place: Place | None, upstream: Stream | None = None) -> None:
@@ -69,7 +69,7 @@ class Conversation:
         self._trouble: Refusal | None = None
 
     async def secure_upstream(self) -> None:
-        """Have TLS to the other side while the client still shakes hands; what fails is told with its first request."""
+        """Start TLS to the upstream during the client's handshake; a failure is reported at the first request."""
         if self._upstream is None or self._tunnel is None:
             return
         try:
@@ -79,7 +79,7 @@ class Conversation:
             self._drop()
 
     async def serve(self, first: Head | None = None) -> None:
-        """Until one side ends it, or something is refused."""
+        """Serve requests until one side closes the connection or a request is refused."""
         try:
             head = first
             while True:
@@ -88,7 +88,14 @@ class Conversation:
                     if not raw:
                         return
                     head = read_head(raw)
-                if not await self._one(head):
+                place = self._tunnel or Place("", 0)
+                try:
+                    place, target = self._destination(head)
+                    self.state.admit()
+                    if not await _Exchange(self, place, head._replace(target=target)).run():
+                        return
+                except Refusal as refusal:
+                    await self._refuse(place, head, refusal)
                     return
                 head = None
         except Refusal as refusal:
@@ -96,19 +103,8 @@ class Conversation:
         finally:
             self._drop()
 
-    async def _one(self, head: Head) -> bool:
-        """One request. False when it was the last."""
-        place = self._tunnel or Place("", 0)
-        try:
-            place, target = self._where(head)
-            self.state.admit()
-            return await _Exchange(self, place, head._replace(target=target)).run()
-        except Refusal as refusal:
-            await self._refuse(place, head, refusal)
-            return False
-
-    def _where(self, head: Head) -> tuple[Place, bytes]:
-        """The place that a request is for, and the target as that place understands it."""
+    def _destination(self, head: Head) -> tuple[Place, bytes]:
+        """The destination of a request, and the target in the form that its server expects."""
         try:
             if self._tunnel is not None:
                 target, place, port = check_target(head.target), self._tunnel, self._tunnel.port
@@ -120,7 +116,7 @@ class Conversation:
         except Malformed as error:
             raise Refusal(400, str(error)) from None
         if named != place:
-            raise Refusal(421, "the Host of the request is not the host that it was sent to")
+            raise Refusal(421, "the Host header differs from the host of the connection")
         return place, target
 
     async def _refuse(self, place: Place, head: Head | None, refusal: Refusal) -> None:
@@ -130,7 +126,7 @@ class Conversation:
             await self.inbox.stream.linger()
 
     async def upstream(self, place: Place, destinations: Sequence[Destination]) -> Stream:
-        """A connection to that place: the one that is open, when it still is. Raises `Refusal`."""
+        """Return a connection to a destination; reuse the open one. Raises `Refusal`."""
         if self._trouble is not None:
             raise self._trouble
         if self._upstream is not None and self._leads == place and self._upstream.is_quiet():
@@ -153,7 +149,7 @@ class Conversation:
 
 
 class _Exchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, conversation: Conversation, place: Place, head: Head) -> None:
         self._conversation = conversation
@@ -174,12 +170,12 @@ class _Exchange:
         self._received = 0
 
     async def run(self) -> bool:
-        """Judge it, send it on, bring its answer. True when the connection may carry another one."""
+        """Check the request, send it on, return the response. True if the connection may carry another request."""
         rules = self._state.rules
         host = self._place.host
         destinations = rules.open(self._place) if self._conversation.secure else rules.plain(self._place)
         if not destinations:
-            raise Refusal(403, f"the policy does not let hands talk to {host}, port {self._place.port}, in this way")
+            raise Refusal(403, f"the policy does not allow this kind of request to {host}, port {self._place.port}")
         problem = request_fits(destinations, self._head.method, path_of(self._head.target))
         if problem:
             raise Refusal(403, problem)
@@ -199,24 +195,22 @@ class _Exchange:
             self._state.allowed(self._place, self._head, sent=self._sent, received=self._received, secret=self._secrets)
 
     async def _headers(self, injections: list[Injection]) -> list[tuple[bytes, bytes]]:
-        """The headers as they are sent on."""
+        """The headers to send upstream."""
         names = list(dict.fromkeys(one.use.name for one in injections))
         self._secrets = ", ".join(names)
         for name in names:
             if self._state.is_held(name):
-                raise Refusal(403, f"using the secret {name} waits for a person's approval", secret=name, held=True)
+                raise Refusal(403, f"the use of the secret {name} needs an approval first", secret=name, held=True)
         values = await self._state.values(self._place.host, names)
         self._forms = self._state.forms(self._place.host)
-        drops = _HOP | _OURS
-        if self._forms is not None:
-            drops |= _PARTS
-        plainly = self._conversation.secure or self._forms is not None
-        if plainly:
+        drops = _HOP | _OURS | (_PARTS if self._forms is not None else frozenset())
+        uncompressed = self._conversation.secure or self._forms is not None
+        if uncompressed:
             drops |= {b"accept-encoding"}
         kept = [pair for pair in put_in(self._head, injections, values) if pair[0] not in drops]
         if not self._head.all(b"host"):
             kept.insert(0, (b"host", shown(self._place).encode()))
-        if plainly:
+        if uncompressed:
             kept.append((b"accept-encoding", b"identity"))
         return kept
 
@@ -248,7 +242,7 @@ class _Exchange:
         return self._uploaded and stays_open(self._head) and self._down.our_state is h11.DONE
 
     async def _failed(self, failure: Exception) -> bool:
-        """Nothing more can be said when the answer has begun: its end is missing, which its reader sees."""
+        """Refuse the request. A response that has begun is cut off instead; its reader sees that the end is missing."""
         if self._begun:
             if isinstance(failure, Refusal):
                 self._state.refused(self._place, self._head, failure)
@@ -256,13 +250,13 @@ class _Exchange:
         if isinstance(failure, Refusal):
             raise failure
         if isinstance(failure, h11.RemoteProtocolError):
-            raise Refusal(502, f"{self._place.host} and the request's sender do not speak plain HTTP/1.1")
-        raise Refusal(502, f"{self._place.host} ended the connection")
+            raise Refusal(502, f"the response of {self._place.host} is not valid HTTP/1.1")
+        raise Refusal(502, f"{self._place.host} closed the connection")
 
-    # --- the request's way ---
+    # --- request ---
 
     async def _upload(self, stream: Stream, request: h11.Request) -> None:
-        """Send the request. The head of one whose body is judged waits until its body may follow."""
+        """Send the request. If its body is checked, the head waits until the first bytes of the body have passed."""
         waiting: list[h11.Event] = [request]
         if not self._gates and self._form is None:
             await self._put(stream, waiting)
@@ -276,7 +270,7 @@ class _Exchange:
             if event is h11.NEED_DATA:
                 data = await inbox.more()
                 if not data:
-                    raise Ended("the client ended in the middle of its request")
+                    raise Ended("the client closed the connection inside its request")
                 self._down.receive_data(data)
             elif isinstance(event, h11.Data):
                 data = bytes(event.data)
@@ -298,7 +292,7 @@ class _Exchange:
                 return
 
     async def _put(self, stream: Stream, events: list[h11.Event]) -> None:
-        """Send to the other side. One that stopped listening may still have an answer: that is not our failure."""
+        """Send upstream. A server that stopped reading may still respond, so that is not a failure."""
         data = b"".join(self._up.send(event) or b"" for event in events)
         self._sent += len(data)
         try:
@@ -306,7 +300,7 @@ class _Exchange:
         except Ended:
             await anyio.sleep_forever()
 
-    # --- the answer's way ---
+    # --- response ---
 
     async def _download(self, stream: Stream) -> None:
         while True:
@@ -322,7 +316,7 @@ class _Exchange:
             self._up.receive_data(data)
 
     async def _more(self, stream: Stream) -> bytes:
-        """What comes next. In a pause the client gets what was kept back, if that is too little to be a secret."""
+        """Read the next bytes. In a pause, pass on what was held back if it is too short to be a secret."""
         body = self._body
         if body is not None and body.waits:
             try:
@@ -333,14 +327,14 @@ class _Exchange:
         return await stream.recv(wait_s=IDLE_S)
 
     def _take_events(self, out: list[bytes]) -> bool:
-        """Turn what has come into what goes to the client. True at the end."""
+        """Turn upstream events into bytes for the client. True at the end of the response."""
         while True:
             event = self._up.next_event()
             if event is h11.NEED_DATA:
                 return False
             if isinstance(event, h11.InformationalResponse):
                 if event.status_code == 101:
-                    raise Refusal(502, f"{self._place.host} wants to change to another protocol")
+                    raise Refusal(502, f"{self._place.host} switched to another protocol")
             elif isinstance(event, h11.Response):
                 self._state.reads(self._place)
                 out.append(self._down.send(self._answer(event)) or b"")
@@ -354,20 +348,20 @@ class _Exchange:
                 out.append(self._down.send(h11.EndOfMessage()) or b"")
                 return True
             else:
-                raise Ended("the other side ended the connection")
+                raise Ended("the upstream closed the connection")
 
     def _searched(self, data: bytes, *, last: bool = False) -> bytes:
-        """The next piece of the answer without secrets, those that came into use meanwhile among them."""
+        """Mask secrets in the next piece of the response, including secrets that came into use meanwhile."""
         self._forms = self._state.forms(self._place.host) or self._forms
         if self._body is None or self._forms is None:
             return data
         try:
             return self._body.end() if last else self._body.feed(bytes(data), self._forms)
         except Hidden as error:
-            raise Refusal(502, f"the answer of {self._place.host} {error}; it was cut off") from None
+            raise Refusal(502, f"the response of {self._place.host} {error}; it was cut off") from None
 
     def _answer(self, response: h11.Response) -> h11.Response:
-        """The head of the answer, without what concerns the connection, without secrets."""
+        """The head of the response without connection headers and with secrets masked."""
         headers = [pair for pair in response.headers if pair[0] not in _ANSWER_DROPS]
         reason = response.reason
         self._forms = self._state.forms(self._place.host) or self._forms
@@ -375,7 +369,7 @@ class _Exchange:
             empty = self._head.method == "HEAD" or response.status_code in (204, 304)
             coded = [value for name, value in headers if name == b"content-encoding"]
             if not empty and any(value.strip().lower() not in (b"identity", b"") for value in coded):
-                raise Refusal(502, f"{self._place.host} sent an encoded answer, which cannot be searched for secrets")
+                raise Refusal(502, f"{self._place.host} sent an encoded response, which cannot be searched for secrets")
             self._body = Body(self._forms)
             headers = [(name, self._forms.scrub(value)) for name, value in headers]
             reason = self._forms.scrub(reason)
@@ -383,7 +377,7 @@ class _Exchange:
 
 
 async def intercept(state: State, inbox: Inbox, place: Place, upstream: Stream) -> None:
-    """Take the client's TLS apart, as that place, and serve what it asks."""
+    """Terminate the client's TLS with a certificate for the destination, and serve its requests."""
     conversation = Conversation(state, inbox, place, upstream)
     try:
         context: ssl.SSLContext = state.authority.context(place.host)
