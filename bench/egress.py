@@ -27,7 +27,7 @@ import anyio
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
-from holdfast.hands.box.bridge import Bridge
+from holdfast.hands.box.agent.bridge import Bridge
 from holdfast.testing.egress.network import part
 from holdfast.vault.fake import FakeVault
 

@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
 from holdfast.facts.repo import RepoMerged
-from holdfast.hands.fake_files import ROOT, Files
+from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.acts import merging
 from holdfast.kinds.mission.acts.replay import replay
 from holdfast.kinds.mission.conductor import merges

@@ -35,9 +35,9 @@ def has(capability: int) -> bool:
 def folder_mode() -> int:
     """The mode of every folder of a home that the user of a sandbox has to get through.
 
-    A root that can mount shows them what is theirs and nothing else (`hands.box.veil`). One that cannot, as in a
-    container without CAP_SYS_ADMIN, leaves these folders passable: without their names, which are random, nothing in
-    them can be reached.
+    A root that can mount shows them what is theirs and nothing else (`hands.box.supervisor.mounts`). One that cannot,
+    as in a container without CAP_SYS_ADMIN, leaves these folders passable: their names are random, and nothing in them
+    can be reached without knowing them.
     """
     return 0o711 if os.geteuid() == 0 and not has(CAP_SYS_ADMIN) else 0o700
 

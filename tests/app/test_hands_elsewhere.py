@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hands.box.journal import replay
+from holdfast.hands.box.supervisor.journal import replay
 from tests.app.families import until
 from tests.app.terminal import Type, bash, ended, script, spawn, turn
 from tests.support.as_user import UID

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.egress import control
-from holdfast.hands.sweep import MAKER, note_maker
+from holdfast.hands.incarnation import MAKER, note_maker
 from tests.app.terminal import Type, bash, rows, script, turn
 from tests.hands.test_sweep import dead, plant
 

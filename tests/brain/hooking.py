@@ -28,8 +28,8 @@ from holdfast.facts.mission import Role
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.base import Provider
-from holdfast.hands.fake import FakeProvider
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore

@@ -23,8 +23,8 @@ from holdfast.facts.proof import CheckProbed
 from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
-from holdfast.hands.fake import FakeProvider, Pace, at_once
-from holdfast.hands.fake_files import ROOT, Effect, Files
+from holdfast.hands.fake.calls import ROOT, Effect, Files
+from holdfast.hands.fake.provider import FakeProvider, Pace, at_once
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.acts import merging, verifying

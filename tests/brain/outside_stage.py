@@ -21,8 +21,8 @@ from holdfast.facts.session import (
 )
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import Hands, HandsSpec
-from holdfast.hands.fake import FakeProvider
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.log.base import Post
 from tests.brain.people_stage import PeopleStage

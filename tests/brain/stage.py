@@ -15,8 +15,8 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event
 from holdfast.facts.session import Agent, HandsPolicy, Limits, Rule, SessionCreated, Workspace
-from holdfast.hands.fake import FakeProvider, Pace, at_once
-from holdfast.hands.fake_files import Effect, nothing_happens
+from holdfast.hands.fake.calls import Effect, nothing_happens
+from holdfast.hands.fake.provider import FakeProvider, Pace, at_once
 from holdfast.ids import system_entropy
 from holdfast.kinds import KINDS
 from holdfast.log.memory import MemoryStore

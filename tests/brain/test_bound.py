@@ -13,7 +13,7 @@ from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import Rule, Workspace
 from holdfast.facts.tool import ToolDispatched
 from holdfast.hands.base import ExecRequest
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from holdfast.repo.fake import FakeShelf, Folder
 from tests.brain.people_stage import PeopleStage
 from tests.brain.stage import turn

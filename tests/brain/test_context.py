@@ -15,7 +15,7 @@ from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.user import UserMessage
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from holdfast.model.base import StreamPart
 from holdfast.session.context.conversation import TextPart
 from tests.brain.contexts import asked, ended, limits, note, shown, work

@@ -18,8 +18,8 @@ from holdfast.facts.session import HandsPolicy
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.hands.base import ExecRequest
-from holdfast.hands.fake import FakeProvider
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.kinds import KINDS
 from holdfast.log.verify import verify
 from holdfast.model.scripted import ScriptedModel, parse_script

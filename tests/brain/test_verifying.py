@@ -14,7 +14,7 @@ from holdfast.facts.mission import CriterionChecked, MissionPolicy, Verification
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import Environment
 from holdfast.hands.base import ExecRequest
-from holdfast.hands.fake_files import ROOT, Files
+from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.acts.replay import Replayed, replay
 from holdfast.kinds.mission.acts.verifying import give_up
 from holdfast.repo.repository import Commit

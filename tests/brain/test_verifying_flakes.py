@@ -13,7 +13,7 @@ from holdfast.facts.contract import Check, Contract, ContractAmended, Criterion,
 from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.repo import RepoMerged
-from holdfast.hands.fake_files import ROOT, Files
+from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.check import flakes, proofs
 from holdfast.session.items import item_key
 from tests.brain.merge_stage import MergeStage, checked, state_of, task, verdicts

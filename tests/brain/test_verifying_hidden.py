@@ -13,7 +13,7 @@ from holdfast.facts.mission import CriterionChecked, MissionPolicy
 from holdfast.facts.repo import RepoCommitted
 from holdfast.globs import matches
 from holdfast.hands.bubblewrap import BubblewrapProvider
-from holdfast.hands.fake_files import ROOT, Files
+from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.acts.checkouts import read_only
 from holdfast.kinds.mission.acts.open_roles import open_role
 from tests.brain.merge_stage import MergeStage, checked, task, verdicts

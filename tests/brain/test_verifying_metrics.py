@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import CriterionChecked, MissionPolicy
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from holdfast.kinds.mission.check import metrics
 from tests.brain.merge_stage import MergeStage, checked, state_of, task
 

@@ -11,7 +11,7 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.egress import EgressRecorded
 from holdfast.facts.mission import CriterionChecked
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from tests.brain.merge_stage import MergeStage, checked, state_of, task
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from holdfast.facts.hands import HandsLost
 from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.session import Limits, Rule, SessionUpdated
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from holdfast.model.base import StreamPart, ToolCallStart
 from holdfast.session.context.conversation import ToolResultPart
 from tests.brain.stage import Stage, turn

@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.brain.doors import Doors
 from holdfast.facts.egress import EgressRecorded, SessionTainted
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from tests.brain.outside_stage import OutsideStage, bash
 from tests.brain.stage import turn
 from tests.egress.rigs import VALUES, ProxyRig

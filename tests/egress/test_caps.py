@@ -18,8 +18,8 @@ from holdfast.egress.server import PRESENT
 from holdfast.errors import EgressUnavailable, SandboxUnavailable, SecretUnavailable
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from holdfast.hands.base import Network
-from holdfast.hands.box import bridge
-from holdfast.hands.outside import DOOR
+from holdfast.hands.box.agent import bridge
+from holdfast.hands.launch import EGRESS_FOLDER
 from holdfast.hands.user import choose_user
 from holdfast.testing.egress import SECRETS, Place, use_of, variable_of
 from holdfast.testing.egress.network import part
@@ -191,4 +191,4 @@ async def test_hands_without_a_sandbox_get_no_way_outside(tmp_path: Path) -> Non
 
 
 def test_both_sides_mean_the_same() -> None:
-    assert (SHOWN_AT, bridge.PRESENT) == (DOOR, PRESENT)
+    assert (SHOWN_AT, bridge.PRESENT) == (EGRESS_FOLDER, PRESENT)

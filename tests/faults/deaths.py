@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from holdfast.hands.box.journal import Testimony
+from holdfast.hands.box.supervisor.journal import Testimony
 from tests.faults import oracle
 from tests.faults.brains import Brain, Nursery, wait_for
 from tests.faults.seams import Seam

@@ -23,9 +23,9 @@ from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.hands.box import tree
-from holdfast.hands.box.journal import Testimony
-from holdfast.hands.box.kernel import is_locked
+from holdfast.hands.box import processes
+from holdfast.hands.box.processes import is_locked
+from holdfast.hands.box.supervisor.journal import Testimony
 from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
@@ -127,9 +127,9 @@ def processes_of(record: Record) -> list[str]:
     Hands of a brain that died while it made them are nobody's and end by themselves: they are let off.
     """
     users = {hands.uid for hands in record.facts(HandsProvisioned)} - {os.getuid()}
-    mine = {pid: entry for pid, entry in tree.processes().items() if entry.state != "Z" and _user(pid) in users}
+    mine = {pid: entry for pid, entry in processes.list_all().items() if entry.state != "Z" and _user(pid) in users}
     for pid in supervisors(record.session.home).values():
-        for entry in tree.descendants(pid):
+        for entry in processes.descendants(pid):
             mine.pop(entry.pid, None)
     return [f"{pid} {_command(pid)}" for pid in mine if _user(pid) in users]
 

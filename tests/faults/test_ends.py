@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.facts.hands import HandsLost, HandsProvisioned
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.hands.box import tree
+from holdfast.hands.box import processes
 from tests.faults import oracle
 from tests.faults.brains import Brain, Nursery, wait_for
 from tests.faults.cli import finished, holdfast
@@ -59,7 +59,7 @@ def kill_sandbox(session: Session) -> None:
     ((_, supervisor),) = supervisors(session.home).items()
     (bwrap,) = (
         entry
-        for entry in tree.processes().values()
+        for entry in processes.list_all().values()
         if entry.parent == supervisor and Path(f"/proc/{entry.pid}/comm").read_text() == "bwrap\n"
     )
     signal_process(bwrap.pid, signal.SIGKILL)

@@ -18,9 +18,9 @@ from holdfast.facts.model import ModelRequestEnd
 from holdfast.facts.session import Limits, Workspace
 from holdfast.hands import launch
 from holdfast.hands.base import Hands, HandsSpec
-from holdfast.hands.box import tree
+from holdfast.hands.box import processes
 from holdfast.hands.bubblewrap import BubblewrapProvider
-from holdfast.hands.fake import FakeProvider
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.hands.launch import Lives
 from tests.brain.stage import Stage, turn
 from tests.faults.victims import supervisors
@@ -63,7 +63,7 @@ class Hanging:
     def _waiting(self) -> tuple[int, int] | None:
         """The supervisor and the program that it takes for a sandbox."""
         for supervisor in supervisors(self.home).values():
-            for entry in tree.processes().values():
+            for entry in processes.list_all().values():
                 if entry.parent == supervisor and b"sleep" in command_of(entry.pid):
                     return supervisor, entry.pid
         return None

@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from holdfast.hands.box.journal import Testimony, replay
-from holdfast.hands.box.kernel import is_locked
+from holdfast.hands.box.processes import is_locked
+from holdfast.hands.box.supervisor.journal import Testimony, replay
 from holdfast.hands.host import run_directory
 from tests.faults.brains import wait_for
 

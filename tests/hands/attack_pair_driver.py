@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from holdfast.hands.base import Hands, Network
-from holdfast.hands.box.tree import descendants
+from holdfast.hands.box.processes import descendants
 from holdfast.testing.hands import bash, job, run
 from tests.hands.attack_driver import BRIDGE, LIMITED, Host, put_scripts, verdicts
 from tests.hands.rigs import RealRig, bubblewrap, real

@@ -11,7 +11,7 @@ import msgspec
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import HandsSpec
-from holdfast.hands.box.journal import replay
+from holdfast.hands.box.supervisor.journal import replay
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import Lives
 from holdfast.hands.supervised import SupervisedHands

@@ -13,7 +13,7 @@ import anyio
 from holdfast.clock import SystemClock
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Hands, HandsSpec
-from holdfast.hands.box.journal import replay
+from holdfast.hands.box.supervisor.journal import replay
 from holdfast.hands.far.link import PipeLink
 from holdfast.hands.far.provider import FarProvider
 from holdfast.ids import new_hands_id, system_entropy

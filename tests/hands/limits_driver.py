@@ -12,7 +12,7 @@ import anyio
 
 from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import ExecResult, Hands
-from holdfast.hands.box import tree
+from holdfast.hands.box import processes
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import RealRig, bubblewrap, real
 from tests.support.child import command_of
@@ -119,7 +119,7 @@ async def _left(rig: RealRig, hands: Hands) -> int:
     supervisor = rig.supervisor(hands)
     left = -1
     for _ in range(int(PATIENCE_S / 0.01)):
-        left = len([entry for entry in tree.descendants(supervisor) if not _own(entry.pid)])
+        left = len([entry for entry in processes.descendants(supervisor) if not _own(entry.pid)])
         if left == 0:
             break
         await anyio.sleep(0.01)

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 
 from holdfast.facts.session import HandsPolicy
-from holdfast.hands.box import tree
+from holdfast.hands.box import processes
 from holdfast.privileges import status
 from holdfast.testing.hands import bash, run
 from tests.hands.rigs import bubblewrap, real
@@ -18,7 +18,7 @@ from tests.support.child import command_of
 
 def beside(parent: int) -> int:
     """The child of that process which is no sandbox."""
-    for entry in tree.processes().values():
+    for entry in processes.list_all().values():
         command = command_of(entry.pid) if entry.parent == parent else b""
         if command and b"bwrap" not in command:
             return entry.pid

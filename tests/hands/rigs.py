@@ -15,9 +15,9 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HandsError
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Provider
-from holdfast.hands.box.journal import replay
+from holdfast.hands.box.supervisor.journal import replay
 from holdfast.hands.bubblewrap import BubblewrapProvider
-from holdfast.hands.fake import FakeProvider
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.hands.launch import Lives
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.ids import new_hands_id, system_entropy

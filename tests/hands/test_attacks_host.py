@@ -20,8 +20,8 @@ from holdfast.app.settings.config import load_settings
 from holdfast.errors import CannotRunSafely, HandsError, UsageError
 from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import Hands, Layer
-from holdfast.hands.box.group import Group
-from holdfast.hands.box.watcher import Watcher
+from holdfast.hands.box.supervisor.cgroups import Group
+from holdfast.hands.box.supervisor.watcher import Watcher
 from holdfast.hands.box.wire import Channel
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.session.tools import TOOLS, check_input

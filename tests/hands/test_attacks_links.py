@@ -17,8 +17,8 @@ from holdfast.app.settings.config import pinned_rules
 from holdfast.app.settings.nofollow import read_beneath
 from holdfast.environment.layers import packages_laid
 from holdfast.errors import EnvironmentFailed, UsageError
-from holdfast.hands.box import places
-from holdfast.hands.box.stream import from_files
+from holdfast.hands.box.agent.output import from_files
+from holdfast.hands.box.supervisor import mounts
 
 FLIPS = 2_000
 SECRET = "canary of the host"
@@ -98,10 +98,10 @@ def test_a_place_that_becomes_a_link_at_any_moment(line: int, kind: str, tmp_pat
     else:
         outside.touch()
     outside.chmod(0o700)
-    codes = (places.hold.__code__, places._make.__code__, places._parent.__code__)
+    codes = (mounts.make_mount_point.__code__, mounts._make.__code__, mounts._parent.__code__)
     with between(line, codes, lambda: swapped(work / "place", outside)), suppress(OSError):
-        os.close(places.hold((str(work), "place", kind)))
-    places.drop((str(work), "place", kind))
+        os.close(mounts.make_mount_point((str(work), "place", kind)))
+    mounts.remove_mount_point((str(work), "place", kind))
     assert outside.stat().st_mode & 0o777 == 0o700
 
 
@@ -126,9 +126,9 @@ def test_a_place_for_a_mount_is_never_made_through_a_link(tmp_path: Path) -> Non
     with flipping(work, outside, "place", "folder"):
         for _ in range(FLIPS):
             with suppress(OSError):
-                os.close(places.hold((str(work), "place", "folder")))
+                os.close(mounts.make_mount_point((str(work), "place", "folder")))
                 held += 1
-            places.drop((str(work), "place", "folder"))
+            mounts.remove_mount_point((str(work), "place", "folder"))
     assert held
     assert outside.stat().st_mode & 0o777 == 0o750
     assert os.listdir(outside) == []

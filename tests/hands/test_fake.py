@@ -10,8 +10,8 @@ import pytest
 from holdfast.errors import HandsLost
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import ExecRequest, Hands, HandsSpec
-from holdfast.hands.fake import FakeProvider, Pace
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
+from holdfast.hands.fake.provider import FakeProvider, Pace
 from holdfast.testing.hands import bash, job, run, service, tool
 
 

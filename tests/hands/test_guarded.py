@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.hands.host_files import guarded
 from holdfast.hands.oci import engines
 from holdfast.hands.oci.provider import OciProvider
-from holdfast.hands.repository import guarded
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import LIVES, REAL, Made, RealRig, real
 

@@ -15,8 +15,8 @@ import pytest
 
 from holdfast.errors import HandsLost
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.hands.box.journal import replay
-from holdfast.hands.box.tree import descendants
+from holdfast.hands.box.processes import descendants
+from holdfast.hands.box.supervisor.journal import replay
 from holdfast.hands.launch import Lives
 from holdfast.testing.hands import bash, job, run, service
 from tests.hands.rigs import RealRig, started_in_time

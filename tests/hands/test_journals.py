@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.hands.box.journal import Journal, replay
+from holdfast.hands.box.supervisor.journal import Journal, replay
 from holdfast.hands.supervised import _testified
 
 CALLS = tuple(f"{seq}.0" for seq in range(3, 15))

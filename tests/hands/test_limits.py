@@ -15,10 +15,10 @@ import pytest
 from holdfast.errors import SandboxUnavailable
 from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import Hands
-from holdfast.hands.box import tree
-from holdfast.hands.box.group import RECORD, Group, recorded
-from holdfast.hands.limits import ladder
-from holdfast.hands.limits.orphans import clear_all
+from holdfast.hands.box import processes
+from holdfast.hands.box.supervisor.cgroups import RECORD, Group, recorded
+from holdfast.hands.limits import mechanisms
+from holdfast.hands.limits.plan import remove_all_groups
 from holdfast.testing.hands import bash, run
 from tests.hands import limits_driver
 from tests.hands.limits_driver import EXPECTED, LARGE, SMALL, TOUCH
@@ -45,7 +45,7 @@ def held(found: dict[str, Any]) -> None:
 async def test_bombs_go_off_inside_alone(tmp_path: Path) -> None:
     found = await limits_driver.drop(tmp_path, SMALL)
     held(found)
-    rung = ladder.find()
+    rung = mechanisms.find()
     expected = "hard" if rung.hard else "soft"
     assert found["isolation"]["memory"] == expected
     assert found["isolation"]["disk"] == "soft"
@@ -130,7 +130,7 @@ def watcher(rig: RealRig, hands: Hands) -> int:
 
 def beside(parent: int) -> int:
     """A child of that process that is not the sandbox; 0 for none."""
-    for entry in tree.processes().values():
+    for entry in processes.list_all().values():
         if parent and entry.parent == parent and entry.state not in "ZX":
             command = command_of(entry.pid)
             if command and b"bwrap" not in command:
@@ -153,7 +153,7 @@ async def test_a_session_does_not_get_its_disk_anew_with_new_hands(tmp_path: Pat
 
 
 async def test_groups_of_a_killed_supervisor_are_cleared(tmp_path: Path) -> None:
-    if not ladder.find().hard:
+    if not mechanisms.find().hard:
         pytest.skip("no control group can be made here")
     async with real(tmp_path, bubblewrap) as rig:
         hands = await rig.provider.provision(rig.spec(), 1)
@@ -161,7 +161,7 @@ async def test_groups_of_a_killed_supervisor_are_cleared(tmp_path: Path) -> None
         await started(hands, "busy", "sleep 60")
         assert group.folders
         assert all(map(os.path.isdir, group.folders))
-        assert clear_all(rig.folder) == 1
+        assert remove_all_groups(rig.folder) == 1
         assert all(map(os.path.isdir, group.folders)), "a living supervisor lost its groups"
         await rig.kill(hands)
         await rig.provider.probe()
@@ -187,7 +187,7 @@ async def test_hard_limits_can_be_demanded(tmp_path: Path) -> None:
 
 def test_a_group_of_the_second_version_is_ended_whole() -> None:
     """The real kernel: cgroup.kill on a group without controllers, with processes that ignore signals."""
-    mount = next((m for kind, m, _ in ladder._mounts(ladder.HERE) if kind == "cgroup2"), "")
+    mount = next((m for kind, m, _ in mechanisms._mounts(mechanisms.HERE) if kind == "cgroup2"), "")
     if os.getuid() != 0 or not os.path.exists(f"{mount}/cgroup.procs") or not mount:
         pytest.skip("only root can make a group of cgroup v2 without a delegation")
     folder = f"{mount}/holdfast-test-{os.getpid()}"

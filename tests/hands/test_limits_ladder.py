@@ -14,8 +14,8 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.facts.base import Isolation
 from holdfast.facts.session import HandsPolicy, Workspace
 from holdfast.hands.base import HandsSpec, Layer
-from holdfast.hands.box import group, usage
-from holdfast.hands.limits.ladder import Machine, Rung, find
+from holdfast.hands.box.supervisor import cgroups, usage
+from holdfast.hands.limits.mechanisms import Machine, Rung, find
 from holdfast.hands.limits.plan import able, demand, findings, held, holding_of, start_command
 
 ALL = "cpuset cpu io memory pids"
@@ -86,11 +86,11 @@ def spec(workspace: Path, policy: HandsPolicy = POLICY, **changes: Any) -> Hands
     return HandsSpec("ses_a", "hnd_a", Workspace(str(workspace)), policy=policy, **changes)
 
 
-def made(rung: Rung, base: Path, policy: HandsPolicy = POLICY) -> group.Group:
+def made(rung: Rung, base: Path, policy: HandsPolicy = POLICY) -> cgroups.Group:
     """The groups of a policy on a rung, made where the fake machine has its folders."""
     (base / "hnd_a").mkdir(exist_ok=True)
     holding = holding_of(spec(base, policy), rung, base / "hnd_a")
-    return group.make(msgspec.to_builtins(holding.plan), str(base / "hnd_a" / group.RECORD))
+    return cgroups.make(msgspec.to_builtins(holding.plan), str(base / "hnd_a" / cgroups.RECORD))
 
 
 def read(folder: str | Path, name: str) -> str:
@@ -168,14 +168,14 @@ def test_groups_of_the_first_version(tmp_path: Path) -> None:
     assert read(kept / "holdfast-hnd_a", "memory.memsw.limit_in_bytes") == str(1 << 30)
     assert read(tmp_path / "v1/pids/holdfast-hnd_a", "pids.max") == "108"
     assert read(tmp_path / "v1/cpu/holdfast-hnd_a", "cpu.cfs_quota_us") == "150000"
-    assert group.recorded(str(tmp_path / "hnd_a" / group.RECORD)).folders == found.folders
+    assert cgroups.recorded(str(tmp_path / "hnd_a" / cgroups.RECORD)).folders == found.folders
 
 
 @pytest.mark.parametrize(
     ("name", "text"), [("memory.events", "oom 3\noom_kill 2\n"), ("memory.oom_control", "oom_kill 2\n")]
 )
 def test_the_kernels_counters(tmp_path: Path, name: str, text: str) -> None:
-    found = group.Group([str(tmp_path)])
+    found = cgroups.Group([str(tmp_path)])
     assert found.counters() == {"memory": 0, "processes": 0}
     (tmp_path / name).write_text(text)
     (tmp_path / "pids.events").write_text("max 5\n")
@@ -192,18 +192,18 @@ def test_a_limit_that_the_kernel_refuses_is_no_limit(tmp_path: Path) -> None:
     (tmp_path / "hnd_a").mkdir()
     plan = {"folders": [str(tmp_path / "holdfast-a")], "settings": [(str(tmp_path / "nowhere/memory.max"), "1", True)]}
     with pytest.raises(OSError, match="could not be set"):
-        group.make(plan, str(tmp_path / "hnd_a/groups"))
-    assert group.recorded(str(tmp_path / "hnd_a/groups")).remove(), "what was made can be found and goes"
+        cgroups.make(plan, str(tmp_path / "hnd_a/groups"))
+    assert cgroups.recorded(str(tmp_path / "hnd_a/groups")).remove(), "what was made can be found and goes"
     assert not (tmp_path / "holdfast-a").exists()
 
 
 def test_a_record_names_only_groups_of_ours(tmp_path: Path) -> None:
     record = tmp_path / "groups"
     record.write_text('["/sys/fs/cgroup/other", "/sys/fs/cgroup/holdfast-x"]')
-    assert group.recorded(str(record)).folders == ["/sys/fs/cgroup/holdfast-x"]
+    assert cgroups.recorded(str(record)).folders == ["/sys/fs/cgroup/holdfast-x"]
     record.write_text("no json")
-    assert group.recorded(str(record)).folders == []
-    assert group.recorded(str(tmp_path / "absent")).folders == []
+    assert cgroups.recorded(str(record)).folders == []
+    assert cgroups.recorded(str(tmp_path / "absent")).folders == []
 
 
 WATCHED = Rung("watched", why="systemd is not there")

@@ -17,7 +17,7 @@ from holdfast.hands import host
 from holdfast.hands.base import HandsSpec
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.launch import agent_command, agent_parts
-from holdfast.hands.limits import ladder
+from holdfast.hands.limits import mechanisms
 from holdfast.hands.probe import diagnose
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
@@ -33,7 +33,7 @@ async def test_the_probe_tells_the_truth_here(tmp_path: Path) -> None:
     assert set(found.isolation) == KINDS
     hard = {kind for kind, level in found.isolation.items() if level == "hard"}
     assert hard - {"memory", "cpu"} == {"files", "network", "processes", "syscalls", "users"}
-    assert ("memory" in hard) == ladder.find().hard
+    assert ("memory" in hard) == mechanisms.find().hard
     assert {"sandbox", "user", "supervisor", *KINDS} <= {finding.name for finding in found.findings}
     none = await UnsandboxedProvider(tmp_path).probe()
     assert set(none.isolation.values()) == {"none"}

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.errors import HandsUnreachable, SandboxUnavailable, UsageError, WorkspaceGone
 from holdfast.hands.base import Hands, Network
-from holdfast.hands.far import tree
+from holdfast.hands.far import tar_program
 from holdfast.hands.far.provider import ssh_command
 from holdfast.testing.hands import CHECKS, bash, run
 from tests.hands.far_rig import FarRig, far, serve_command
@@ -207,20 +207,20 @@ def test_a_hostile_tar_changes_nothing(members: list[tuple[str, str, str]], tmp_
     folder = tmp_path / "work"
     folder.mkdir()
     (folder / "mine").write_text("mine")
-    with pytest.raises(tree.TarRefused):
-        tree.unpack(str(folder), _tar(("fine", "file", "x"), *members), most=1 << 20)
+    with pytest.raises(tar_program.TarRefused):
+        tar_program.unpack(str(folder), _tar(("fine", "file", "x"), *members), most=1 << 20)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "work"]
 
 
 def test_a_tar_is_bounded_and_brings_no_git(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    with pytest.raises(tree.TarRefused, match="more than 3 bytes"):
-        tree.unpack(str(tmp_path), _tar(("f", "file", "1234")), most=3)
-    tree.unpack(str(tmp_path), _tar((".git/hooks/x", "file", "evil"), ("a/.git", "file", "evil")), most=1 << 20)
+    with pytest.raises(tar_program.TarRefused, match="more than 3 bytes"):
+        tar_program.unpack(str(tmp_path), _tar(("f", "file", "1234")), most=3)
+    tar_program.unpack(str(tmp_path), _tar((".git/hooks/x", "file", "evil"), ("a/.git", "file", "evil")), most=1 << 20)
     assert [path.name for path in tmp_path.rglob("*")] == [".git"]
     (tmp_path / "a" / ".git").mkdir(parents=True)
-    with pytest.raises(tree.TarRefused, match=r"holds a \.git"):
-        tree.unpack(str(tmp_path), _tar(("a", "file", "1")), most=1 << 20)
+    with pytest.raises(tar_program.TarRefused, match=r"holds a \.git"):
+        tar_program.unpack(str(tmp_path), _tar(("a", "file", "1")), most=1 << 20)
 
 
 # --- a real sshd ---

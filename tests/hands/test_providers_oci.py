@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import SandboxUnavailable, UsageError
 from holdfast.hands.base import Network, Provider
 from holdfast.hands.oci import engines
-from holdfast.hands.oci.bundle import Bind, configuration
+from holdfast.hands.oci.engines import Bind, configuration
 from holdfast.hands.oci.provider import OciProvider
 from holdfast.testing.hands import CHECKS, bash, run
 from tests.hands.lean import LEAN

@@ -21,8 +21,8 @@ from holdfast.clock import SystemClock
 from holdfast.errors import HandsUnreachable, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Hands, HandsSpec
-from holdfast.hands.box.journal import replay
-from holdfast.hands.remote.link import RemoteProvider
+from holdfast.hands.box.supervisor.journal import replay
+from holdfast.hands.remote.provider import RemoteProvider
 from holdfast.hands.remote.queue import Queue
 from holdfast.hands.remote.serve import Request, Service
 from holdfast.hands.remote.worker import check_url

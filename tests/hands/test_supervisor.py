@@ -17,13 +17,12 @@ import pytest
 from holdfast.errors import Fenced, HandsError, HandsLost, SandboxUnavailable, StorageFull
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Hands
-from holdfast.hands.box.journal import replay
-from holdfast.hands.box.kernel import hold_lock, is_locked
-from holdfast.hands.box.tree import descendants
+from holdfast.hands.box.processes import descendants, hold_lock, is_locked
+from holdfast.hands.box.supervisor.journal import replay
 from holdfast.hands.bubblewrap import BubblewrapProvider
+from holdfast.hands.incarnation import is_deserted
 from holdfast.hands.launch import Lives
 from holdfast.hands.supervised import SupervisedHands
-from holdfast.hands.sweep import is_deserted
 from holdfast.hands.unsandboxed import UnsandboxedProvider
 from holdfast.testing.hands import bash, run, tool
 from tests.hands.rigs import RealRig, kill_and_wait, real, started_in_time

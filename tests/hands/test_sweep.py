@@ -17,18 +17,27 @@ from holdfast.clock import SystemClock
 from holdfast.egress import control
 from holdfast.egress.control import sweep_doors
 from holdfast.hands.box import kernel
-from holdfast.hands.sweep import MAKER, Maker, at_work, forsaken, note_maker, remnants, remove, sweep_sockets
+from holdfast.hands.incarnation import (
+    MAKER,
+    MakerProcess,
+    at_work,
+    forsaken,
+    note_maker,
+    remnants,
+    remove,
+    sweep_sockets,
+)
 from tests.hands.rigs import REAL, kill_and_wait, real
 
 
-def dead() -> Maker:
+def dead() -> MakerProcess:
     """A process that has ended."""
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    return Maker("ses_a", child.pid, 1)
+    return MakerProcess("ses_a", child.pid, 1)
 
 
-def plant(folder: Path, maker: Maker | None) -> None:
+def plant(folder: Path, maker: MakerProcess | None) -> None:
     """Something like what a killed maker leaves."""
     (folder / "output").mkdir(parents=True)
     (folder / "journal").write_text("")
@@ -85,7 +94,7 @@ def linked(folder: Path) -> None:
 LEFT: dict[str, Callable[[Path], None]] = {
     "an empty folder": lambda folder: plant(folder, dead()),
     "a free lock": locked,
-    "another process has its number": lambda folder: plant(folder, Maker("ses_a", os.getpid(), 1)),
+    "another process has its number": lambda folder: plant(folder, MakerProcess("ses_a", os.getpid(), 1)),
     "output without rights": closed,
     "a link in it": linked,
 }

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import Fenced, HandsError
 from holdfast.hands.base import Hands
-from holdfast.hands.box.tree import Entry, descendants, entry_of
+from holdfast.hands.box.processes import Entry, descendants, entry_of
 from holdfast.testing.hands import bash, run, service
 from tests.hands.rigs import RealRig
 from tests.support.child import command_of

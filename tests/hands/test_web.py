@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.hands.box import web
-from holdfast.hands.box.text import Refusal
-from holdfast.hands.box.web_text import decoded, plain, readable
+from holdfast.hands.box.agent import web
+from holdfast.hands.box.agent.text import Refusal
+from holdfast.hands.box.agent.web_text import decoded, plain, readable
 
 Answer = tuple[int, dict[str, str], bytes]
 

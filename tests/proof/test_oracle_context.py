@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.session import ContextPolicy, Limits
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from holdfast.proof.oracle.session import OracleModel
 from tests.brain.stage import Stage, WatchedModel
 from tests.proof.made_library import MODULE

@@ -68,7 +68,7 @@ class Providers:
             self._links.append(link)
             return FarProvider(link, self._folder / "far", name=name)
         if name == "remote":
-            from holdfast.hands.remote.link import RemoteProvider
+            from holdfast.hands.remote.provider import RemoteProvider
             from holdfast.hands.remote.queue import Queue
 
             queue = Queue(queue_path(self._folder.parent), clock, system_entropy)

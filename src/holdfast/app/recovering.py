@@ -16,7 +16,7 @@ from holdfast.errors import CannotRunSafely
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import SessionEventsLost
 from holdfast.facts.tool import ToolDispatched
-from holdfast.hands.box.journal import replay
+from holdfast.hands.box.supervisor.journal import replay
 from holdfast.log.sqlite.salvage import heads_behind
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.log.sqlite.watermark import Mark, forget, watermark_path

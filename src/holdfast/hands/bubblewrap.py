@@ -17,15 +17,14 @@ import msgspec
 from holdfast.errors import EnvironmentFailed, SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.hands import outside
 from holdfast.hands.base import Capabilities, HandsSpec
-from holdfast.hands.box.mounts import TROUBLE
-from holdfast.hands.launch import PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
+from holdfast.hands.box.supervisor.mounts import TROUBLE
+from holdfast.hands.host_files import guarded, protected
+from holdfast.hands.incarnation import PATH, Maker, Plan
+from holdfast.hands.launch import EGRESS_FOLDER, PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
 from holdfast.hands.layers import contents, lay_out, layers_finding, try_layers
-from holdfast.hands.limits.orphans import clear_all
-from holdfast.hands.making import PATH, Maker, Plan
+from holdfast.hands.limits.plan import remove_all_groups
 from holdfast.hands.probe import diagnose, examine, missing_program
-from holdfast.hands.repository import guarded, protected
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, choose_user, make_ready
@@ -78,7 +77,7 @@ class BubblewrapProvider:
 
     async def probe(self) -> Capabilities:
         """Run the real profile once around a tiny program, and say what came of it. What the dead left goes."""
-        await anyio.to_thread.run_sync(clear_all, self._maker.folder)
+        await anyio.to_thread.run_sync(remove_all_groups, self._maker.folder)
         found = await anyio.to_thread.run_sync(examine, self._program, _trial(self._program), ISOLATION)
         if not found.usable:
             return found
@@ -103,7 +102,10 @@ class BubblewrapProvider:
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user, home=self._maker.folder.parent)
         git, places = _git(Path(workspace))
-        spec = outside.with_files(spec)
+        shown: list[str] = []
+        if spec.network is not None:
+            shown = ["--ro-bind", os.path.dirname(spec.network.socket), EGRESS_FOLDER]
+            spec = msgspec.structs.replace(spec, files={**spec.files, **spec.network.files})
         laid = lay_out(spec, self._maker.place(spec.hands_id), workspace, ROOT)
         argv = [
             *_profile(self._program, user, laid.usr),
@@ -111,7 +113,7 @@ class BubblewrapProvider:
             *("--bind", str(output), OUTPUT),
             *_extras(spec.read_only),
             *laid.mounts,
-            *outside.mounts(spec),
+            *shown,
             *("--ro-bind-data", "{fd:agent}", PARTS),
             *_closing(),
             *("--chdir", ROOT, "--as-pid-1", "--", *agent_command(PARTS)),

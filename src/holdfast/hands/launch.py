@@ -21,13 +21,12 @@ import anyio
 import msgspec
 
 from holdfast.errors import HandsError, HandsLost
-from holdfast.hands.box import places
-from holdfast.hands.box.journal import replay
-from holdfast.hands.box.kernel import is_locked
-from holdfast.hands.limits import orphans
-from holdfast.hands.limits.plan import Holding
-from holdfast.hands.outside import Way
-from holdfast.hands.veil import Veil
+from holdfast.hands.base import HandsSpec
+from holdfast.hands.box.processes import is_locked
+from holdfast.hands.box.supervisor import mounts
+from holdfast.hands.box.supervisor.journal import replay
+from holdfast.hands.limits.plan import Holding, remove_groups
+from holdfast.hands.user import Veil
 
 PYTHON = "/usr/bin/python3"
 """What runs the agent: the system's own, which every user can reach."""
@@ -41,10 +40,11 @@ GONE_S = 5.0
 _STEP_S = 0.01
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PARTS = (
-    *("wire", "kernel", "tree", "text", "files", "search", "web_text", "web"),
-    *("stream", "keep", "capture", "aside", "runner", "still", "tar", "moving", "bridge", "agent"),
+_AGENT_MODULES = (
+    *("wire", "processes", "agent.text", "agent.files", "agent.web_text", "agent.web", "agent.output"),
+    *("agent.beside", "agent.runner", "agent.archive", "agent.bridge", "agent.agent"),
 )
+"""The modules that the agent needs, each after those that it imports."""
 
 _PACKAGES = """\
 import sys
@@ -53,7 +53,7 @@ for name, path in PACKAGES:
     module.__path__ = [path]
     sys.modules[name] = module
 """
-"""Stands up the packages of the box without running their `__init__`: only the box's own files load."""
+"""Creates our packages without running their `__init__`: only the box's own files load."""
 
 _UNPACK = """\
 import marshal
@@ -64,8 +64,9 @@ for name, source, code in PARTS:
     module = type(sys)(name)
     sys.modules[name] = module
     exec(marshal.loads(code) if MAGIC_NUMBER == MAGIC else compile(source, name, "exec"), module.__dict__)
-    setattr(sys.modules["holdfast.hands.box"], name.rpartition(".")[2], module)
-sys.modules["holdfast.hands.box.agent"].main()
+    package, _, short = name.rpartition(".")
+    setattr(sys.modules[package], short, module)
+sys.modules["holdfast.hands.box.agent.agent"].main()
 """
 
 
@@ -107,7 +108,7 @@ class Place(NamedTuple):
 
 
 class Overlay(msgspec.Struct, frozen=True):
-    """An overlay that is mounted before the sandbox starts, as `box.mounts` wants it."""
+    """An overlay that is mounted before the sandbox starts, as `box.supervisor.mounts` takes it."""
 
     at: str
     lower: tuple[str, ...]
@@ -123,12 +124,30 @@ class Laying(msgspec.Struct, frozen=True):
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The first line of a journal: whose it is. `places` are what mounts need, see `box.places`."""
+    """The first line of a journal: whose it is. `places` are what mounts need, see `box.supervisor.mounts`."""
 
     hands_id: str
     host_id: str
     boot_id: str
     places: tuple[Place, ...] = ()
+
+
+EGRESS_FOLDER = "/run/egress"
+"""The path inside of the folder with the egress proxy's socket; the variables of a `Network` name its files there."""
+
+
+class Way(msgspec.Struct, frozen=True):
+    """The egress proxy as the agent reaches it: the socket's path inside, and the loopback port that leads to it."""
+
+    socket: str
+    port: int
+
+
+def way_of(spec: HandsSpec) -> Way | None:
+    """Return the way to the egress proxy; None for hands without a network."""
+    if spec.network is None:
+        return None
+    return Way(f"{EGRESS_FOLDER}/{os.path.basename(spec.network.socket)}", spec.network.port)
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -144,9 +163,10 @@ class Setup(msgspec.Struct, frozen=True):
 class Launch(msgspec.Struct, frozen=True):
     """Everything a supervisor needs. `blobs` are handed to `argv` as descriptors, `{fd:NAME}` in it.
 
-    `holding` are its limits; `before` is a command that starts it where they can be had, with `before_env`.
-    `on_news` is the command that is run when a job has news, see `box.herald`; `veil` what of the home stays in sight.
-    `filter` says what the processes beside the sandbox may call, `own_uid` and `own_gid` who root's supervisor becomes.
+    `holding` are its limits; `before` is a command that starts the supervisor under them, with `before_env`. `on_news`
+    is the command that runs when a job has news (see `box.supervisor.notifier`). `veil` names the part of the home that
+    stays visible. `filter` is the system call filter of the processes beside the sandbox; root's supervisor becomes
+    `own_uid` and `own_gid`.
     """
 
     epoch: int
@@ -192,7 +212,7 @@ def limits_of(limits: Limits) -> dict[str, int]:
 
 def agent_command(parts: str) -> list[str]:
     """The command that runs the agent, given the path of its parts as they are seen there."""
-    packages = [(name, "") for name in ("holdfast", "holdfast.hands", "holdfast.hands.box")]
+    packages = [(name, "") for name in ("holdfast", "holdfast.hands", "holdfast.hands.box", "holdfast.hands.box.agent")]
     return [PYTHON, "-I", "-S", "-c", f"PACKAGES = {packages!r}\n{_PACKAGES}{_UNPACK}", parts]
 
 
@@ -203,9 +223,9 @@ def agent_parts() -> bytes:
     It carries compiled code beside each source: taken when the Python there has the same format.
     """
     parts = []
-    for part in _PARTS:
-        path = _ROOT / "hands" / "box" / f"{part}.py"
-        name = f"holdfast.hands.box.{part}"
+    for module in _AGENT_MODULES:
+        path = _ROOT / "hands" / "box" / f"{module.replace('.', '/')}.py"
+        name = f"holdfast.hands.box.{module}"
         code = SourceFileLoader(name, str(path)).get_code(name)
         parts.append((name, path.read_text(), marshal.dumps(code)))
     return marshal.dumps((importlib.util.MAGIC_NUMBER, parts), 4)
@@ -213,7 +233,7 @@ def agent_parts() -> bytes:
 
 def _supervisor_program() -> str:
     packages = [("holdfast", str(_ROOT)), ("holdfast.hands", str(_ROOT / "hands"))]
-    return f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.entry import main\nmain()\n"
+    return f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.supervisor.supervisor import main\nmain()\n"
 
 
 def _run(launch: Launch) -> _Ready:
@@ -285,7 +305,7 @@ def _clear(launch: Launch) -> None:
     with contextlib.suppress(OSError):
         Path(launch.socket).unlink()
     for place in launch.opening.places:
-        places.drop(place)
+        mounts.remove_mount_point(place)
     remove_folder(Path(launch.folder))
 
 
@@ -311,7 +331,7 @@ def remove_folder(folder: Path) -> None:
     Nothing may be running in it any more. Links are removed, never followed. Control groups that a killed supervisor
     left go first: only this folder knows of them.
     """
-    orphans.clear(folder)
+    remove_groups(folder)
     if os.getuid() != 0:
         for path, folders, _ in os.walk(folder):
             for name in folders:

@@ -12,8 +12,8 @@ from typing import Literal, NamedTuple
 
 from holdfast.errors import UsageError
 from holdfast.hands.base import Finding, HandsSpec, Layer
-from holdfast.hands.box import mounts
-from holdfast.hands.box.places import is_ours
+from holdfast.hands.box.supervisor import mounts
+from holdfast.hands.box.supervisor.mounts import is_mount_point
 from holdfast.hands.launch import PYTHON, Laying, Overlay, Place
 from holdfast.uids import set_apart
 
@@ -145,9 +145,9 @@ def standing(folder: str, below: str) -> Standing:
     except OSError:
         return "blocked"
     if stat.S_ISDIR(found.st_mode):
-        return "absent" if is_ours(found) and not os.listdir(path) else "folder"
+        return "absent" if is_mount_point(found) and not os.listdir(path) else "folder"
     if stat.S_ISREG(found.st_mode):
-        return "absent" if is_ours(found) else "file"
+        return "absent" if is_mount_point(found) else "file"
     return "blocked"
 
 

@@ -12,7 +12,7 @@ from holdfast import privileges
 from holdfast.facts.base import Isolation
 from holdfast.hands.base import Capabilities, Finding
 from holdfast.hands.launch import PYTHON
-from holdfast.hands.limits import ladder
+from holdfast.hands.limits import mechanisms
 from holdfast.hands.limits.plan import able
 from holdfast.hands.limits.plan import findings as about_limits
 from holdfast.hands.user import HandsUser
@@ -143,7 +143,7 @@ def examine(program: str, trial: Trial, isolation: Mapping[str, Isolation]) -> C
             f"type: {_install('python3')}",
         )
         return Capabilities("bubblewrap", False, findings=(finding, *about_here()))
-    rung = ladder.find()
+    rung = mechanisms.find()
     isolation = able(isolation, rung)
     limits = {finding.name: finding for finding in about_limits(rung, isolation)}
     walls = (limits.get(kind) or Finding(kind, _LEVEL[level], _WHAT[kind]) for kind, level in isolation.items())

@@ -21,11 +21,11 @@ import msgspec
 from holdfast.errors import Fenced, HandsError, HandsLost
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, Output
-from holdfast.hands.box import places
-from holdfast.hands.box.journal import Testimony, replay
-from holdfast.hands.box.kernel import is_locked
-from holdfast.hands.box.stream import piece_of
-from holdfast.hands.box.tar import CHUNK
+from holdfast.hands.box.agent.archive import CHUNK
+from holdfast.hands.box.agent.output import piece_of
+from holdfast.hands.box.processes import is_locked
+from holdfast.hands.box.supervisor import mounts
+from holdfast.hands.box.supervisor.journal import Testimony, replay
 from holdfast.hands.host import boot_id, host_id
 from holdfast.hands.launch import remove_folder
 from holdfast.hands.talk import ANSWER_S, Gone, Talk
@@ -164,7 +164,7 @@ class SupervisedHands:
         said = replay(str(self._journal))
         self._check(said, epoch)
         for place in said.opened.get("places", ()):
-            places.drop(place)
+            mounts.remove_mount_point(place)
         Path(self.identity.address).unlink(missing_ok=True)
         await anyio.to_thread.run_sync(remove_folder, self._folder)
 

@@ -18,8 +18,8 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Capabilities, Finding, HandsSpec
+from holdfast.hands.incarnation import PATH, Maker, Plan
 from holdfast.hands.launch import PYTHON, Limits, Lives, agent_command, agent_parts, blob
-from holdfast.hands.making import PATH, Maker, Plan
 from holdfast.hands.probe import about_here
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S

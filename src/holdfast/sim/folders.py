@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
-from holdfast.hands.fake_files import ROOT, Files
+from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.repo.fake import Folder
 
 

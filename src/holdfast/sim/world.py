@@ -18,8 +18,8 @@ from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown
 from holdfast.hands.base import ExecRequest
-from holdfast.hands.fake import FakeProvider
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
+from holdfast.hands.fake.provider import FakeProvider
 from holdfast.log.memory import MemoryStore
 from holdfast.log.stored import StoredEvent
 from holdfast.log.transaction import Transaction

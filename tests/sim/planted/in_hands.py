@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import HandsLost
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult
-from holdfast.hands.fake import FakeHands, FakeProvider
+from holdfast.hands.fake.provider import FakeHands, FakeProvider
 from tests.sim.planted.kit import Bed
 
 BED = Bed()

@@ -21,10 +21,8 @@ from holdfast.app.settings.config import database_path
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
 from holdfast.hands.base import Capabilities, Finding
-from holdfast.hands.far.server import FarServer
-from holdfast.hands.far.stdio import serve_stdio
+from holdfast.hands.far.server import FarServer, serve_stdio
 from holdfast.hands.remote.queue import Queue
-from holdfast.hands.seatbelt import profile
 from holdfast.ids import new_worker_id, system_entropy
 
 MARKS = {"hard": "hard  ", "soft": "soft  ", "ok": "ok    ", "absent": "absent", "bad": "BAD   "}
@@ -110,10 +108,6 @@ def hands_arguments(parser: argparse.ArgumentParser) -> None:
     _provider(work)
     queue = words.add_parser("queue", help="let workers of other machines ask for work here")
     queue.add_argument("--listen", metavar="HOST:PORT", default=LISTEN, help=f"an address of loopback ({LISTEN})")
-    walls = words.add_parser("profile", help="print the walls as a Seatbelt profile for macOS (untested on a Mac)")
-    walls.add_argument("--workspace", required=True, metavar="DIR", help="what may be written")
-    walls.add_argument("--scratch", required=True, metavar="DIR", help="a folder of its own for temporary files")
-    walls.add_argument("--proxy", default="", metavar="SOCKET", help="the one socket that may be connected to")
     key = words.add_parser("key", help="make a key for a worker, or void it")
     key.add_argument("name", metavar="NAME", help="what the key is called; one of that name before it is void")
     key.add_argument("--revoke", action="store_true", help="void the key instead")
@@ -132,9 +126,6 @@ async def hands_run(call: Call) -> int:
             await _work(call)
         case "queue":
             await _queue(call)
-        case "profile":
-            paths = [str(Path(path).resolve()) for path in (call.args.workspace, call.args.scratch, Path.home())]
-            call.say(profile(*paths, proxy_socket=call.args.proxy).rstrip())
         case _:
             _key(call)
     return exits.DONE

@@ -9,7 +9,7 @@ from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.control import sweep_doors
 from holdfast.errors import HoldfastError, UnknownSession
-from holdfast.hands.sweep import at_work, forsaken, remnants, remove, sweep_sockets
+from holdfast.hands.incarnation import at_work, forsaken, remnants, remove, sweep_sockets
 
 
 async def sweep(runtime: Runtime) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast.errors import HandsUnreachable
 from holdfast.facts import nesting
-from holdfast.hands.far.wire import LINE_MAX, PROTOCOL, Answer, Ask, Hello
+from holdfast.hands.far.protocol import LINE_MAX, PROTOCOL, Answer, Ask, Hello
 
 PATIENCE_S = 30.0
 """How long a far end may be out of reach before it is said to be."""

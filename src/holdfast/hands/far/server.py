@@ -1,8 +1,8 @@
-"""The far end: makes hands of its own for whoever asks, and keeps their workspaces.
+"""The far end: makes hands for a brain on another machine, and serves asks over standard input and output.
 
-It holds no credential and no log. What it knows is on its disk, so any process of it can answer: the journals of the
-hands, what was made for which ask, and for each session which hands its workspace belongs to. A workspace stays until
-the asker has brought it back and says so; until then other hands go on with it.
+It holds no credential and no log. All its knowledge is on disk, so any process of it can answer: the journals of the
+hands, which ask made which hands, and which hands a session's workspace belongs to. A workspace stays until the other
+end has brought it back and says so; until then later hands continue with it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,26 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HandsError, HoldfastError, UsageError, WorkspaceGone
+from holdfast.facts import nesting
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
-from holdfast.hands.box.kernel import is_locked
-from holdfast.hands.far.carry import fill_folder, pack_folder
-from holdfast.hands.far.wire import CHUNK, LOOK_S, PROTOCOL, Answer, Ask, Begin, Hello, Piece, Size, trouble_of
+from holdfast.hands.box.processes import is_locked
+from holdfast.hands.far.protocol import (
+    CHUNK,
+    LINE_MAX,
+    LOOK_S,
+    PROTOCOL,
+    Answer,
+    Ask,
+    Begin,
+    Hello,
+    Piece,
+    Size,
+    Trouble,
+    trouble_of,
+)
+from holdfast.hands.far.workspace import fill_folder, pack_folder
 from holdfast.hands.host import host_id
 from holdfast.hands.launch import remove_folder
 from holdfast.hands.user import choose_user, make_ready
@@ -36,6 +50,9 @@ SPOOL_S = 24 * 3600.0
 READ_MAX = 1 << 20
 """Bytes of output in one answer at most."""
 
+OPEN_MAX = 256
+"""Asks that wait for their answer at one time; more are read later."""
+
 T = TypeVar("T")
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
@@ -46,6 +63,10 @@ class _Mark(msgspec.Struct, frozen=True):
     """Whose a session's workspace is."""
 
     hands_id: str
+
+
+class _Numbered(msgspec.Struct):
+    id: int = 0
 
 
 class _Made(msgspec.Struct, frozen=True):
@@ -160,9 +181,9 @@ class FarServer:
         return is_locked(str(self._folder / "hands" / hands_id / "lock"))
 
     async def _release(self, ask: Ask) -> None:
-        identity, hands = await self._of(ask)
+        hands = await self._of(ask)
         await hands.release(ask.epoch)
-        self._hands.pop(identity.hands_id, None)
+        self._hands.pop(hands.identity.hands_id, None)
 
     async def _take(self, ask: Ask) -> Size:
         """Put a tar of the workspace into a transfer."""
@@ -188,62 +209,56 @@ class FarServer:
 
     # --- the verbs of one incarnation ---
 
-    async def _of(self, ask: Ask) -> tuple[HandsProvisioned, Hands]:
+    async def _of(self, ask: Ask) -> Hands:
         identity = _identity(ask)
         kept = self._hands.get(identity.hands_id)
         if kept is None or kept.identity != identity:
             kept = self._hands[identity.hands_id] = await self._provider.attach(identity)
-        return identity, kept
+        return kept
 
     async def _fence(self, ask: Ask) -> None:
-        _, hands = await self._of(ask)
-        await hands.fence(ask.epoch)
+        await (await self._of(ask)).fence(ask.epoch)
 
     async def _start(self, ask: Ask) -> None:
-        _, hands = await self._of(ask)
+        hands = await self._of(ask)
         if ask.request is None:
             raise UsageError("a call without a request")
         await hands.start(ask.epoch, ask.call, ask.request)
 
     async def _wait(self, ask: Ask) -> object:
         """The result, unless there is none within `wait_s`."""
-        _, hands = await self._of(ask)
+        hands = await self._of(ask)
         with anyio.move_on_after(min(ask.wait_s, LOOK_S)):
             return {"result": await hands.wait(ask.epoch, ask.call)}
         return {}
 
     async def _kill(self, ask: Ask) -> None:
-        _, hands = await self._of(ask)
-        await hands.kill(ask.epoch, ask.call)
+        await (await self._of(ask)).kill(ask.epoch, ask.call)
 
     async def _status(self, ask: Ask) -> object:
-        _, hands = await self._of(ask)
-        return await hands.status(ask.epoch, ask.call, wait_s=min(ask.wait_s, LOOK_S))
+        return await (await self._of(ask)).status(ask.epoch, ask.call, wait_s=min(ask.wait_s, LOOK_S))
 
     async def _read(self, ask: Ask) -> object:
-        _, hands = await self._of(ask)
+        hands = await self._of(ask)
         size = min(ask.max_bytes, READ_MAX)
         return await hands.read(ask.epoch, ask.call, ask.after, wait_s=min(ask.wait_s, LOOK_S), max_bytes=size)
 
     async def _write(self, ask: Ask) -> None:
-        _, hands = await self._of(ask)
-        await hands.write(ask.epoch, ask.call, ask.data, offset=ask.offset, close=ask.close)
+        await (await self._of(ask)).write(ask.epoch, ask.call, ask.data, offset=ask.offset, close=ask.close)
 
     async def _pause(self, ask: Ask) -> None:
-        _, hands = await self._of(ask)
-        await hands.pause(ask.epoch)
+        await (await self._of(ask)).pause(ask.epoch)
 
     async def _resume(self, ask: Ask) -> None:
-        _, hands = await self._of(ask)
-        await hands.resume(ask.epoch)
+        await (await self._of(ask)).resume(ask.epoch)
 
     async def _pack(self, ask: Ask) -> Size:
-        _, hands = await self._of(ask)
+        hands = await self._of(ask)
         with self._spooled(ask).open("wb") as file:
             return Size(await hands.pack(ask.epoch, ask.path, file))
 
     async def _unpack(self, ask: Ask) -> Size:
-        _, hands = await self._of(ask)
+        hands = await self._of(ask)
         with self._spooled(ask).open("rb") as file:
             return Size(await hands.unpack(ask.epoch, ask.path, file))
 
@@ -316,3 +331,70 @@ def _load(path: Path, kind: type[T]) -> T | None:
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
         return msgspec.json.decode(path.read_bytes(), type=kind)
     return None
+
+
+async def serve_stdio(server: FarServer, source: int, target: int) -> None:
+    """Answer until `source` ends. Both descriptors are made non-blocking; hands live on after it (see `Lives`)."""
+    for fd in (source, target):
+        os.set_blocking(fd, False)
+    await _Conversation(server, source, target).run()
+
+
+class _Conversation:
+    def __init__(self, server: FarServer, source: int, target: int) -> None:
+        self._server = server
+        self._source = source
+        self._target = target
+        self._writing = anyio.Lock()
+        self._room = anyio.Semaphore(OPEN_MAX)
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            kept = bytearray()
+            while chunk := await self._chunk():
+                kept += chunk
+                if len(kept) > LINE_MAX:
+                    break
+                *lines, rest = bytes(kept).split(b"\n") if b"\n" in chunk else [bytes(kept)]
+                kept = bytearray(rest)
+                for line in lines:
+                    await self._room.acquire()
+                    group.start_soon(self._one, line)
+            group.cancel_scope.cancel()
+
+    async def _chunk(self) -> bytes:
+        while True:
+            try:
+                return os.read(self._source, 1 << 18)
+            except BlockingIOError:
+                await anyio.wait_readable(self._source)
+            except OSError:
+                return b""
+
+    async def _one(self, line: bytes) -> None:
+        try:
+            try:
+                answer = await self._server.answer(nesting.decode_as(line, Ask))
+            except msgspec.MsgspecError as error:
+                answer = Answer(_id_of(line), error=Trouble("usage", f"an ask that makes no sense here ({error})"))
+            await self._say(_encode(answer) + b"\n")
+        finally:
+            self._room.release()
+
+    async def _say(self, line: bytes) -> None:
+        left = memoryview(line)
+        async with self._writing:
+            while left:
+                try:
+                    left = left[os.write(self._target, left) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(self._target)
+                except OSError:
+                    return  # nobody reads any more: the end of the source says so too
+
+
+def _id_of(line: bytes) -> int:
+    try:
+        return nesting.decode_as(line, _Numbered).id
+    except msgspec.MsgspecError:
+        return 0

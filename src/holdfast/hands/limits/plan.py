@@ -1,7 +1,8 @@
-"""What a policy's limits become here: what the supervisor is told, and how hard each wall then is."""
+"""Plan of the limits of a sandbox, and removal of control groups that killed supervisors left behind."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -15,8 +16,9 @@ from holdfast.errors import SandboxUnavailable
 from holdfast.facts.base import Isolation
 from holdfast.facts.session import HandsPolicy
 from holdfast.hands.base import Finding, HandsSpec
-from holdfast.hands.box.group import PREFIX
-from holdfast.hands.limits.ladder import Rung, scope_environment
+from holdfast.hands.box.processes import is_locked
+from holdfast.hands.box.supervisor.cgroups import PREFIX, RECORD, recorded
+from holdfast.hands.limits.mechanisms import Rung, scope_environment
 
 OURS = 8
 """Processes that a sandbox needs for itself, beside those that the policy allows."""
@@ -193,3 +195,25 @@ def findings(rung: Rung, isolation: Mapping[str, Isolation]) -> tuple[Finding, .
         cpu = Finding("cpu", "soft", told, _HARD_FIX["cpu"].removeprefix("set `cpus`, and "))
     told = "the growth of the workspace, output and layers is counted, in bytes and files; who goes over is ended"
     return (memory, Finding("disk", "soft", told), cpu)
+
+
+def remove_groups(folder: Path) -> None:
+    """Remove the groups of one incarnation whose supervisor is dead, and what is still in them."""
+    record = folder / RECORD
+    if is_locked(str(folder / "lock")):
+        return
+    group = recorded(str(record))
+    if group.folders and group.remove():
+        with contextlib.suppress(OSError):
+            record.unlink()
+
+
+def remove_all_groups(folder: Path) -> int:
+    """The same for every incarnation under `folder`; returns how many there were to look at."""
+    found = []
+    with contextlib.suppress(OSError):
+        found = list(folder.glob(f"*/{RECORD}"))
+    for record in found:
+        with contextlib.suppress(OSError):
+            remove_groups(record.parent)
+    return len(found)

@@ -21,15 +21,13 @@ import anyio
 from holdfast.errors import SandboxUnavailable, UsageError
 from holdfast.facts.base import Isolation
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.hands import outside
 from holdfast.hands.base import Capabilities, Finding, HandsSpec
 from holdfast.hands.box import confine, container
-from holdfast.hands.launch import PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
-from holdfast.hands.making import PATH, Maker, Plan
-from holdfast.hands.oci.bundle import Bind, configuration
-from holdfast.hands.oci.engines import Engine, clear_command, complaint, named, run_command
+from holdfast.hands.host_files import guarded, protected
+from holdfast.hands.incarnation import PATH, Maker, Plan
+from holdfast.hands.launch import EGRESS_FOLDER, PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
+from holdfast.hands.oci.engines import Bind, Engine, clear_command, complaint, configuration, named, run_command
 from holdfast.hands.probe import about_here
-from holdfast.hands.repository import guarded, protected
 from holdfast.hands.supervised import SupervisedHands
 from holdfast.hands.talk import ANSWER_S
 from holdfast.hands.user import HandsUser, choose_user, make_ready
@@ -200,7 +198,7 @@ def _binds(
     out += [Bind(str(parts), PARTS), Bind(str(folder / "door"), DOOR)]
     out += [Bind(str(parts / name), f"/etc/{name}") for name in ("passwd", "group")]
     if spec.network is not None:
-        out.append(Bind(os.path.dirname(spec.network.socket), outside.DOOR))
+        out.append(Bind(os.path.dirname(spec.network.socket), EGRESS_FOLDER))
     for here, there in spec.read_only.items():
         if os.path.normpath(there) != there or not there.startswith(("/opt/", "/mnt/", "/srv/")):
             raise UsageError(f"{there!r} cannot be shown in a container; choose a place below /opt, /mnt or /srv")

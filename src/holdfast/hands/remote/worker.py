@@ -19,8 +19,8 @@ import httpx
 import msgspec
 
 from holdfast.errors import CannotRunSafely, UsageError
+from holdfast.hands.far.protocol import Ask
 from holdfast.hands.far.server import FarServer
-from holdfast.hands.far.wire import Ask
 
 BLOCK_MS = 999
 ASKS_MS = 10_000

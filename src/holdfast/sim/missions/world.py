@@ -10,7 +10,7 @@ from random import Random
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import Mission
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 from holdfast.ids import new_session_id
 from holdfast.repo.fake_repository import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec, Provider
-from holdfast.hands.fake_files import Files
+from holdfast.hands.fake.calls import Files
 
 MARK = "printf x >> marks"
 """Leaves one mark: an effect that can be counted."""

@@ -1,0 +1,1 @@
+"""The agent: runs inside the sandbox and executes the tools."""

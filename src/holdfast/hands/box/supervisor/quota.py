@@ -1,0 +1,196 @@
+"""A limit on what some folders grow by, in bytes and in files, that needs nothing from the file system.
+
+How far the free space and the free inodes of the disk fell is looked at often, for that is cheap. Only when they fell
+by half of what is left to these hands are the folders counted, by a process of its own, and now and then
+otherwise, since others may give back what these hands take. Growth is measured from the first count ever made for the
+session, which a file keeps: hands made anew do not get it all once more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.hands.box import processes
+from holdfast.hands.box.supervisor import usage
+
+LEAST = (1 << 20, 64)
+"""Bytes and inodes below which nothing is suspicious."""
+
+QUICK_S = 0.05
+SLOW_S = 30.0
+"""Between two looks at the free space; between two counts that nothing asks for."""
+
+SHARE = 20.0
+"""How many times longer than a count took nothing that is not suspicious is counted."""
+
+FULL = 64 << 20
+"""Bytes free on the disk below which what grew is ended, whatever the count says."""
+
+
+class Quota:
+    """The state of one watch. `over` names the limit that was passed: `disk` or `inodes`.
+
+    `pids` tells the processes of the sandbox, which may hold files open that have no name any more.
+    """
+
+    def __init__(self, holding: dict[str, Any], pids: Callable[[], tuple[int, ...]]) -> None:
+        self._pids = pids
+        self._paths = [str(path) for path in holding["paths"]]
+        self._most = (holding["disk_bytes"], holding["inodes"])
+        self._kept = str(holding["baseline"])
+        self._on = holding["disk_bytes"] is not None and bool(self._paths)
+        self._base = _load(self._kept) if self._on else None
+        self._grown = (0, 0)
+        self._low: tuple[int, int] | None = None
+        self._deep = self._stale = False
+        self._free = self._counting_free = self._read_free() if self._on else {}
+        self._next_count = 0.0
+        self._began = 0.0
+        self._pid = 0
+        self._said = b""
+        self._looked = 0.0
+        self.fd = -1
+        self.over = ""
+
+    def struck(self) -> None:
+        """A call is ended for it, or has ended: judge the next one from what is there then."""
+        self.over = ""
+        self._low = None
+        self._stale = self.fd >= 0
+
+    def rest(self) -> None:
+        """Nothing runs any more: what a count found, or is about to find, is not the next call's doing."""
+        self.over = ""
+        self._stale = self.fd >= 0
+
+    def look(self, now: float, busy: bool) -> float | None:
+        """Look at the free space, and start to count when there is a reason. Returns how long to rest."""
+        if not self._on:
+            return None
+        if self.fd >= 0:
+            return QUICK_S if busy else None
+        if now >= self._looked + QUICK_S:
+            self._looked = now
+            if self._base is None or self._low is None or self._suspicious() or (busy and now >= self._next_count):
+                self._count(now)
+        return QUICK_S if busy else None
+
+    def _suspicious(self) -> bool:
+        fell = self._fell()
+        for took, most, grown, least in zip(fell, self._most, self._grown, LEAST, strict=True):
+            if took > max(least, (most - grown) // 2):
+                return True
+        return fell[0] > LEAST[0] and min(free for free, _ in self._read_free().values()) < FULL
+
+    def _fell(self) -> tuple[int, int]:
+        """By how much the disks have less free than at the last count."""
+        size = inodes = 0
+        for device, (free, spare) in self._read_free().items():
+            before = self._free.get(device, (free, spare))
+            size += max(0, before[0] - free)
+            inodes += max(0, before[1] - spare)
+        return size, inodes
+
+    def _read_free(self) -> dict[int, tuple[int, int]]:
+        out = {}
+        for path in self._paths:
+            try:
+                found, device = os.statvfs(path), os.stat(path).st_dev
+            except OSError:
+                continue
+            out[device] = (found.f_bfree * found.f_frsize, found.f_ffree)
+        return out
+
+    # --- counting, in a child ---
+
+    def _count(self, now: float) -> None:
+        self._began = now
+        self._counting_free = self._read_free()
+        self._said = b""
+        self.fd, inner = os.pipe2(os.O_CLOEXEC)
+        self._pid = os.fork()
+        if self._pid == 0:
+            _counted(self._paths, self._pids, inner)
+        os.close(inner)
+        os.set_blocking(self.fd, False)
+
+    def hear(self) -> None:
+        """Take what the count says."""
+        try:
+            data = os.read(self.fd, 4096)
+        except BlockingIOError:
+            return
+        self._said += data
+        if data:
+            return
+        os.close(self.fd)
+        self.fd = -1
+        os.waitpid(self._pid, 0)
+        now = time.monotonic()
+        self._free = self._counting_free
+        self._next_count = now + max(SLOW_S, (now - self._began) * SHARE)
+        try:
+            size, inodes, deep = json.loads(self._said)
+        except ValueError:
+            return
+        if self._base is None:
+            self._base = (size, inodes)
+            _keep(self._kept, self._base)
+        if self._stale:
+            self._stale = False  # it saw what another call was doing
+            return
+        self._judge(size, inodes, deep)
+
+    def _judge(self, size: int, inodes: int, deep: bool) -> None:
+        """Over, when there is more than there may be and it still grows: who makes room is left to it."""
+        assert self._base is not None
+        found = self._grown = (size - self._base[0], inodes - self._base[1])
+        if self._low is None:
+            self._low, self._deep = found, deep
+        low = self._low
+        self._low = (min(low[0], found[0]), min(low[1], found[1]))
+        grows = [new > old + least for new, old, least in zip(found, low, LEAST, strict=True)]
+        if found[0] > self._most[0] and grows[0]:
+            self.over = "disk"
+        elif (found[1] > self._most[1] and grows[1]) or (deep and not self._deep):
+            self.over = "inodes"
+        elif grows[0] and min((free for free, _ in self._free.values()), default=FULL) < FULL:
+            self.over = "disk"
+
+
+def _counted(paths: list[str], pids: Callable[[], tuple[int, ...]], out: int) -> None:
+    """In the child: count, also what has no name any more and is held open, say it, end."""
+    try:
+        processes.die_with_parent(signal.SIGKILL)
+        found = usage.disk(paths)
+        nameless = usage.unlinked(pids(), {os.stat(path).st_dev for path in paths if os.path.isdir(path)})
+        os.write(out, json.dumps([found.size + nameless, found.inodes, found.deep]).encode())
+    finally:
+        os._exit(0)
+
+
+def _load(path: str) -> tuple[int, int] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            size, inodes = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return int(size), int(inodes)
+
+
+def _keep(path: str, base: tuple[int, int]) -> None:
+    """For the next hands of the session. One that cannot be kept is measured anew by them."""
+    if not path:
+        return
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(base, file)
+        os.replace(path + ".new", path)
+    except OSError:
+        pass

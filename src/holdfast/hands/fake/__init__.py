@@ -1,0 +1,1 @@
+"""Hands in memory, for tests and the simulator."""
