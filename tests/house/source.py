@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -33,8 +34,12 @@ def python_files(*folders: str) -> list[Path]:
 
 @cache
 def tree(file: Path) -> ast.Module:
-    """The parsed file."""
-    return ast.parse(file.read_text(), filename=str(file))
+    """The parsed file. Parsed trees are cached and frozen, so that no garbage collection walks them."""
+    gc.disable()
+    parsed = ast.parse(file.read_text(), filename=str(file))
+    gc.freeze()
+    gc.enable()
+    return parsed
 
 
 def short(file: Path) -> str:
