@@ -7,6 +7,7 @@ is written by hand, for the oldest format that knows SHA-256.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -69,7 +70,8 @@ def find_program(named: Path | None, oldest: tuple[int, int], does: str) -> str:
     said = b""
     if program:
         try:
-            said = subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
+            is_now = os.stat(program)
+            said = _version(program, is_now.st_ino, is_now.st_mtime_ns)
         except OSError:
             program = None
     version = re.match(rb"git version (\d+)\.(\d+)", said)
@@ -85,6 +87,12 @@ def find_program(named: Path | None, oldest: tuple[int, int], does: str) -> str:
             "nothing was changed: install a newer one"
         )
     return program
+
+
+@functools.lru_cache(maxsize=8)
+def _version(program: str, inode: int, changed_ns: int) -> bytes:
+    """The output of `git version`. The inode and the time stand for the file's content."""
+    return subprocess.run([program, "version"], capture_output=True, check=False, env={}, cwd="/").stdout
 
 
 class Git:

@@ -42,6 +42,12 @@ from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standin
 LOOSE = 100
 """More new objects than this go into the store as one pack, as `git fetch` would put them."""
 
+COMMITS_KEPT = 4096
+"""The most commits whose trees are cached."""
+
+_TREE_OF: dict[tuple[Path, str], str] = {}
+"""The tree of each commit by repository and name: a name stands for its content, so an entry is never stale."""
+
 T = TypeVar("T")
 
 
@@ -137,8 +143,15 @@ class GitRepository:
                 f"{name[:100]!r} is not the whole name of a commit in {self._git.path}; nothing was changed: resolve "
                 "it first"
             )
-        out = self._git.need(f"reading the commit {name[:12]}", "rev-parse", "--verify", "--quiet", f"{name}^{{tree}}")
-        return out.decode().strip()
+        key = (self._git.path, name)
+        tree = _TREE_OF.get(key)
+        if tree is None:
+            what = f"reading the commit {name[:12]}"
+            out = self._git.need(what, "rev-parse", "--verify", "--quiet", f"{name}^{{tree}}")
+            if len(_TREE_OF) >= COMMITS_KEPT:
+                _TREE_OF.clear()
+            _TREE_OF[key] = tree = out.decode().strip()
+        return tree
 
     def _entries(self, name: str) -> dict[bytes, Entry]:
         return read_tree(self._git, self._tree(name))

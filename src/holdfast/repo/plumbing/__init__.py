@@ -7,6 +7,7 @@ own, and neither sees a working tree, except where files are compared for `look`
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import tempfile
@@ -66,6 +67,17 @@ class Failed(Exception):
         self.said = said
 
 
+@functools.lru_cache(maxsize=16)
+def _list_settings(program: str, config: bytes) -> bytes | None:
+    """Return the settings in the bytes of a configuration file as git lists them, None if git cannot read them."""
+    command = [program, "config", "--file", "-", "--no-includes", "--list", "-z"]
+    environment = _environment("/nonexistent")
+    done = subprocess.run(
+        command, input=config, capture_output=True, env=environment, cwd="/", check=False, timeout=_TIMEOUT_S
+    )
+    return None if done.returncode else done.stdout
+
+
 class Plumbing:
     """The git of one repository. `path` is a folder in it, `state_folder` ours, for the git directories we write."""
 
@@ -99,16 +111,7 @@ class Plumbing:
     def _read(self, place: Place) -> Settings:
         config = place.common / "config"
         try:
-            with config.open("rb") as source:  # read by us, so that git opens no file that we could not
-                done = subprocess.run(
-                    [self._program, "config", "--file", "-", "--no-includes", "--list", "-z"],
-                    stdin=source,
-                    capture_output=True,
-                    env=_environment("/nonexistent"),
-                    cwd="/",
-                    check=False,
-                    timeout=_TIMEOUT_S,
-                )
+            raw = config.read_bytes()  # read by us, so that git opens no file that we could not
         except FileNotFoundError:
             return read_settings(place, b"")
         except OSError as error:
@@ -116,9 +119,10 @@ class Plumbing:
                 f"{config} cannot be read: {error.strerror}; nothing was changed: make it readable for this user, or "
                 "run as its owner"
             ) from None
-        if done.returncode:
+        listed = _list_settings(self._program, raw)
+        if listed is None:
             raise RepositoryUnfit(f"{config} is no configuration of git; nothing was changed: mend it, then try again")
-        return read_settings(place, done.stdout)
+        return read_settings(place, listed)
 
     def scratch(self) -> Path:
         """A folder of ours for temporary files."""

@@ -18,6 +18,7 @@ from holdfast.repo.base import shown
 from holdfast.repo.objects import CHUNK, Changing, entry_header
 from holdfast.repo.plumbing import Plumbing
 from holdfast.repo.plumbing.place import ObjectFormat
+from holdfast.repo.plumbing.refs import is_hex
 from holdfast.repo.repository import FileChange
 
 FILE, PROGRAM, LINK, FOLDER, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
@@ -178,8 +179,18 @@ MAX_FILES_BYTES = 64 << 20
 _LINE_MAX = 1 << 16
 
 
+TREES_KEPT_FILES = 50_000
+"""The most entries of all cached trees together."""
+
+_TREES: dict[tuple[Path, str], dict[bytes, Entry]] = {}
+"""Trees by repository and name: a name stands for its content, so an entry is never stale."""
+
+
 def read_tree(git: Plumbing, tree: str) -> dict[bytes, Entry]:
     """All entries of a commit or a tree. Raises `RepositoryUnfit` when there are too many, or it cannot be read."""
+    key = (git.path, tree)
+    if (known := _TREES.get(key)) is not None:
+        return dict(known)
     out: dict[bytes, Entry] = {}
     with git.start(("ls-tree", "-r", "-z", "--full-tree", tree)) as process:
         assert process.stdout is not None
@@ -194,6 +205,10 @@ def read_tree(git: Plumbing, tree: str) -> dict[bytes, Entry]:
             out[path] = Entry(_mode(int(mode, 8)), name)
         if process.wait():
             raise git.unfit(f"reading the tree {tree[:12]}", "it is not there, or damaged")
+    if is_hex(tree):
+        if sum(map(len, list(_TREES.values()))) + len(out) > TREES_KEPT_FILES:
+            _TREES.clear()
+        _TREES[key] = dict(out)
     return out
 
 
