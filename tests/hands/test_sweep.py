@@ -16,7 +16,7 @@ import pytest
 from holdfast.clock import SystemClock
 from holdfast.egress import control
 from holdfast.egress.control import sweep_doors
-from holdfast.hands.box import kernel
+from holdfast.hands.box import processes
 from holdfast.hands.incarnation import (
     MAKER,
     MakerProcess,
@@ -52,7 +52,7 @@ def unreadable(folder: Path) -> None:
 
 def supervised(folder: Path) -> None:
     plant(folder, dead())
-    kernel.hold_lock(str(folder / "lock"))
+    processes.hold_lock(str(folder / "lock"))
 
 
 def of_the_living(folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_doors_of_dead_proxies_go(tmp_path: Path) -> None:
     for session in ("ses_dead", "ses_alive", "ses_hands", "ses_turn"):
         control.make(tmp_path / "egress", session).bundle.write_text("x")
     folder = tmp_path / "egress"
-    locks = [kernel.hold_lock(str(control.places(folder, "ses_alive").lock))]
+    locks = [processes.hold_lock(str(control.places(folder, "ses_alive").lock))]
     assert sweep_doors(folder, {"ses_hands"}) == 2
     assert sorted(os.listdir(folder / "doors")) == ["ses_alive", "ses_hands"]
     assert control.places(folder, "ses_dead").own.is_dir(), "its notes may not be in the log yet"
