@@ -225,7 +225,7 @@ def test_servers_of_these_hands_are_reached_beside_the_proxy() -> None:
 
 
 def test_without_a_way_outside_it_says_who_can_allow_it() -> None:
-    with pytest.raises(Refusal, match="no way outside; a person can allow hosts"):
+    with pytest.raises(Refusal, match="no network access; the user can allow hosts"):
         web.page_text({"url": "http://127.0.0.1:1/"}, place(), 30_000)
 
 

@@ -1,1 +1,1 @@
-"""Where tools run: disposable, without credentials, outside the brain."""
+"""Hands: disposable sandboxes that run tools, without credentials, outside the brain."""

@@ -18,7 +18,7 @@ from holdfast.facts.tool import FileSeen
 
 
 class HandsSpec(msgspec.Struct, frozen=True):
-    """What hands are wanted: for which session, on which workspace, with which read-only extras.
+    """Request for hands: the session, the workspace, and read-only extras.
 
     `read_only` maps a host folder to the path where it appears inside. `env` is added to the clean
     environment of every command. `policy` limits all of them together. `network` is the only way outside; none
@@ -105,7 +105,7 @@ class ExecRequest(msgspec.Struct, frozen=True):
 
 
 class ExecResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a call ended, from the supervisor's journal, never from text that a command printed.
+    """Result of a call, from the supervisor's journal, never from text that a command printed.
 
     `ok` is False for a tool error (a refused edit, a non-zero exit, a timeout); `output` is what the
     model may read. `killed` counts processes that were left behind and ended; `limit`
@@ -128,7 +128,7 @@ class ExecResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FileExpectation(msgspec.Struct, frozen=True):
-    """What a write or edit was about to do: the file's digest before it (empty: absent) and after."""
+    """Expected effect of a write or edit: the file's digest before it (empty: absent) and after."""
 
     path: str
     before: str
@@ -136,7 +136,7 @@ class FileExpectation(msgspec.Struct, frozen=True):
 
 
 class CallStatus(msgspec.Struct, frozen=True):
-    """What an incarnation can testify about one call (S8).
+    """Status of one call, as its incarnation testifies (S8).
 
     `unknown`: it started, no exit is journaled and no process lives. `expectation` is there when the
     call was a write or edit whose intent was journaled: a probe can then settle the question.
@@ -198,7 +198,7 @@ class Hands(Protocol):
         ...
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
-        """What is known of a call. Answers from the journal when the supervisor is dead.
+        """Return the status of a call, from the journal when the supervisor is dead.
 
         With `wait_s` it answers when the status is `settled`, or after that time.
         """
@@ -207,7 +207,7 @@ class Hands(Protocol):
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """What a call printed from byte `after` on; waits so long for something when there is nothing yet.
+        """Return the output of a call from byte `after` on; waits up to `wait_s` when there is none yet.
 
         A character is never cut in two, bytes that are no UTF-8 become U+FFFD. Works after the call's end, and for
         what is left when the supervisor is dead. Raises `HandsError` for a call that was never started here.
@@ -261,13 +261,13 @@ class Carrying(Protocol):
     async def bring_back(self, epoch: int) -> None:
         """Make the workspace's folder here what it is there, but for `.git`. Works for dead hands too.
 
-        Raises `WorkspaceGone` when it is not there any more, `HandsUnreachable` when nobody answers.
+        Raises `WorkspaceGone` when it is not there any more, `HandsUnreachable` without an answer.
         """
         ...
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a provider can do on this machine.
+    """Capabilities of a provider on this machine.
 
     `usable` is False when it must refuse; `findings` are sentences for `doctor`, each with its fix.
     """
@@ -291,7 +291,7 @@ class Provider(Protocol):
     """Makes hands, and finds those of an earlier shift again."""
 
     async def probe(self) -> Capabilities:
-        """What this machine allows. Cheap enough to run at every start."""
+        """Check what this machine allows. Cheap enough to run at every start."""
         ...
 
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:

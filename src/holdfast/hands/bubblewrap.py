@@ -21,7 +21,7 @@ from holdfast.hands.base import Capabilities, HandsSpec
 from holdfast.hands.box.supervisor.mounts import TROUBLE
 from holdfast.hands.host_files import guarded, protected
 from holdfast.hands.incarnation import PATH, Maker, Plan
-from holdfast.hands.launch import EGRESS_FOLDER, PYTHON, Limits, Lives, Place, agent_command, agent_parts, blob
+from holdfast.hands.launch import EGRESS_FOLDER, PYTHON, Limits, Lives, agent_command, agent_parts, blob
 from holdfast.hands.layers import contents, lay_out, layers_finding, try_layers
 from holdfast.hands.limits.plan import remove_all_groups
 from holdfast.hands.probe import diagnose, examine, missing_program
@@ -101,7 +101,8 @@ class BubblewrapProvider:
         workspace = self._maker.separate(spec.workspace.path)
         user = choose_user(spec.workspace)
         make_ready(spec.workspace, user, home=self._maker.folder.parent)
-        git, places = _git(Path(workspace))
+        names, places = protected(Path(workspace))
+        git = [part for name in names for part in ("--ro-bind", f"{workspace}/{name}", f"{ROOT}/{name}")]
         shown: list[str] = []
         if spec.network is not None:
             shown = ["--ro-bind", os.path.dirname(spec.network.socket), EGRESS_FOLDER]
@@ -162,7 +163,7 @@ def _profile(program: str, user: HandsUser, usr: str = "/usr") -> list[str]:
 
 
 def _closing() -> list[str]:
-    """What comes after the last mount."""
+    """Arguments after the last mount."""
     return ["--remount-ro", "/dev", "--remount-ro", "/", "--cap-drop", "ALL", "--seccomp", "{fd:filter}"]
 
 
@@ -216,12 +217,6 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _git(workspace: Path) -> tuple[list[str], tuple[Place, ...]]:
-    """The workspace's `.git` over itself, read-only; the folders that must be made for that."""
-    names, places = protected(workspace)
-    return [part for name in names for part in ("--ro-bind", str(workspace / name), f"{ROOT}/{name}")], places
-
-
 def _guarded(workspace: str, shown: str, names: tuple[str, ...]) -> list[str]:
     """Files over themselves, read-only: they can be neither changed nor moved nor removed, nor a folder above them."""
     found = guarded(Path(workspace), names)
@@ -246,7 +241,7 @@ def _extras(read_only: dict[str, str]) -> list[str]:
 
 
 def _trial(program: str) -> tuple[list[str], dict[str, str], dict[str, bytes], HandsUser]:
-    """The profile around a program that ends at once, for whoever would be the hands' user here."""
+    """Run a program that ends at once in the profile, as the user that the sandbox would have here."""
     uid = os.getuid() or set_apart("trial")
     user = HandsUser(uid, os.getgid() or uid, "", "")
     check = "import ctypes, hashlib, json, sys; print(*sys.version_info[:2])"

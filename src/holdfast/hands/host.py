@@ -1,4 +1,4 @@
-"""Which machine this is, which boot of it, and where short-lived sockets go."""
+"""Identity of this machine and of its boot, and the folder for short-lived sockets."""
 
 from __future__ import annotations
 

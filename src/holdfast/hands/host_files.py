@@ -157,22 +157,21 @@ def protected(workspace: Path) -> tuple[tuple[str, ...], tuple[Place, ...]]:
 
 
 def guarded(workspace: Path, names: Iterable[str]) -> dict[str, bool]:
-    """What is mounted over itself, in that order, and whether it can be written.
+    """Return the paths to mount over themselves, in that order, and whether each is writable.
 
     That are those of the files and folders that are there, and that no link leads to: what is elsewhere is not shown
     here. A folder above one of them can be written, and as a mount of its own it cannot be moved away with it. Last
     comes whatever makes programs of the host run code (`host_files`).
     """
     root = os.path.realpath(workspace)
-    plain = [name for name in names if _is_plain(root, name)]
+    plain = []
+    for name in names:
+        path = os.path.join(root, name)
+        if os.path.exists(path) and os.path.realpath(path) == os.path.normpath(path):
+            plain.append(name)
     above = {"/".join(parts[:count]) for name in plain for parts in [name.split("/")] for count in range(1, len(parts))}
     out = dict.fromkeys(sorted(above - set(plain)), True)
     return out | dict.fromkeys([*plain, *read_only(root)], False)
-
-
-def _is_plain(root: str, name: str) -> bool:
-    path = os.path.join(root, name)
-    return os.path.exists(path) and os.path.realpath(path) == os.path.normpath(path)
 
 
 def _pointed(workspace: Path, path: Path) -> tuple[str, ...]:

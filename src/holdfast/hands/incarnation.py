@@ -1,4 +1,4 @@
-"""What the real providers share: the folder of an incarnation, its launch, its identity."""
+"""Incarnations of hands: their folder, launch, and identity, and the removal of what killed ones left."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 class Plan(NamedTuple):
-    """How one provider starts its hands. Paths in `root` and `output` are as they are inside.
+    """Launch plan of one provider. Paths in `root` and `output` are those inside the sandbox.
 
     `folders` are made in the folder of the incarnation for the hands' user, `laying` are overlays over them. `weak`
     says what is missing of a sandbox. `starter` is who runs `argv`, when that is not the hands' user.
@@ -96,7 +96,7 @@ class Maker:
         self._answer_s = answer_s
 
     def place(self, hands_id: str) -> Path:
-        """Where an incarnation keeps its journal."""
+        """Return the folder of an incarnation, with its journal."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", hands_id) or hands_id.startswith("."):
             raise UsageError(f"{hands_id!r} cannot be the id of hands")
         return self.folder / hands_id
@@ -308,7 +308,7 @@ def remove(folder: Path) -> None:
 
 
 def sweep_sockets(clock: Clock, folder: Path | None = None) -> int:
-    """Remove sockets at which nobody listens, of any home of this user. Returns how many."""
+    """Remove sockets without a listener, of any home of this user. Returns their number."""
     removed = 0
     with contextlib.suppress(OSError, CannotRunSafely):
         for path in (folder or run_directory(os.getuid())).glob("*.sock"):
@@ -320,7 +320,7 @@ def sweep_sockets(clock: Clock, folder: Path | None = None) -> int:
 
 
 def is_deserted(path: Path) -> bool:
-    """Whether no process listens at that socket. A supervisor takes no notice of this look."""
+    """Return True if no process listens at that socket. A supervisor ignores the connection."""
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)) as sock:
         try:
             sock.connect(str(path))

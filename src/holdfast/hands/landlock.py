@@ -140,7 +140,7 @@ def _problem() -> str:
 
 
 def missing() -> str:
-    """What these hands lack of a sandbox, on this kernel and for this user."""
+    """List what these hands lack compared with a sandbox, on this kernel and for this user."""
     out = [MISSING]
     if confine.abi() < 6:
         out.append("commands can send signals to processes of their user")

@@ -1,4 +1,4 @@
-"""Starting a supervisor: what it is told, and the program that runs inside the sandbox."""
+"""Start of a supervisor: its launch message, and the program of the agent inside the sandbox."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Lives(msgspec.Struct, frozen=True):
-    """How long a supervisor stays, in seconds.
+    """Lifetimes of a supervisor, in seconds.
 
     `grace_s` without a call and without a client, `longest_s` altogether; a running call is never cut
     short by either. `hello_s` is how long the sandbox may take to start, and `claim_s` how long the
@@ -151,7 +151,7 @@ def way_of(spec: HandsSpec) -> Way | None:
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """What the agent is told: paths as they are inside."""
+    """Setup message of the agent; its paths are those inside the sandbox."""
 
     root: str
     output: str
@@ -231,14 +231,11 @@ def agent_parts() -> bytes:
     return marshal.dumps((importlib.util.MAGIC_NUMBER, parts), 4)
 
 
-def _supervisor_program() -> str:
-    packages = [("holdfast", str(_ROOT)), ("holdfast.hands", str(_ROOT / "hands"))]
-    return f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.supervisor.supervisor import main\nmain()\n"
-
-
 def _run(launch: Launch) -> _Ready:
     """Start the supervisor and hear whether it is ready. Blocks; it outlives us."""
-    command = [*launch.before, sys.executable or PYTHON, "-I", "-S", "-c", _supervisor_program()]
+    packages = [("holdfast", str(_ROOT)), ("holdfast.hands", str(_ROOT / "hands"))]
+    program = f"PACKAGES = {packages!r}\n{_PACKAGES}from holdfast.hands.box.supervisor.supervisor import main\nmain()\n"
+    command = [*launch.before, sys.executable or PYTHON, "-I", "-S", "-c", program]
     child = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Which mounts the layers of a spec become: plain ones where that is enough, overlays where it is not."""
+"""Mounts for the layers of a spec: plain ones where that is enough, overlays where it is not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Standing = Literal["folder", "file", "absent", "blocked"]
 
 
 class Laid(NamedTuple):
-    """What layers come to. `usr` and `workspace` are what is shown as those; `mounts` go after them.
+    """Mount plan of the layers. `usr` and `workspace` are the sources shown as those; `mounts` go after them.
 
     `folders` are made in the incarnation's own folder for the hands' user.
     """
@@ -94,7 +94,10 @@ class _Laying:
         self.mounts += ["--perms", "0444", "--ro-bind-data", content, path]
 
     def _overlay(self, layer: Layer, inside: str, name: str) -> str:
-        lower = [*layer.lower, *((self._outside(inside),) if layer.over else ())]
+        lower = list(layer.lower)
+        if layer.over:
+            below = self._below(inside)
+            lower.append(inside if below is None else posixpath.join(self._workspace, below))
         if not lower:
             self.folders.append(f"lower{name}")
             lower = [str(self._folder / f"lower{name}")]
@@ -105,10 +108,6 @@ class _Laying:
         self.overlays.append(Overlay(name, tuple(lower), upper, work if upper else ""))
         return str(self._folder / STAGE / name)
 
-    def _outside(self, inside: str) -> str:
-        below = self._below(inside)
-        return inside if below is None else posixpath.join(self._workspace, below)
-
     def _below(self, inside: str) -> str | None:
         """The path in the workspace; None for one elsewhere."""
         if inside == self._root:
@@ -116,7 +115,7 @@ class _Laying:
         return inside[len(self._root) + 1 :] if inside.startswith(f"{self._root}/") else None
 
     def _stands(self, inside: str, kind: Literal["folder", "file"]) -> bool:
-        """Whether something can be mounted there. Sees to it that there will be something to mount on."""
+        """Return True if it can be mounted there; plan a mount point where there is none."""
         below = self._below(inside)
         if not below:
             return True
@@ -127,9 +126,9 @@ class _Laying:
 
 
 def standing(folder: str, below: str) -> Standing:
-    """What is at a path in a folder of which commands may have made anything; no link is followed.
+    """Classify a path in a folder that commands may have changed; no link is followed.
 
-    What stands there only for a mount counts as absent.
+    A mount point that we made counts as absent.
     """
     *middle, _ = below.split("/")
     path = folder
@@ -166,12 +165,12 @@ _FIX = (
 
 
 def layers_finding(said: str) -> Finding:
-    """What to say when layers could not be laid here."""
+    """Finding for a machine that cannot mount overlays."""
     return Finding("layers", "bad", f"folders cannot be laid over folders here ({said})", _FIX)
 
 
 def try_layers(folder: Path) -> Finding:
-    """Lay two overlays once, as whoever would be the hands' user, on the disk that `folder` is on."""
+    """Mount two overlays once, as the user that the sandbox would have, on the disk of `folder`."""
     while not folder.is_dir():
         folder = folder.parent
     uid, gid = os.getuid() or set_apart("trial"), os.getgid() or set_apart("trial")

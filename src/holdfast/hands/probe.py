@@ -1,4 +1,4 @@
-"""Whether this machine can isolate, by trying; and what to type where it cannot."""
+"""Checks of the machine's isolation, made by trying it, with the fix to type where it fails."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _install(package: str) -> str:
 
 
 def diagnose(said: str) -> Finding:
-    """What bubblewrap's last words mean, and what mends it."""
+    """Explain bubblewrap's error output, with its fix."""
     last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
     text = said.lower()
     if "cannot become uid" in text:
@@ -178,7 +178,7 @@ def _try(argv: list[str], env: dict[str, str], blobs: dict[str, bytes], user: Ha
 
 
 def about_here() -> tuple[Finding, ...]:
-    """What else matters to hands on this machine: who runs them, and what outlives a worker."""
+    """Further findings about this machine: the user of tool calls, and survival after a worker's end."""
     out = []
     if os.getuid() == 0:
         out.append(
@@ -206,7 +206,7 @@ print(found["Uid"].split()[0], found["CapEff"], found["NoNewPrivs"], found["Secc
 
 
 def _minimum() -> Finding:
-    """What the processes beside a sandbox keep, tried by one that gives up what they do (docs/hands.md)."""
+    """Check the privileges left to processes beside a sandbox, in one that gives up the same (docs/hands.md)."""
     root = os.getuid() == 0
     uid = set_apart("trial", "process") if root else os.getuid()
     given = [str(Path(privileges.__file__).parent), str(uid), (assemble_here(programs=False) or b"").hex()]
@@ -223,7 +223,7 @@ def _minimum() -> Finding:
 
 
 def _survival() -> Finding:
-    """Whether a supervisor outlives the worker that started it (S10)."""
+    """Check that a supervisor outlives the worker that started it (S10)."""
     try:
         unit = Path("/proc/self/cgroup").read_text()
     except OSError:

@@ -62,7 +62,7 @@ class SupervisedHands:
         self._talk = Talk(identity.address, answer_s)
 
     async def claim(self, epoch: int) -> None:
-        """Open the connection that says that somebody needs these hands."""
+        """Open the connection that keeps these hands in use."""
         await self._ask("hello", epoch)
 
     async def fence(self, epoch: int) -> None:
@@ -78,7 +78,9 @@ class SupervisedHands:
         try:
             return _result(await self._talk.wait(epoch, call_id))
         except BaseExceptionGroup as group:
-            error = _first(group)
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
             if not isinstance(error, Gone):
                 raise error from None
         status = await self.status(epoch, call_id)
@@ -91,7 +93,7 @@ class SupervisedHands:
         await self._ask("kill", epoch, call=call_id)
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
-        """What is known of a call: from the supervisor, or from its journal when it is dead."""
+        """Return the status of a call from the supervisor, or from its journal when it is dead."""
         if not self._ours():
             return CallStatus("unknown")
         try:
@@ -103,7 +105,7 @@ class SupervisedHands:
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """What a call printed from there on: from the supervisor, or from what it left when it is dead."""
+        """Return output of a call from the supervisor, or from the files that it left when it is dead."""
         fields = {"call": call_id, "after": max(0, after), "max_bytes": max_bytes}
         if self._ours():
             try:
@@ -169,7 +171,7 @@ class SupervisedHands:
         await anyio.to_thread.run_sync(remove_folder, self._folder)
 
     async def _testimony(self, epoch: int) -> Testimony | None:
-        """What the journal of a dead supervisor says; None when it is not that of these hands in this boot."""
+        """Read the journal of a dead supervisor; None when it is not that of these hands in this boot."""
         await self._until_dead()
         said = replay(str(self._journal))
         self._check(said, epoch)
@@ -177,7 +179,7 @@ class SupervisedHands:
         return said if (said.opened.get("hands_id"), said.opened.get("boot_id")) == ours else None
 
     def _left(self, said: Testimony, call_id: str, after: int, max_bytes: int) -> Output:
-        """What a dead supervisor's folder still holds of a call's output. Nothing comes after it."""
+        """Read a call's output from a dead supervisor's folder. Nothing comes after it."""
         result = said.exits.get(call_id, {}).get("result")
         folder = str(self._folder / "output")
         return Output(*piece_of(folder, call_id, after, max_bytes, result, over=True))
@@ -243,10 +245,3 @@ def _testified(said: Testimony, call_id: str) -> CallStatus:
     if call_id in said.exits:
         return msgspec.convert({"state": "finished", "result": said.exits[call_id]["result"], **notes}, CallStatus)
     return msgspec.convert({"state": "unknown", "expectation": started["expect"], **notes}, CallStatus)
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -18,7 +18,7 @@ ANSWER_S = 10.0
 
 
 class Gone(Exception):
-    """Nobody is at the other end of the socket."""
+    """No process listens at the other end of the socket."""
 
 
 class _Trouble(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(Reply).decode
 
 
 class _Line:
-    """One connection. Its descriptor is closed when nobody holds it any more."""
+    """One connection. Its descriptor is closed with its last reference."""
 
     def __init__(self, address: str) -> None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -95,7 +95,7 @@ class Talk:
     async def ask(self, verb: str, epoch: int, *, wait_s: float = 0.0, **fields: Any) -> msgspec.Raw:
         """Ask and take the answer within the deadline. With `wait_s` the answer may take so much longer.
 
-        Raises `Gone` when nobody is there, `HandsError` when someone is who does not answer, and what
+        Raises `Gone` without a listener, `HandsError` when the listener does not answer, and what
         the supervisor's refusal stands for.
         """
         try:

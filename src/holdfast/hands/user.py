@@ -1,7 +1,7 @@
-"""Whose hands these are: the user that tool calls run as. Never uid 0 in a sandbox.
+"""The user that tool calls run as. Never uid 0 in a sandbox.
 
 Real root stays root towards system settings, limits and other users' files even inside a sandbox, so
-a Holdfast started as root gives its hands to somebody else:
+a Holdfast started as root runs tool calls as another user:
 
 1. an ordinary caller: the caller;
 2. `--user NAME`: that user;
@@ -236,7 +236,7 @@ class Veil(msgspec.Struct, frozen=True):
 
 
 def needed() -> bool:
-    """Whether the folders of a home are closed to the users of sandboxes."""
+    """Return True if the folders of a home are closed to the users of sandboxes."""
     return os.geteuid() == 0 and folder_mode() == 0o700
 
 

@@ -42,7 +42,7 @@ def abi() -> int:
 
 
 def handled(version: int) -> tuple[int, int, int]:
-    """What that version can refuse: of files, of TCP ports, of what crosses the walls otherwise."""
+    """Rights that this version of Landlock handles: files, TCP ports, and other scopes."""
     files = _FIRST
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         files |= right if version >= since else 0

@@ -65,7 +65,7 @@ class Call:
         self.changed = anyio.Event()
 
     def status(self, *, gone: bool) -> CallStatus:
-        """What is known of it; `gone` when its hands are."""
+        """Return the status of the call; `gone` is True when its hands are gone."""
         state = "finished" if self.result is not None else "unknown" if gone else "running"
         expectation = self.expectation if state == "unknown" else None
         return CallStatus(state, self.result, expectation, self.line, self.ready, self.problem)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ class Call:
         return found is not None
 
     def output(self, after: int, max_bytes: int, *, over: bool) -> Output:
-        """What it printed from there on."""
+        """Return the output from there on."""
         after = min(after, len(self.printed))
         return Output(*cut(self.printed[after:], after, after, max_bytes, over=over))
 
@@ -128,7 +128,7 @@ class Due(NamedTuple):
 
 
 class Stage(Protocol):
-    """What hands in memory need of the provider that made them."""
+    """The part of the provider that its hands in memory use."""
 
     clock: Clock
 
@@ -257,7 +257,7 @@ def digest(content: bytes | None) -> str:
 
 
 def prepared(request: ExecRequest, files: Files) -> tuple[FileExpectation | None, ExecResult | None]:
-    """What a write or edit will do, or its refusal; neither for other tools (S8, S18)."""
+    """Return the expected effect of a write or edit, or its refusal; neither for other tools (S8, S18)."""
     if request.tool not in ("write", "edit"):
         return None, None
     try:

@@ -70,7 +70,7 @@ class FakeHands:
             self._provider.cancel(made, made.calls[call_id])
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
-        """What is known of a call."""
+        """Return the status of a call."""
         await anyio.lowlevel.checkpoint()
         made = self._provider.find(self.identity)
         if made is None:
@@ -92,7 +92,7 @@ class FakeHands:
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """What a call printed from there on."""
+        """Return the output of a call from there on."""
         made = await self._known(epoch)
         call = made.calls.get(call_id)
         if call is None:
@@ -170,7 +170,7 @@ class FakeHands:
 
 @contextmanager
 def _listening(call: Call) -> Iterator[None]:
-    """Somebody waits for news of that call."""
+    """Count a client that waits for news of that call."""
     call.listeners += 1
     try:
         yield

@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class _Pipe:
-    """One run of the program. Whoever waits reads, for all; asks are told apart by their ids."""
+    """One run of the program. Any waiting caller reads, for all; ids match answers to asks."""
 
     def __init__(self, argv: Sequence[str], env: dict[str, str]) -> None:
         self._child = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What is asked of hands elsewhere, and what comes back: one JSON object a line.
+"""Protocol between a brain and hands on another machine: one JSON object a line.
 
 Every ask can be asked again after a connection was lost, and is then the same ask: call ids and the ids of hands are
 the asker's, what is transferred goes by position, a result is read and never taken.
@@ -37,7 +37,7 @@ LOOK_S = 20.0
 
 
 class Begin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which hands are wanted. `nonce` tells an ask that is repeated from another one for the same id.
+    """Request for hands. `nonce` tells an ask that is repeated from another one for the same id.
 
     `transfer` is the workspace, sent before; without one the workspace of the hands `continues` goes on.
     """
@@ -88,7 +88,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who is at the other end."""
+    """Identity of the other end."""
 
     protocol: int
     program: str

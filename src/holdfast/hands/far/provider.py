@@ -86,7 +86,7 @@ class FarEnd:
 
 
 class FarHands:
-    """One incarnation there. `HandsUnreachable` says that nobody answers; it is no testimony about any call."""
+    """One incarnation there. `HandsUnreachable` means no answer; it is no testimony about any call."""
 
     def __init__(self, identity: HandsProvisioned, end: FarEnd) -> None:
         self.identity = identity
@@ -116,14 +116,14 @@ class FarHands:
         await self._ask("kill", type(None), epoch, call=call_id)
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
-        """What is known of a call there."""
+        """Return the status of a call there."""
         wait_s = min(wait_s, LOOK_S)
         return await self._ask("status", CallStatus, epoch, answer_s=wait_s + ANSWER_S, call=call_id, wait_s=wait_s)
 
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """What a call printed from byte `after` on."""
+        """Return the output of a call from byte `after` on."""
         wait_s = min(wait_s, LOOK_S)
         fields = {"call": call_id, "after": after, "wait_s": wait_s, "max_bytes": max_bytes}
         return await self._ask("read", Output, epoch, answer_s=wait_s + ANSWER_S, **fields)
@@ -203,7 +203,7 @@ class FarProvider:
         self._name = name
 
     async def probe(self) -> Capabilities:
-        """What the far end's own probe says."""
+        """Return the result of the far end's own probe."""
         try:
             found = await self._end.ask("probe", Capabilities, answer_s=60.0)
         except HandsUnreachable as error:
@@ -228,7 +228,7 @@ class FarProvider:
                 await self._end.drop(transfer)
 
     def _refuse(self, spec: HandsSpec) -> None:
-        """What belongs to this host is not there; nothing is left out silently."""
+        """Refuse what exists on this host alone; nothing is left out silently."""
         for wanted, what in (
             (spec.network is not None, "a way outside"),
             (bool(spec.layers or spec.files), "a prepared environment"),

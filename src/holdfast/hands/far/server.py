@@ -45,7 +45,7 @@ from holdfast.hands.user import choose_user, make_ready
 from holdfast.privileges import folder_mode
 
 SPOOL_S = 24 * 3600.0
-"""How long a transfer that nobody goes on with is kept."""
+"""Time that an abandoned transfer is kept."""
 
 READ_MAX = 1 << 20
 """Bytes of output in one answer at most."""
@@ -60,7 +60,7 @@ _encode = msgspec.json.encode
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """Whose a session's workspace is."""
+    """The hands that a session's workspace belongs to."""
 
     hands_id: str
 
@@ -390,7 +390,7 @@ class _Conversation:
                 except BlockingIOError:
                     await anyio.wait_writable(self._target)
                 except OSError:
-                    return  # nobody reads any more: the end of the source says so too
+                    return  # the reader is gone: the end of the source shows it too
 
 
 def _id_of(line: bytes) -> int:

@@ -26,7 +26,7 @@ _INCOMING = ".holdfast-incoming-"
 
 
 class TarRefused(Exception):
-    """There is something in a tar that has no place in a workspace."""
+    """A tar holds an entry that does not belong in a workspace."""
 
 
 def pack(folder: str, out: BinaryIO, *, git: bool) -> int:
@@ -208,7 +208,7 @@ def _merge(here: int, there: int, *, skip: str = "") -> None:
             with _opened(name, here) as below, _writable(name, there, mine.st_mode) as above:
                 _merge(below, above)
             continue
-        if theirs is not None and _same(mine, theirs):
+        if theirs is not None and stat.S_ISREG(mine.st_mode) and _version(mine) == _version(theirs):
             continue
         if theirs is not None and not _prune(name, there):
             raise TarRefused(f"{name!r} is a folder here that holds a .git, and no folder any more where it comes from")
@@ -222,9 +222,8 @@ def _look(name: str, here: int) -> os.stat_result | None:
         return None
 
 
-def _same(one: os.stat_result, two: os.stat_result) -> bool:
-    both = stat.S_ISREG(one.st_mode) and one.st_mode == two.st_mode
-    return both and (one.st_size, one.st_mtime_ns) == (two.st_size, two.st_mtime_ns)
+def _version(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_mode, found.st_size, found.st_mtime_ns
 
 
 @contextlib.contextmanager

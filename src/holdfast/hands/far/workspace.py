@@ -1,4 +1,4 @@
-"""Running `tree` as the user that a folder belongs to."""
+"""Workspaces as tar streams, packed and unpacked by `tar_program` as the folder's owner."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _run(words: list[str], folder: str, source: int | None, target: int | None) 
 
 def _run_in(here: int, words: list[str], folder: str, source: int | None, target: int | None) -> None:
     owner = os.fstat(here)
-    very = f"/proc/self/fd/{here}"  # that very folder, whoever owns what its path leads to by now
+    very = f"/proc/self/fd/{here}"  # this folder itself, even if its path was replaced since
     drop = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []} if os.getuid() == 0 else {}
     done = subprocess.run(  # type: ignore[call-overload]
         [PYTHON, "-I", "-S", "-c", _program(), *words],

@@ -1,4 +1,4 @@
-"""By what means this machine can limit memory, processes and processor time of many processes together.
+"""Mechanisms of this machine to limit memory, processes and processor time of many processes together.
 
 The rungs, best first; each is tried, not believed:
 
@@ -28,7 +28,7 @@ SCOPE_S = 10.0
 
 
 class Rung(NamedTuple):
-    """What was found. `bases` are by controller the folders below which groups are made; for v2 all the same one.
+    """A mechanism. `bases` has the parent folder of groups by controller; in v2 they are all the same.
 
     `prefix` is the command that puts the supervisor into its scope, with `{unit}` for its name; the base is then
     found under `mount` by what the file `where` says. `why` tells why no better rung holds.
@@ -49,7 +49,7 @@ class Rung(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Where to look. The defaults are this machine; tests look at folders of their own."""
+    """Paths to inspect. The defaults are this machine's; tests use folders of their own."""
 
     proc: str = "/proc"
     systemd_run: str = "/usr/bin/systemd-run"
@@ -131,7 +131,7 @@ def _scope(machine: Machine) -> Rung | str:
 
 
 def _session() -> dict[str, str]:
-    """What systemd-run needs of the environment to find its manager."""
+    """Return the environment variables that systemd-run needs to find its manager."""
     runtime = f"/run/user/{os.getuid()}"
     return {
         "PATH": "/usr/bin:/bin",
@@ -169,7 +169,7 @@ def _v2(machine: Machine) -> Rung | str:
 
 
 def _ours(base: Path, mount: Path, machine: Machine) -> bool:
-    """Whether a group was given to us to divide: it is our user's, or marked as delegated, or all that we see."""
+    """Return True if a group is ours to divide: our user owns it, it is delegated, or we see nothing above it."""
     try:
         status = base.stat()
     except OSError:
@@ -231,7 +231,7 @@ def _v1(machine: Machine) -> Rung | str:
 
 
 def _tried(base: str, name: str, value: str) -> bool:
-    """Whether a group with that limit can be made below, by making one and taking it away."""
+    """Check that a group with that limit can be made below, by making and removing one."""
     folder = f"{base}/{_trial()}"
     try:
         os.mkdir(folder)

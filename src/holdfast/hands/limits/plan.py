@@ -53,7 +53,7 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
-    """What the policy of a spec becomes on that rung. `folder` is the incarnation's."""
+    """Turn a spec's policy into limits by that mechanism. `folder` is the incarnation's."""
     policy = spec.policy
     disk = policy.disk_bytes
     own = (str(folder / f"upper{number}") for number, layer in enumerate(spec.layers) if layer.private)
@@ -72,7 +72,7 @@ def holding_of(spec: HandsSpec, rung: Rung, folder: Path) -> Holding:
 
 
 def start_command(rung: Rung, hands_id: str) -> tuple[list[str], dict[str, str]]:
-    """What the supervisor's own command begins with on that rung, and the environment that it needs."""
+    """Return the prefix of the supervisor's command for that mechanism, and the environment that it needs."""
     unit = f"{PREFIX}{hands_id}"
     return [part.replace("{unit}", unit) for part in rung.prefix], scope_environment(rung)
 
@@ -125,7 +125,7 @@ def _processors(cpus: float | None, hands_id: str) -> tuple[int, ...]:
 
 
 def able(walls: Mapping[str, Isolation], rung: Rung) -> dict[str, Isolation]:
-    """How hard each wall can be here: those of a provider, with the limits that this rung gives."""
+    """Return the strongest isolation available: that of a provider, with the limits of this mechanism."""
     walled = walls.get("files") == "hard"  # else a program may reach its own group, and leave it
     level: Isolation = "hard" if rung.hard and walled else "soft"
     cpu: Isolation = "hard" if "cpu" in rung.controllers and walled else "soft"
@@ -133,7 +133,7 @@ def able(walls: Mapping[str, Isolation], rung: Rung) -> dict[str, Isolation]:
 
 
 def held(walls: Mapping[str, Isolation], rung: Rung, policy: HandsPolicy) -> dict[str, Isolation]:
-    """How hard each wall is under a policy: what it does not limit is not limited."""
+    """Return the isolation under a policy: a resource that it does not limit is not limited."""
     out = able(walls, rung)
     for kind in _FIELDS:
         if _unset(policy, kind):
@@ -176,7 +176,7 @@ _HARD = {
 
 
 def findings(rung: Rung, isolation: Mapping[str, Isolation]) -> tuple[Finding, ...]:
-    """What `doctor` says about the limits."""
+    """Findings of `doctor` about the limits."""
     means = _HARD.get(rung.kind, "")
     fix = _HARD_FIX["memory"]
     why = f": {rung.why}" if rung.why else ""

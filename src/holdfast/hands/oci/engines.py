@@ -97,7 +97,7 @@ _FIXES = {
 
 
 class Engine(NamedTuple):
-    """What was named: `podman:IMAGE`, `docker:IMAGE`, with `+runsc` for gVisor behind it; `runc`, `crun`, `runsc`."""
+    """A container engine or runtime: `podman:IMAGE`, `docker:IMAGE` (`+runsc` for gVisor), `runc`, `crun`, `runsc`."""
 
     name: str
     image: str = ""
@@ -110,7 +110,7 @@ class Engine(NamedTuple):
 
     @property
     def fix(self) -> str:
-        """What to do where it does not work."""
+        """The fix where it does not work."""
         return _FIXES[self.name]
 
     @property
@@ -123,7 +123,7 @@ class Engine(NamedTuple):
 
 
 def named(text: str) -> Engine:
-    """What that name of a provider means. Raises `UsageError`."""
+    """Parse a provider's name. Raises `UsageError`."""
     kind, _, image = text.partition(":")
     name, plus, runtime = kind.partition("+")
     engine = Engine(name, image, runtime)

@@ -154,7 +154,7 @@ class OciHands(SupervisedHands):
 
 
 def _told(spec: HandsSpec, folder: Path, user: HandsUser, engine: Engine, binds: list[Bind]) -> dict[str, Any]:
-    """What the program between the supervisor and the container is told."""
+    """Message to the program between the supervisor and the container."""
     command, env = _inside(), _environment()
     bundle, parts = str(folder / "bundle"), str(folder / "bundle" / "parts")
     config = configuration(command, env, user.uid, user.gid, binds, cwd=ROOT, home=HOME)
@@ -188,7 +188,7 @@ def _clear(engine: Engine, folder: Path, name: str) -> None:
 def _binds(
     spec: HandsSpec, folder: Path, workspace: str, user: HandsUser, engine: Engine
 ) -> tuple[list[Bind], tuple[Place, ...]]:
-    """What is shown inside, in the order of mounting; the places in the workspace that this needs."""
+    """Return the binds in mount order, and the mount points in the workspace that they need."""
     out = [] if engine.needs_image else _system()
     out += [Bind(workspace, ROOT, True), Bind(str(folder / "output"), OUTPUT, True)]
     names, places = protected(Path(workspace))
@@ -243,7 +243,7 @@ def _environment() -> dict[str, str]:
 
 
 def _engine_environment(engine: Engine) -> dict[str, str]:
-    """What an engine needs to find its own things; it is not seen inside."""
+    """Return the environment that an engine needs to find its own files; it is not visible inside."""
     if not engine.needs_image:
         return {}
     home = pwd.getpwuid(os.getuid()).pw_dir

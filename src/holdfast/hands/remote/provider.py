@@ -70,7 +70,7 @@ class RemoteHands(FarHands):
 
 
 class RemoteProvider:
-    """Hands by whichever worker comes for them."""
+    """Hands made by the first worker that takes the request."""
 
     def __init__(self, queue: Queue, spool: Path, clock: Clock, *, patience_s: float = PATIENCE_S) -> None:
         self._queue, self._spool, self._clock, self._patience_s = queue, spool, clock, patience_s
@@ -79,7 +79,7 @@ class RemoteProvider:
         return QueueLink(self._queue, session_id, self._clock, self._patience_s)
 
     async def probe(self) -> Capabilities:
-        """Who asks for work. That nobody does now is no reason to refuse: hands are waited for."""
+        """Report the polling workers. None is no reason to refuse: a request waits for one."""
         polling = self._queue.stats()["workers_polling"]
         if polling:
             finding = Finding("workers", "ok", f"{polling} ask for work; how they isolate is in hands.provisioned")

@@ -94,13 +94,13 @@ class Queue:
         return self._db.execute("delete from keys where name = ?", (name,)).rowcount > 0
 
     def is_key(self, key: str) -> bool:
-        """Whether that key lets a worker ask for work."""
+        """Return True if a worker may poll with that key."""
         return self._one("select 1 from keys where hash = ?", _hash(key)) is not None
 
     # --- the brain's side ---
 
     def ask(self, session_id: str, body: bytes) -> int:
-        """Ask something of a session's hands, and see that somebody comes for it; returns its number."""
+        """Add an ask to a session's hands, and a work item for it when none is live; returns its number."""
         self._db.execute("begin immediate")
         cursor = self._db.execute("insert into asks (session_id, body) values (?, ?)", (session_id, body))
         self._enqueue(session_id)
@@ -125,11 +125,11 @@ class Queue:
         self._db.execute("delete from asks where seq = ?", (seq,))
 
     def belongs(self, hands_id: str, session_id: str) -> None:
-        """Remember whose hands those are."""
+        """Record the session of those hands."""
         self._db.execute("insert or replace into hands values (?, ?)", (hands_id, session_id))
 
     def session_of(self, hands_id: str) -> str | None:
-        """The session whose hands those are."""
+        """Return the session of those hands."""
         row = self._one("select session_id from hands where hands_id = ?", hands_id)
         return None if row is None else row["session_id"]
 
@@ -144,7 +144,7 @@ class Queue:
     # --- the worker's side ---
 
     def poll(self, worker: str, reclaim_ms: int) -> Handed | None:
-        """The oldest item that nobody has: new, handed out without an acknowledgment, or with a lease that ran out."""
+        """Hand out the oldest free item: new, never acknowledged, or with an expired lease."""
         now = self._clock.now_us()
         self._db.execute("begin immediate")
         try:
@@ -218,7 +218,7 @@ class Queue:
         return self.item(work_id)
 
     def asked(self, session_id: str, token: str, after: int) -> list[tuple[int, bytes]]:
-        """What is asked of that session's hands and not answered, after a number. Raises `Turned`."""
+        """Return unanswered asks of that session's hands, after a number. Raises `Turned`."""
         if self._holder(session_id, token)["state"] == "stopping":
             return []  # the next item of that session has them
         found = self._db.execute(
@@ -234,7 +234,7 @@ class Queue:
             self._holder(session_id, token)
             row = self._one("select answer from asks where seq = ? and session_id = ?", seq, session_id)
             if row is None or row["answer"] is not None:
-                raise Turned(400, f"{seq} is answered already, or nobody waits for it any more")
+                raise Turned(400, f"ask {seq} is answered already, or was dropped")
             self._db.execute("update asks set answer = ? where seq = ?", (body, seq))
         finally:
             self._db.execute("commit")
@@ -242,7 +242,7 @@ class Queue:
     def _holder(self, session_id: str, token: str) -> sqlite3.Row:
         row = self._one("select * from work where token = ?", _hash(token))
         if row is None or row["session_id"] != session_id or row["state"] == "stopped":
-            raise Turned(400, "another worker has this session now, or nobody")
+            raise Turned(400, "this token does not hold the session; another worker may have it")
         return row
 
     def _held(self, work_id: str, token: str) -> sqlite3.Row:
@@ -283,7 +283,7 @@ class Queue:
         return out
 
     def stats(self) -> dict[str, Any]:
-        """How many items wait, how many are at work, who asks for some."""
+        """Count waiting items, items in progress, and polling workers."""
         now = self._clock.now_us()
         queued = self._one("select count(*) as n, min(created_us) as oldest from work where state = 'queued'")
         pending = self._one("select count(*) as n from work where state in ('starting', 'active', 'stopping')")

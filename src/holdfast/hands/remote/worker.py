@@ -36,7 +36,7 @@ _encode = msgspec.json.encode
 
 
 class Lost(Exception):
-    """The lease is another worker's, or nobody's."""
+    """The lease is lost; another worker may hold it."""
 
 
 def check_url(url: str) -> str:
@@ -110,7 +110,9 @@ class Worker:
         """One session, until it is idle, ended, or another worker's."""
         try:
             session_id, work_id = str(item["data"]["id"]), str(item["id"])
-            token = _token(str(item["secret"]))
+            secret = str(item["secret"])
+            told = base64.urlsafe_b64decode(secret + "=" * (-len(secret) % 4))
+            token = str(json.loads(told)["sessions_token"])
             self._say(f"{session_id}: taken")
             try:
                 async with anyio.create_task_group() as group:
@@ -190,8 +192,3 @@ class Worker:
                 await self._ask("POST", f"{self._work}/{work_id}/stop", token, json={"force": False})
             except httpx.HTTPError:
                 return  # its lease ends by itself
-
-
-def _token(secret: str) -> str:
-    data = base64.urlsafe_b64decode(secret + "=" * (-len(secret) % 4))
-    return str(json.loads(data)["sessions_token"])

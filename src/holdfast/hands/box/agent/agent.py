@@ -211,7 +211,7 @@ class Agent:
         for work in self._work.values():
             if now < work.deadline:
                 continue
-            if work.sweeps and now < work.patience and not _stands(work.pid):
+            if work.sweeps and now < work.patience and not _is_stopped(work.pid):
                 work.deadline = now + HEED_S
             else:
                 work.deadline = now + OVERTIME_S
@@ -233,15 +233,12 @@ class Agent:
         del self._work[fd]
         work.link.close()
         if work.answer is None:
-            self._strays()
+            # a child died with its work undone: its processes are now ours, and end
+            spare = self._bridge.pids | {work.pid for work in self._work.values()}
+            if processes.sweep(self._reap, spare) is None:
+                os._exit(70)
             work.answer = {"result": _cut_short(work.why)}
         self._control.send({"ev": "prepared" if work.step == "prepare" else "done", "call": work.call, **work.answer})
-
-    def _strays(self) -> None:
-        """A child died with its work undone: what it had started is ours now, and ends."""
-        spare = self._bridge.pids | {work.pid for work in self._work.values()}
-        if processes.sweep(self._reap, spare) is None:
-            os._exit(70)
 
     def _reap(self) -> bool:
         while True:
@@ -308,14 +305,14 @@ def _bash(message: Message, place: dict[str, Any], link: int) -> dict[str, Any]:
 
 
 def lasts(message: Message) -> float:
-    """How many seconds a step may take: a service as long as its hands, and a tar as long as it is asked for."""
+    """Return a step's time limit in seconds; a service and a tar have none here."""
     if message["op"] in archive.STEPS or message["request"]["tool"] == "service":
         return math.inf
     return float(message["request"]["timeout_s"])
 
 
-def _stands(pid: int) -> bool:
-    """Whether somebody stopped that process."""
+def _is_stopped(pid: int) -> bool:
+    """Return True if that process is stopped."""
     entry = processes.entry_of(pid)
     return entry is not None and entry.state in "Tt"
 

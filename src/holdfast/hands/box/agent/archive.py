@@ -1,6 +1,6 @@
 """A folder as a tar, made and read inside the sandbox: one stream in, one stream out, nothing held in memory.
 
-Whoever made a tar may have meant harm. Nothing is written through a link, links may not lead out of the folder, no
+A tar may be hostile. Nothing is written through a link, links may not lead out of the folder, no
 device or pipe is made, and no file keeps a bit that lends its owner's rights.
 """
 
@@ -28,7 +28,7 @@ BYTES_MAX = 32 << 30
 
 
 class Bounds:
-    """How much one tar has held so far."""
+    """Size of a tar so far."""
 
     def __init__(self) -> None:
         self.entries = 0
@@ -53,7 +53,7 @@ def place_of(name: str) -> tuple[str, ...]:
 
 
 def checked(member: Any) -> tuple[str, ...]:
-    """Where an entry goes. Raises `Refusal` for what no honest tar of a folder holds."""
+    """Return an entry's path. Raises `Refusal` for an entry that no valid tar of a folder has."""
     parts = place_of(member.name)
     if member.issym():
         target = posixpath.normpath(posixpath.join(*parts[:-1], member.linkname or "."))
@@ -290,7 +290,7 @@ class _Line:
 
 
 class _Outlet(io.RawIOBase):
-    """What is written goes out in pieces, each when it is asked for."""
+    """Writable stream that sends pieces, each when it is requested."""
 
     def __init__(self, line: _Line) -> None:
         self._line = line
@@ -312,7 +312,7 @@ class _Outlet(io.RawIOBase):
 
 
 class _Inlet(io.RawIOBase):
-    """What comes in, a piece at a time."""
+    """Readable stream of the received pieces."""
 
     def __init__(self, line: _Line) -> None:
         self._line = line

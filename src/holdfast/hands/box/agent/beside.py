@@ -1,4 +1,4 @@
-"""What goes on beside a running command: the input it is given, the line that is waited for, its health.
+"""Helpers of a running command: its input, the expected line of output, and its health check.
 
 Each is a part of the runner's loop: `waits` names the descriptors it waits on, `due` when it must be looked at
 although nothing came, `look` lets it go on. What becomes known is returned as a note for the supervisor.

@@ -94,7 +94,7 @@ def _why(error: OSError) -> str:
 
 
 def prepare(tool: str, given: dict[str, Any], place: dict[str, Any], seen: dict[str, str]) -> dict[str, str]:
-    """What a write or edit would do, without doing it: path, digests before and after (S8, S18)."""
+    """Return the expected effect of a write or edit: path, digests before and after (S8, S18)."""
     path = inside(place, given["file_path"])
     old, new = _contents(tool, path, given, seen.get(path) or seen.get(given["file_path"]) or "")
     return {
@@ -197,7 +197,7 @@ def glob(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, An
 
 
 def _base(given: dict[str, Any], place: dict[str, Any]) -> tuple[str, str]:
-    """Where to look and for what: an absolute pattern is taken apart at its first wildcard."""
+    """Return the search folder and pattern: an absolute pattern is split at its first wildcard."""
     pattern = given["pattern"]
     base = inside(place, given.get("path") or ".")
     if pattern.startswith("/"):

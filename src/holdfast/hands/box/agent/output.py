@@ -41,16 +41,12 @@ class Capture:
         if not self._tail:
             data = bytes(self._held) + data
             self._held = bytearray(data[: self._head_max])
-            self._stay()
+            try:
+                make_room(os.path.dirname(self._path))  # this file will stay: older ones make room for it
+            except OSError:
+                pass
         self._tail += data[-self._tail_max :]
         del self._tail[: -self._tail_max]
-
-    def _stay(self) -> None:
-        """The file will stay when the command has ended: older ones make room for it."""
-        try:
-            make_room(os.path.dirname(self._path))
-        except OSError:
-            pass
 
     def result(self) -> dict[str, Any]:
         """The fields of the result that speak of output. Ends the capture."""
@@ -65,16 +61,13 @@ class Capture:
         cut = self.total - len(self._held) - len(self._tail)
         problem = f"; {problem}" if problem else ""
         middle = f"\n[... {cut} bytes left out{problem} ...]\n"
+        front = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._held))
         return {
-            "output": _front(bytes(self._held)) + middle + _back(bytes(self._tail)),
+            "output": front + middle + _back(bytes(self._tail)),
             "bytes_total": self.total,
             "truncated": True,
             "output_path": self._path if self._keep.saved else "",
         }
-
-
-def _front(data: bytes) -> str:
-    return codecs.getincrementaldecoder("utf-8")("replace").decode(data)
 
 
 def _back(data: bytes) -> str:
@@ -231,7 +224,7 @@ def cut(data: bytes, seq: int, after: int, max_bytes: int, *, over: bool) -> Pie
 def piece_of(
     folder: str, call_id: str, after: int, max_bytes: int, result: dict[str, Any] | None, *, over: bool
 ) -> Piece:
-    """What a call printed from `after` on. `result` is its end, None without one; `over` says that nothing comes."""
+    """Return a call's output from `after` on. `result` is None while it runs; `over` means that no more comes."""
     if result is not None:
         piece = from_result(result, after, max_bytes)
         return piece or from_files(folder, call_id, after, max_bytes, int(result.get("bytes_total", 0)))
@@ -242,7 +235,7 @@ def piece_of(
 
 
 def from_result(result: dict[str, Any], after: int, max_bytes: int) -> Piece | None:
-    """What a call printed, when its result holds all of it as it was; else None."""
+    """Return a call's output if its result holds all of it unchanged; else None."""
     total = int(result.get("bytes_total", 0))
     if result.get("truncated") or result.get("output_path"):
         return None
@@ -254,7 +247,7 @@ def from_result(result: dict[str, Any], after: int, max_bytes: int) -> Piece | N
 
 
 def from_files(folder: str, call_id: str, after: int, max_bytes: int, total: int | None) -> Piece:
-    """What the files hold from `after` on. `total` is how much was printed, None while it is not known."""
+    """Return output from the files from `after` on. `total` is the printed byte count, None if unknown."""
     limit = min(max(max_bytes, LEAST), MOST)
     try:
         parts = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,7 +1,7 @@
 """One command: started in its own process session, watched, and ended whole.
 
 The runner is a process of its own per command and the subreaper of all that the command leaves
-behind. It ends by timeout, when told to, when whoever told it is gone, or when the command exits.
+behind. It ends by timeout, on request, when the agent is gone, or when the command exits.
 Beside the command go its input, the search for a line, and the looks at its health, see `aside`.
 """
 
@@ -269,7 +269,7 @@ class Runner:
         return bool(data)
 
     def _drain(self) -> None:
-        """What is still in the pipe. Nobody can write to it any more."""
+        """Read the rest of the pipe, which has no writer any more."""
         while self._out >= 0:
             before = self._capture.total
             if not self._take() or self._capture.total == before:

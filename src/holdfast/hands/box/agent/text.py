@@ -111,7 +111,7 @@ class View:
         self._shown.append(entry)
 
     def text(self, path: str) -> str:
-        """What the model reads."""
+        """Return the text for the model."""
         if not self.lines:
             return f"[{path} is empty]"
         if not self._shown:
@@ -207,7 +207,7 @@ class Lines:
         return True
 
     def text(self, nothing: str) -> str:
-        """What the model reads; `nothing` when there is no line."""
+        """Return the text for the model; `nothing` when there is no line."""
         if self.full:
             return "\n".join([*self._shown, "[... there are more; narrow the pattern or the path]"])
         return "\n".join(self._shown) or nothing

@@ -202,7 +202,9 @@ def _request(url: str, env: dict[str, str], headers: dict[str, str]) -> tuple[Re
 
     secure, host, port = _address(url)
     where = urlsplit(url)
-    path = quote(where.path or "/", safe="/%:@!$&'()*+,;=~-._") + (f"?{_query(where.query)}" if where.query else "")
+    path = quote(where.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    if where.query:
+        path += "?" + quote(where.query, safe="/%:@!$&'()*+,;=?~-._[]")
     accept = {"User-Agent": _AGENT, "Accept": "text/html, text/markdown, text/*, application/json;q=0.9, */*;q=0.5"}
     try:
         connection, absolute = _connected(secure, host, port, env)
@@ -215,14 +217,10 @@ def _request(url: str, env: dict[str, str], headers: dict[str, str]) -> tuple[Re
         raise Refusal(f"{url} cannot be reached: {_why(error, env)}") from None
 
 
-def _query(query: str) -> str:
-    return quote(query, safe="/%:@!$&'()*+,;=?~-._[]")
-
-
 def _why(error: Exception, env: dict[str, str]) -> str:
     told = str(error) or type(error).__name__
     if not _proxy_of(env, True):
-        told += ". These hands have no way outside; a person can allow hosts, with `holdfast egress`"
+        told += ". The sandbox has no network access; the user can allow hosts with `holdfast egress`"
     return told
 
 

@@ -1,4 +1,4 @@
-"""A web page as text for a reader: Markdown with its links, without scripts, styles and what nobody would see."""
+"""A web page as text for a reader: Markdown with its links, without scripts, styles, and hidden elements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Reader(HTMLParser):
         self._links: list[tuple[str, int]] = []
 
     def text(self) -> str:
-        """What was read so far."""
+        """Return the text so far."""
         while self._links:
             self._link_ends()
         lines = [line.rstrip() for line in "".join(self._out).split("\n")]
@@ -209,7 +209,7 @@ _MARKS_END = {"td": " ", "th": " ", "tr": "|", "code": "`", "strong": "**", "b":
 
 
 def _is_hidden(given: dict[str, str]) -> bool:
-    """Whether nobody would see an element: a place for words to readers who are no people."""
+    """Return True if an element is invisible: hidden text may be aimed at models."""
     return (
         "hidden" in given or given.get("aria-hidden") == "true" or bool(_HIDDEN.search(given.get("style", "").lower()))
     )

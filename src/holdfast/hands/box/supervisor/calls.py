@@ -52,7 +52,7 @@ class Refusal(Exception):
 
 
 def alive(client: Channel) -> bool:
-    """True unless whoever asked over this connection has gone away."""
+    """Return True unless the client of this connection has gone away."""
     return not client.closed and not client.hung_up()
 
 
@@ -63,7 +63,7 @@ _PREPARED = ("write", "edit")
 
 
 class Register:
-    """The calls, and who waits for them. `listened` says whether somebody waits for a call's news in another way."""
+    """The calls and their waiting clients. `listened` is True for a call whose status a client is waiting for."""
 
     def __init__(self, journal: Journal, agent: Channel, watch: Watch, notifier: Notifier) -> None:
         self.calls: dict[str, Call] = {}
@@ -102,7 +102,10 @@ class Register:
         if call is None:
             limit_s = math.inf if request["tool"] == "service" else float(request["timeout_s"]) + OVERDUE_S
             call = Call(call_id, request, time.monotonic() + limit_s)
-            self._refuse_twin(call)
+            if call.tool == "service" and any(
+                other.tool == "service" and other.name == call.name != "" for other in self.open
+            ):
+                raise Refusal("no", f"a service {call.name!r} runs here already; stop it first, or choose another name")
             self.calls[call_id] = call
             call.starters.append((client, ask))
             if call.tool in _PREPARED:
@@ -113,12 +116,6 @@ class Register:
             call.starters.append((client, ask))
         else:
             client.send({"id": ask, "ok": {}})
-
-    def _refuse_twin(self, call: Call) -> None:
-        if call.tool == "service" and any(
-            other.tool == "service" and other.name == call.name != "" for other in self.open
-        ):
-            raise Refusal("no", f"a service {call.name!r} runs here already; stop it first, or choose another name")
 
     def known(self, call_id: str) -> Call:
         """A call that was started here. Raises `Refusal` for any other."""
@@ -144,7 +141,7 @@ class Register:
             self._agent.send({"op": "kill", "call": call_id})
 
     def status(self, call_id: str) -> Message:
-        """What is known of a call."""
+        """Return the status of a call."""
         call = self.calls.get(call_id)
         if call is None:
             return {"state": "never_started"}
@@ -153,7 +150,7 @@ class Register:
         return {"state": "running", **call.notes}
 
     def result(self, call: Call) -> Message:
-        """How a call that is done ended."""
+        """Return the result of a finished call."""
         if call.unsaved is not None:
             return call.unsaved
         assert call.place is not None

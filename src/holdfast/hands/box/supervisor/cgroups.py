@@ -7,8 +7,7 @@ What is to be made comes with the launch, as data (`plan`):
     own       for v2 in a scope of our own: the mount point and the file that says where we are; the folder is
               then found here, and this process first moves into a leaf of its own (v2 has no processes in inner nodes)
 
-Every folder is written into a record before it is made, so that whoever finds the record of a dead supervisor can
-remove what it left.
+Every folder is recorded before it is made, so that a later process can remove what a dead supervisor left.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Group:
         return [os.path.join(folder, "cgroup.procs") for folder in self.folders]
 
     def counters(self) -> dict[str, int]:
-        """How often the kernel ended a process for memory, and refused one for their number, so far."""
+        """Count the kernel's kills for memory and its refusals of new processes so far."""
         return {"memory": self._sum(_MEMORY), "processes": self._sum(_PROCESSES)}
 
     def full(self) -> bool:
@@ -127,7 +126,7 @@ def recorded(record: str) -> Group:
 
 
 def own_path(where: str, controller: str = "") -> str:
-    """Where in that hierarchy this process is, of a file as /proc/self/cgroup; `/` when it does not say."""
+    """Return this process's path in that hierarchy, from a file like /proc/self/cgroup; `/` if missing."""
     with open(where, encoding="utf-8") as file:
         for line in file:
             _, names, path = line.rstrip("\n").split(":", 2)

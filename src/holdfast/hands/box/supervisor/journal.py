@@ -36,7 +36,7 @@ class JournalFull(Exception):
 
 
 class Place(NamedTuple):
-    """Where a record lies in the file."""
+    """Position of a record in the file."""
 
     offset: int
     length: int
@@ -74,7 +74,7 @@ class Journal:
 
 
 class Testimony(NamedTuple):
-    """What a journal says. `started`, `exits` and `notes` are by call id; `opened` is empty without a first line.
+    """Content of a journal. `started`, `exits` and `notes` are by call id; `opened` is empty without a first line.
 
     A `damaged` one has lines that are not what was written; they say nothing here.
     """
@@ -109,7 +109,7 @@ def replay(path: str) -> Testimony:
 
 
 def _is_unfinished(rest: bytes) -> bool:
-    """Whether what follows the last line end is the beginning of a record, or nothing, and not a damaged line."""
+    """Return True if the bytes after the last newline are empty or the start of a record, not a damaged line."""
     if _record(rest[:-1]) is not None:  # only its line end is wrong
         return False
     return rest[: len(_BEGINNING)] == _BEGINNING[: len(rest)] and all(32 <= byte < 127 for byte in rest)

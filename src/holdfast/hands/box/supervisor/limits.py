@@ -21,7 +21,7 @@ _SIGNALS = {signal.SIGXCPU: "cpu", signal.SIGXFSZ: "disk"}
 
 
 class _Seen:
-    """What is known of one running call. `before` are the kernel's counters when it began."""
+    """One running call. `before` are the kernel's counters when it began."""
 
     def __init__(self, before: dict[str, int]) -> None:
         self.before = before
@@ -56,7 +56,7 @@ class Watch:
         return self._link.fd if self._link is not None else -1
 
     def claimed(self) -> None:
-        """Somebody knows of these hands."""
+        """Record that a client has claimed these hands."""
         with contextlib.suppress(OSError):
             os.write(self._life, CLAIMED)
 
@@ -254,7 +254,7 @@ def become(launch: dict[str, Any], group: Group, lock: int, log: int, ends: tupl
 
 
 def _remove_unclaimed(folder: str) -> None:
-    """Whoever asked for these hands died before it could name them anywhere: nobody will ask for them."""
+    """Remove hands whose maker died before it could record them: no client will ask for them."""
     for path, folders, names in os.walk(folder, topdown=False):
         for name in [*names, *folders]:
             inner = os.path.join(path, name)

@@ -128,7 +128,7 @@ def remove_mount_point(place: Sequence[str]) -> None:
 
 
 def is_mount_point(found: os.stat_result) -> bool:
-    """Whether that may be something that was made for a mount. A folder has to be empty too."""
+    """Return True if it may be a mount point that we made. The caller checks that a folder is empty."""
     if stat.S_ISDIR(found.st_mode):
         return stat.S_IMODE(found.st_mode) == MODES["folder"]
     return found.st_size == 0 and stat.S_ISREG(found.st_mode) and stat.S_IMODE(found.st_mode) == MODES["file"]

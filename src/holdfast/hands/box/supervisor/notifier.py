@@ -1,4 +1,4 @@
-"""Who tells of a job's news: a process beside the supervisor that runs a command of the host.
+"""The notifier: a process beside the supervisor that runs a command on the host when a job has news.
 
 It is the supervisor's parent and not its child, so neither the command nor what it starts is ended with the hands. It
 hears from the supervisor over a pipe which jobs run and what is new about them. When the pipe ends with jobs still
@@ -27,7 +27,7 @@ ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 class Notifier:
-    """The supervisor's side. Without a descriptor there is nobody to tell, and nothing is done."""
+    """The supervisor's side of the notifier. Without a descriptor it does nothing."""
 
     def __init__(self, fd: int) -> None:
         self._to = Channel(fd) if fd >= 0 else None
@@ -37,7 +37,7 @@ class Notifier:
         self._send({"watch": call})
 
     def over(self, call: str, *, tell: bool) -> None:
-        """That job has ended; `tell` when nobody was waiting for it."""
+        """Report the end of a job; `tell` when no client was waiting for it."""
         self._send({"over": call, "tell": tell})
 
     def line(self, call: str) -> None:
@@ -167,7 +167,7 @@ def _become(argv: list[str]) -> NoReturn:
 
 
 def become_notifier(source: int, command: list[str]) -> NoReturn:
-    """Be the herald: leave all else that was inherited, and serve."""
+    """Become the notifier: close inherited descriptors, and serve."""
     try:
         null = os.open("/dev/null", os.O_RDWR)
         for fd in (0, 1, 2):

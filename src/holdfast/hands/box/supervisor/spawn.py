@@ -1,4 +1,4 @@
-"""Starting the sandbox: as the right user, with the descriptors it is handed, and nothing else."""
+"""Start of the sandbox: as its user, with the descriptors passed to it, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from holdfast.hands.box.supervisor import mounts
 
 _NICE = 5
-"""By how much a sandbox steps back where no group holds it: whoever watches it must get its turn."""
+"""Niceness of a sandbox without a control group: the watcher must get processor time."""
 
 
 class Sandbox(NamedTuple):
@@ -73,7 +73,7 @@ def _become(launch: dict[str, Any], doors: Sequence[str], control: int, errors: 
 
 
 def _join(doors: Sequence[str], processors: Sequence[int]) -> None:
-    """Be limited, while we still may: whoever we become cannot choose a group."""
+    """Join the control groups before the uid changes: the sandbox's user may not join them."""
     for door in doors:
         fd = os.open(door, os.O_WRONLY | os.O_CLOEXEC)
         os.write(fd, b"0")

@@ -103,7 +103,7 @@ class Supervisor:
         self._end_sandbox()
         self._listen_to_errors()
         said = self._complaints.decode("utf-8", "replace").strip()
-        return said or "the sandbox said nothing and did not start in time"
+        return said or "the sandbox did not start in time and printed no error"
 
     def _listen_to_errors(self) -> bool:
         try:
@@ -118,7 +118,7 @@ class Supervisor:
         processes.sweep(processes.reap, frozenset({self._watch.steward}), limit_s=20.0)
 
     def clean(self) -> None:
-        """Take away what only a living supervisor needs: the steward does."""
+        """Have the steward remove the files that only a living supervisor needs."""
         for fd in self._held:
             os.close(fd)
         self._watch.close()
@@ -126,7 +126,7 @@ class Supervisor:
     # --- the loop ---
 
     def serve(self) -> None:
-        """Until there is a reason to end."""
+        """Serve clients until there is a reason to end."""
         self._idle_since = time.monotonic()  # the start of the sandbox is no idleness
         poll = select.poll()
         errors = self._sandbox.errors
@@ -164,7 +164,7 @@ class Supervisor:
             poll.register(self._watch.fd, select.POLLIN)
 
     def _next_look(self) -> float:
-        """When something is due although nobody speaks."""
+        """Return the next time at which something is due without a message."""
         now = time.monotonic()
         due = [] if self._verbs.paused_since is not None else [call.deadline for call in self._register.open]
         if not self._register.busy():
@@ -192,14 +192,14 @@ class Supervisor:
         elif self._needed() or self._register.open or busy:
             self._idle_since = now
         elif now >= self._idle_since + self._grace_s():
-            self._ending = "nobody needed it"
+            self._ending = "idle: no client and no running call"
 
     def _needed(self) -> bool:
-        """Whether a client is there. One that never said a word only looked whether the socket answers."""
+        """Return True if a client is connected. One that never sent a message only tested the socket."""
         return len(self._clients) > len(self._silent)
 
     def _grace_s(self) -> float:
-        """How long it stays without a call and a client; the process that asked for it has its own time to connect."""
+        """Return the idle time allowed without a call and a client; the first client has its own time to connect."""
         grace_s: float = self._launch["grace_s" if self._claimed else "claim_s"]
         return grace_s
 
@@ -218,13 +218,13 @@ class Supervisor:
         try:
             messages = self._agent.receive()
         except WireError:
-            self._lost("the sandbox's agent spoke nonsense")
+            self._lost("protocol error from the sandbox agent")
             return
         try:
             for message in messages:
                 self._heed(message)
         except (KeyError, TypeError, ValueError):
-            self._lost("the sandbox's agent spoke nonsense")
+            self._lost("protocol error from the sandbox agent")
         if self._agent.closed and not self._ending:
             self._lost("the sandbox ended")
 
@@ -281,7 +281,7 @@ class Supervisor:
     # --- reasons to end ---
 
     def _release(self) -> None:
-        """Given back: nobody needs to hear of what ran here."""
+        """End the sandbox on request, without notifications."""
         self._ending = "released"
         self._notifier.hush()
         self._end_sandbox()

@@ -1,4 +1,4 @@
-"""What a sandbox uses: the memory and number of its processes, and what its folders take of the disk."""
+"""Resource usage of a sandbox: memory and number of its processes, and disk space of its folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Disk(NamedTuple):
-    """What folders take: bytes as allocated, and files and folders. `deep` when some were nested too deep to count."""
+    """Disk usage of folders: allocated bytes, and number of files and folders.
+
+    `deep` is set when some were nested too deep to count.
+    """
 
     size: int
     inodes: int
@@ -87,7 +90,7 @@ def _walk(top: int, seen: set[tuple[int, int]], pause: float) -> Disk:
 
 
 def _listed(fd: int, folders: list[str], seen: set[tuple[int, int]]) -> tuple[int, int]:
-    """What is directly in one folder; names of the folders in it are appended to `folders`."""
+    """Measure one folder's direct content; names of its folders are appended to `folders`."""
     size = count = 0
     try:
         with os.scandir(fd) as found:
@@ -173,7 +176,7 @@ class Tree:
         return out
 
     def _sum(self, pids: list[int]) -> Held:
-        """The dead that nobody has collected count too: they take the place of a new one."""
+        """Zombies count too: each takes the place of a new process."""
         found = [self._entries[pid] for pid in pids]
         memory = sum(entry.pages for entry in found) * _PAGE
         live = tuple(entry.pid for entry in found if entry.state not in "ZX")

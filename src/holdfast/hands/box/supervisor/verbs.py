@@ -13,13 +13,13 @@ from holdfast.hands.box.supervisor.calls import Call, Refusal, Register, alive, 
 from holdfast.hands.box.wire import Channel, Message
 
 LOOK_S = 0.02
-"""How often a file is looked at while somebody waits for more output."""
+"""Interval for checking the output file while a client waits for more."""
 
 INPUT_MAX = 1 << 20
 """Bytes of input that a command may leave unread."""
 
 INPUT_WAIT_S = 2.0
-"""How long somebody waits who gives more than that."""
+"""Time that a client waits to write more than that."""
 
 WAIT_MAX_S = 3600.0
 """How long an answer may be waited for at most."""
@@ -224,7 +224,7 @@ class Verbs:
         self.transfers.look(now)
 
     def due(self) -> float | None:
-        """When something has to be looked at although nobody speaks."""
+        """Return the next time at which a question or transfer is due without a message."""
         if not self._questions and not self.transfers:
             return None
         now = time.monotonic()
@@ -324,27 +324,24 @@ class Transfers:
             self._agent.send({"op": "piece", "call": name, "data": data})
 
     def hear(self, name: str, message: Message) -> bool:
-        """What the agent says. False when that is about no transfer."""
+        """Handle a message of the agent. False when it belongs to no transfer."""
         if not name.startswith(_PREFIX):
             return False
         transfer = self._open.get(name)
         if transfer is None or message["ev"] == "began":
             return True
         if message["ev"] == "piece":
-            self._answer(transfer, {"data": str(message.get("data", ""))})
+            if transfer.pending is not None:
+                client, ask, _ = transfer.pending
+                transfer.pending = None
+                client.send({"id": ask, "ok": {"data": str(message.get("data", ""))}})
         else:
             transfer.result = message["result"]
             self._end(name, transfer)
         return True
 
-    def _answer(self, transfer: Transfer, body: Message) -> None:
-        if transfer.pending is not None:
-            client, ask, _ = transfer.pending
-            transfer.pending = None
-            client.send({"id": ask, "ok": body})
-
     def _end(self, name: str, transfer: Transfer) -> None:
-        """Say how it ended, when somebody asks."""
+        """Answer with the end of the transfer, when a client waits for it."""
         result = transfer.result
         if transfer.pending is None or result is None:
             return
@@ -357,7 +354,7 @@ class Transfers:
             client.send({"id": ask, "error": {"kind": "no", "message": text}})
 
     def look(self, now: float) -> None:
-        """End those that nobody asks for any more, or that do not get on."""
+        """End transfers that are abandoned or make no progress."""
         for name, transfer in [each for each in self._open.items() if now > each[1].touched + IDLE_S]:
             if transfer.pending is not None:
                 client, ask, _ = transfer.pending

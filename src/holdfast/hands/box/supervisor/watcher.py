@@ -188,12 +188,12 @@ class Watcher:
         return max(QUICK_S, took * 4, min(CALM_S, (self._memory - held) / FAST))
 
     def _starving(self) -> bool:
-        """Whether the machine runs out of memory since these calls run: not all that they take is any process's."""
+        """Return True if the machine ran low on memory since these calls began: not all of their memory is mapped."""
         free, most = usage.available(self._meminfo)
         return 0 < free < most // SPARE and self._free - free > (self._memory or 0)
 
     def _really(self, found: usage.Tree, now: float) -> bool:
-        """What several processes share is in the memory of each: count it once before anybody is ended for it."""
+        """Count shared memory once before a call is killed for it: each process reports all of it."""
         at, held = self._checked
         most = self._memory or 0
         if now < at + CALM_S and found.all.memory < held + (most >> 4):
@@ -224,7 +224,7 @@ class Watcher:
         return max(self._runs, key=wrote)
 
     def _strike(self, limit: str, call: str, now: float) -> None:
-        """Say that it goes too far; whoever is told ends it.
+        """Report a call over its limit; the supervisor kills it.
 
         What would not wait for that is seen to here: the process that has most memory is ended, and anything else is
         stopped where it stands, for those inside would hardly get a turn, or were stopped themselves.
