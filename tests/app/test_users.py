@@ -74,7 +74,7 @@ def test_a_workspace_of_root_is_refused(type: Type, model: str, project: Path, h
 def test_take_over_gives_the_folder_away_after_saying_so(type: Type, model: str, project: Path) -> None:
     went = type("run", "x", "--model", model, "--workspace", project, "--take-over", "--session-id", "k").went()
     first = went.err.splitlines()[0]
-    (uid,) = re.findall(rf"^giving {re.escape(str(project))} and all in it to uid ([678]\d{{4}}), ", first)
+    (uid,) = re.findall(rf"^giving {re.escape(str(project))} and everything in it to uid ([678]\d{{4}}), ", first)
     assert owners(project) == {int(uid)}
     assert (project / "who").read_text() == f"{uid}\n"
     again = type("run", "more", "--session-id", "k", "--workspace", project).went()

@@ -39,6 +39,7 @@ from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here
 from holdfast.repo.repository import Repository
 from holdfast.service.intake import Intake
+from holdfast.service.opening import Site
 from holdfast.session.rows import Uptime
 
 PROGRAM = f"holdfast {__version__}"
@@ -112,6 +113,20 @@ class Runtime:
         path = Path(workspace.path)
         if workspace.disposable and path.parent == self.home.workspaces:
             shutil.rmtree(path, ignore_errors=True)
+
+    @cached_property
+    def site(self) -> Site:
+        """What opening a session needs."""
+        return Site(
+            intake=self.intake,
+            snapshots=self.store,
+            kinds=self.kinds,
+            home=self.home.path,
+            workspaces=self.home.workspaces,
+            program=PROGRAM,
+            provider=self.provider,
+            model=partial(find_model, settings=self.settings),
+        )
 
     def provider(self, workspace: Workspace, policy: HandsPolicy | None = None) -> Provider:
         """The hands of a session on that workspace. `policy` is only for what is asked before it has one."""

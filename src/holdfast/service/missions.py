@@ -1,16 +1,49 @@
-"""Use cases of missions: replan, amend, pause, resume (S3)."""
+"""Use cases of missions: open, replan, amend, pause, resume (S3)."""
 
 from __future__ import annotations
 
-from holdfast.errors import UsageError
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from holdfast.errors import RepositoryUnfit, UsageError
 from holdfast.facts.contract import Contract, ContractAmended
 from holdfast.facts.mission import ReplanAsked
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.user import UserPause, UserResume
 from holdfast.log.base import Log, PostReceipt, Which
+from holdfast.repo.repository import Repository, Standing
 from holdfast.service.intake import OVER
+from holdfast.service.opening import NewSession, Opened, Site, open_session
 from holdfast.service.posting import Poster
 from holdfast.session.rows import SessionRow
+
+
+def check_repository(folder: str, standing: Standing) -> None:
+    """Raise `RepositoryUnfit` for a repository in which branches cannot be made or merged soundly."""
+    if standing.shallow:
+        raise RepositoryUnfit(
+            f"{folder} is a shallow clone, so branches cannot be merged soundly; nothing was changed. Fetch the rest: "
+            "git fetch --unshallow"
+        )
+    if standing.submodules:
+        raise RepositoryUnfit(
+            f"{folder} has submodules, which the workers' copies would lack; nothing was changed. Run the mission in "
+            "the submodule itself, or in a copy where their files are committed"
+        )
+
+
+async def open_mission(
+    site: Site, repository: Repository, new: NewSession, *, tell: Callable[[str], None] | None = None
+) -> Opened:
+    """Open a mission. A number is added to its name when branches of that name exist. Raises as `open_session`."""
+    assert new.mission is not None
+    name, number = new.mission.name, 1
+    while await repository.resolve(f"refs/heads/holdfast/{name}/main") is not None:
+        number += 1
+        name = f"{new.mission.name}-{number}"
+    named = replace(new, mission=replace(new.mission, name=name))
+    return await open_session(site, named, rules=lambda _: "", tell=tell)
 
 
 async def created_of(log: Log, row: SessionRow) -> SessionCreated:

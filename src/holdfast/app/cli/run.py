@@ -10,7 +10,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.detach import detach
 from holdfast.app.running.drive import attach, drive, observer_for
-from holdfast.app.running.opening import continue_session, existing, open_session
+from holdfast.app.running.opening import continue_run, existing, open_run
 from holdfast.app.running.sweeping import sweep
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
@@ -71,9 +71,9 @@ async def run_run(call: Call) -> int:
         row = await existing(runtime, call.args.session_id)
         before = row.head if row else 0
         if row is None:
-            row = await open_session(call, runtime)
+            row = await open_run(call, runtime)
         else:
-            await continue_session(call, runtime, row)
+            await continue_run(call, runtime, row)
         call.note(f"session {row.session_id}" + (f" (key {row.key})" if row.key else ""))
         call.note(f"workspace {row.workspace}")
         if call.args.detach:

@@ -13,7 +13,6 @@ from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
 from holdfast.app.running.cancelling import workspace_of
 from holdfast.app.running.drive import last_message
-from holdfast.app.running.opening import KEY_LENGTH, check_model
 from holdfast.app.screen.looking import counting_answers
 from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.app.screen.progress_outside import outside_details, outside_lines, weakness
@@ -24,6 +23,7 @@ from holdfast.errors import UsageError
 from holdfast.log.workers import is_live
 from holdfast.service import forks
 from holdfast.service.forks import Forked, Ground, Point, Wish, point_at
+from holdfast.service.opening import check_key, check_models
 from holdfast.session.context.notes import job_name
 from holdfast.session.context.visible import harmless
 from holdfast.session.home import HOME
@@ -229,7 +229,8 @@ def fork_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def fork_run(call: Call) -> int:
     """Open the fork, or find the one with this key. Nothing runs by it."""
-    _check_key(call.args.key)
+    if call.args.key:
+        check_key(call.args.key, "--key ")
     cap = budget_pico(call.args.budget)
     async with open_runtime(call.settings) as runtime:
         origin = await runtime.store.find(call.args.session)
@@ -254,19 +255,11 @@ async def _fork(call: Call, runtime: Runtime, origin: SessionRow, cap: int | Non
         account = await runtime.store.account(origin.accounts[0])
         cap = account.cap_pico if account else None
     elif cap is not None and not point.state.limits.unpriced:
-        check_model(call, origin.model, cap)
+        check_models(runtime.site, (origin.model,), cap)
     home = runtime.home
     ground = Ground(home.workspaces, runtime.worker.worker_id, partial(is_live, home.workers))
     wish = Wish(call.args.key, cap, PROGRAM)
     return await forks.fork(runtime.intake, shelf_of(runtime), ground, origin, point, wish)
-
-
-def _check_key(key: str) -> None:
-    if key and (not key.strip() or not key.isprintable() or key.startswith("-") or len(key) > KEY_LENGTH):
-        raise UsageError(
-            f"--key {key!r} cannot be a key: it has 1 to {KEY_LENGTH} printable characters and no - in front, for "
-            "example --key other-way"
-        )
 
 
 def _say(call: Call, done: Forked, cap: int | None) -> None:

@@ -17,28 +17,28 @@ import msgspec
 
 from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.issue import goal_text
 from holdfast.app.mission.trust import mission_settings
 from holdfast.app.models import settled_model
 from holdfast.app.running.drive import drive, observer_for
-from holdfast.app.running.opening import check_machine, check_model
+from holdfast.app.running.opening import limits_of, policies_of, workspace_of
 from holdfast.app.screen.progress import counted
-from holdfast.app.settings import egress_policy, hands_policy, policies
-from holdfast.app.settings.config import Settings, budget_pico, pinned_rules
+from holdfast.app.settings.config import pinned_rules
 from holdfast.app.settings.mission_file import MissionFile, parse_mission_file, project_mission
 from holdfast.app.settings.project_files import MISSION_FILE as FILE
 from holdfast.app.settings.trust import require
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Role, WorkSubmitted
-from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
-from holdfast.hands.user import choose_user
+from holdfast.facts.session import Agent, Rule, Workspace
+from holdfast.hands.user import HandsUser
 from holdfast.kinds.mission.contract.protected import half
 from holdfast.kinds.mission.role.submissions import FILE as CONTRACT
 from holdfast.kinds.mission.role.submissions import submitted_contract, submitted_files
 from holdfast.kinds.mission.role.tools import SUBMIT_CONTRACT
 from holdfast.repo.base import Owner
+from holdfast.service.opening import NewSession, open_session
 
 SET_UP = "init.sh"
 
@@ -129,54 +129,26 @@ async def _made(call: Call, runtime: Runtime, goal: str, folder: Path, file: Mis
     model = settled_model(file.policy.models.get("initializer", "") or settings.model, args.base_url)
     if not model:
         require(settings.ignored, "model")
-    limits = _limits(call, settings, file)
-    check_model(call, model, None if limits.unpriced else limits.budget_pico)
-    near = Workspace("", True, settings.user, "none" if args.no_sandbox else "sandbox")
-    await check_machine(call, runtime, near)
-    egress = egress_policy.egress(
-        settings, hosts=args.allow_host, registries=args.registries, secrets=args.secret or None
+    turns = file.policy.turns.get("initializer", settings.max_turns)
+    new = NewSession(
+        goal=goal,
+        agent=Agent(model=model, name="initializer", tools=TOOLS, rules=(Rule(SUBMIT_CONTRACT, "allow"),)),
+        workspace=workspace_of(settings, None, sandbox=not args.no_sandbox),
+        limits=limits_of(settings, unpriced=args.unpriced, max_turns=turns),
+        policies=policies_of(settings, args.allow_host, args.registries, args.secret or None),
+        role=Role(kind="initializer", repo=str(folder), base=standing.head),
     )
-    session_id = runtime.intake.new_session_id()
-    workspace = runtime.fresh_workspace(session_id, near)
-    try:
-        user = choose_user(workspace)
+
+    async def checkout(workspace: Workspace, user: HandsUser) -> None:
         await repository.checkout(standing.head, Path(workspace.path), user=Owner(user.uid, user.gid))
-        created = SessionCreated(
-            goal=goal,
-            agent=Agent(model=model, name="initializer", tools=TOOLS, rules=(Rule(SUBMIT_CONTRACT, "allow"),)),
-            workspace=workspace,
-            limits=limits,
-            rules=pinned_rules(Path(workspace.path)),
-            accounts=(session_id,),
-            program=PROGRAM,
-            people=policies.people(settings),
-            hands=hands_policy.hands(settings),
-            egress=egress,
-            environment=hands_policy.environment(settings),
-            searchers=egress_policy.searchers(settings),
-            role=Role(kind="initializer", repo=str(folder), base=standing.head),
-        )
-        await runtime.intake.open(session_id, created)
-    except BaseException:
-        runtime.discard(workspace)
-        raise
+
+    opened = await open_session(runtime.site, new, rules=pinned_rules, prepare=checkout, tell=call.note)
+    session_id = opened.row.session_id
     call.note(f"session {session_id}")
-    doors = await runtime.doors_for(session_id, observer=observer_for(call, await runtime.store.find(session_id)))
+    doors = await runtime.doors_for(session_id, observer=observer_for(call, opened.row))
     code = await drive(call, runtime, session_id, doors)
     body = await _submitted(runtime, session_id)
     return Made(session_id, code if code or body is not None else 1, body or {})
-
-
-def _limits(call: Call, settings: Settings, file: MissionFile) -> Limits:
-    return Limits(
-        budget_pico=budget_pico(settings.budget_usd),
-        max_turns=file.policy.turns.get("initializer", settings.max_turns),
-        context_tokens=settings.context_tokens,
-        max_output_tokens=settings.max_output_tokens,
-        context=policies.context(settings),
-        breakers=policies.breakers(settings),
-        unpriced=call.args.unpriced,
-    )
 
 
 async def _submitted(runtime: Runtime, session_id: str) -> dict[str, Any] | None:

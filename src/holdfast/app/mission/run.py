@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.app.arguments import positive
 from holdfast.app.call import Call
-from holdfast.app.compose import PROGRAM, Runtime, open_runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission import init as mission_init
 from holdfast.app.mission import lint as mission_lint
 from holdfast.app.mission.contract import find_contract, load_contract
@@ -17,22 +17,22 @@ from holdfast.app.mission.trust import mission_settings
 from holdfast.app.models import settled_model
 from holdfast.app.running.detach import detach
 from holdfast.app.running.drive import drive, observer_for
-from holdfast.app.running.opening import check_account, check_machine, check_model, existing
-from holdfast.app.settings import egress_policy, hands_policy, policies
+from holdfast.app.running.opening import existing, limits_of, policies_of, workspace_of
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.mission_file import MissionFile, accepted_hooks, read_mission_file
 from holdfast.app.settings.project_files import has_hooks
 from holdfast.app.settings.trust import require
-from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
-from holdfast.errors import RepositoryUnfit, UsageError
+from holdfast.errors import UsageError
 from holdfast.facts.contract import Contract
 from holdfast.facts.mission import Mission, MissionPolicy
-from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
+from holdfast.facts.session import Agent
 from holdfast.kinds.mission.contract.contents import slug
 from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.kinds.mission.role import hooks
-from holdfast.repo.repository import Repository, Standing
+from holdfast.repo.repository import Repository
+from holdfast.service.missions import check_repository, open_mission
+from holdfast.service.opening import NewSession, check_machine, check_models, state_of
 from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import DEFAULT_TOOLS
@@ -85,54 +85,29 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
     folder = Path(args.repo).resolve()
     repository = runtime.repository(str(folder))
     standing = await repository.look()
-    check_standing(folder, standing)
+    check_repository(str(folder), standing)
     file = read_mission_file(Path(args.policy)) if args.policy else await mission_settings(call, folder)
     settings = file.settings(settings)
     policy = file.policy if args.workers is None else msgspec.structs.replace(file.policy, workers=args.workers)
     require(file.ignored, "checks", "edit_checks")
     policy = await _with_accepted_hooks(call, folder, policy, repository, standing.head)
-    limits = Limits(
-        budget_pico=budget_pico(settings.budget_usd),
-        max_turns=settings.max_turns,
-        context_tokens=settings.context_tokens,
-        max_output_tokens=settings.max_output_tokens,
-        context=policies.context(settings),
-        breakers=policies.breakers(settings),
-        unpriced=args.unpriced,
-        max_children=4 * policy.workers + 8,
-    )
     if not settings.model:
         require(settings.ignored, "model")
     model = settled_model(settings.model, args.base_url)
-    for name in dict.fromkeys((model, *policy.models.values())):
-        check_model(call, name, None if limits.unpriced else limits.budget_pico)
+    limits = limits_of(settings, unpriced=args.unpriced, max_children=4 * policy.workers + 8)
+    cap = None if limits.unpriced else limits.budget_pico
+    check_models(runtime.site, (model, *policy.models.values()), cap)
     contract = await _contract(call, runtime, folder, file)
-    session_id = runtime.intake.new_session_id()
-    workspace = Workspace(
-        str(runtime.home.workspaces / session_id), True, settings.user, "none" if args.no_sandbox else "sandbox"
-    )
-    await check_machine(call, runtime, workspace)
-    if not args.no_lint:
-        await mission_lint.check(call, runtime, contract, policy, repository, standing.head, settings)
-    if standing.dirty:
-        call.note(f"changes that nobody committed are left as they are, and are not part of it: {_few(standing.dirty)}")
-    created = SessionCreated(
+    new = NewSession(
         goal=contract.goal,
         agent=Agent(model=model, name="mission", tools=DEFAULT_TOOLS),
-        workspace=runtime.fresh_workspace(session_id, workspace),
+        workspace=workspace_of(settings, None, sandbox=not args.no_sandbox),
         limits=limits,
+        policies=policies_of(settings, args.allow_host, args.registries, args.secret or None),
         key=args.session_id or "",
-        accounts=(session_id, *(check_account(name) for name in dict.fromkeys(args.account))),
-        program=PROGRAM,
-        people=policies.people(settings),
-        hands=hands_policy.hands(settings),
-        egress=egress_policy.egress(
-            settings, hosts=args.allow_host, registries=args.registries, secrets=args.secret or None
-        ),
-        environment=hands_policy.environment(settings),
-        searchers=egress_policy.searchers(settings),
+        accounts=tuple(dict.fromkeys(args.account)),
         mission=Mission(
-            name=await _free(repository, args.name or file.name or slug(Path(contract.source).stem or contract.goal)),
+            name=args.name or file.name or slug(Path(contract.source).stem or contract.goal),
             repo=str(folder),
             base=standing.head,
             contract=contract,
@@ -140,8 +115,13 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
             policy=policy,
         ),
     )
-    receipt = await runtime.intake.open(session_id, created)
-    return await runtime.store.find(receipt.session_id)
+    await check_machine(runtime.site, new.workspace, new.policies.hands)
+    if not args.no_lint:
+        await mission_lint.check(call, runtime, contract, policy, repository, standing.head, settings)
+    if standing.dirty:
+        names = ", ".join(standing.dirty[:3]) + (" …" if len(standing.dirty) > 3 else "")
+        call.note(f"uncommitted changes stay as they are and are not part of the mission: {names}")
+    return (await open_mission(runtime.site, repository, new, tell=call.note)).row
 
 
 async def _with_accepted_hooks(
@@ -160,24 +140,6 @@ async def _with_accepted_hooks(
     return msgspec.structs.replace(policy, hooks=False)
 
 
-def check_standing(folder: Path, standing: Standing) -> None:
-    """Raise `RepositoryUnfit` for a repository that branches cannot be made from or merged in soundly."""
-    if standing.shallow:
-        raise RepositoryUnfit(
-            f"{folder} is a shallow clone, so branches cannot be merged soundly; nothing was changed. Fetch the rest: "
-            "git fetch --unshallow"
-        )
-    if standing.submodules:
-        raise RepositoryUnfit(
-            f"{folder} has submodules, which workers' copies would be without; nothing was changed. Run the mission in "
-            "the submodule itself, or in a copy where their files are committed"
-        )
-
-
-def _few(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
-
-
 async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFile) -> Contract:
     """The contract of the file that is named, of the repository, or one that an initializer makes of the goal."""
     wanted = call.args.contract
@@ -189,18 +151,9 @@ async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFil
     return file.applied(contract)
 
 
-async def _free(repository: Repository, wanted: str) -> str:
-    """The name, with a number behind it when a mission of that name has branches already."""
-    name, number = wanted, 1
-    while await repository.resolve(f"refs/heads/holdfast/{name}/main") is not None:
-        number += 1
-        name = f"{wanted}-{number}"
-    return name
-
-
 async def _continue(call: Call, runtime: Runtime, row: SessionRow) -> None:
     """A second run with the same key: raise the cap, or just go on."""
-    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+    state = await state_of(runtime.site, row)
     if mission_of(state) is None:
         raise UsageError(f"{row.key} is an ordinary session and no mission; use another --session-id")
     cap = budget_pico(call.args.budget_usd or "")

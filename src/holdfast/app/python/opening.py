@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from holdfast.app.compose import PROGRAM, Runtime
-from holdfast.app.models import find_model
+from holdfast.app.compose import Runtime
 from holdfast.app.python.agent import Agent, check_functions, declared, functions_of, runners
 from holdfast.app.python.files import blocks, key_of
 from holdfast.app.python.types import Attachment, Dollars
-from holdfast.app.running.opening import check_folder
-from holdfast.app.settings import egress_policy, hands_policy, policies
-from holdfast.app.settings.config import Settings, budget_pico, count, known_key, pinned_rules
+from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
+from holdfast.app.settings.config import budget_pico, count, known_key, pinned_rules
 from holdfast.app.settings.trust import require
-from holdfast.brain.recall import recall
-from holdfast.errors import SandboxUnavailable, UnknownSession, UsageError
-from holdfast.facts import session as facts
-from holdfast.facts.base import Block, Usage
-from holdfast.facts.session import Limits, SessionCreated, SessionUpdated, Workspace
+from holdfast.errors import UsageError
+from holdfast.facts.base import Block
+from holdfast.facts.session import SessionCreated
 from holdfast.facts.user import UserMessage
-from holdfast.hands.user import choose_user, make_ready
+from holdfast.service.opening import (
+    Change,
+    NewSession,
+    check_key,
+    continue_session,
+    find_by_key,
+    open_session,
+    state_of,
+)
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import offered, with_web
-
-KEY_LENGTH = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +56,8 @@ class Order:
     content: tuple[Block, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
-        if self.key and (not self.key.strip() or not self.key.isprintable() or len(self.key) > KEY_LENGTH):
-            raise UsageError(f"key={self.key!r} cannot be a key: it has 1 to {KEY_LENGTH} printable characters")
-        if self.key.startswith("-"):
-            raise UsageError(f"key={self.key!r} cannot be a key: no command could name it; leave the - in front out")
+        if self.key:
+            check_key(self.key, "key=")
         for name in ("max_turns", "max_output_tokens", "context_tokens"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name))
@@ -111,7 +108,7 @@ async def opened(runtime: Runtime, agent: Agent, goal: str, order: Order) -> tup
         raise UsageError(f"the agent is {agent!r}; an example is holdfast.Agent(model='anthropic:NAME')")
     if not isinstance(goal, str):
         raise UsageError(f"the goal is {goal!r}; it has to be text")
-    row = await _existing(runtime, order.key)
+    row = await find_by_key(runtime.store, order.key)
     before = row.head if row else 0
     if row is None:
         row = await _open(runtime, agent, goal, order)
@@ -123,136 +120,54 @@ async def opened(runtime: Runtime, agent: Agent, goal: str, order: Order) -> tup
     return row, before
 
 
-async def _existing(runtime: Runtime, key: str) -> SessionRow | None:
-    try:
-        row = await runtime.store.find(key) if key else None
-    except UnknownSession:
-        return None
-    return row if row is not None and key in (row.key, row.session_id) else None
-
-
 async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> SessionRow:
     if not goal.strip():
-        raise UsageError('the goal is empty; say what is wanted, such as "fix the failing test"')
+        raise UsageError('the goal is empty; state one, such as "fix the failing test"')
     settings = runtime.settings
     if not (agent.model or settings.model):
         require(settings.ignored, "model")
     who = declared(agent, settings.model)
-    limits = Limits(
+    limits = limits_of(
+        settings,
         budget_pico=cap_of(order.budget_usd, settings.budget_usd),
         max_turns=order.max_turns or settings.max_turns,
         context_tokens=order.context_tokens or settings.context_tokens,
         max_output_tokens=order.max_output_tokens or settings.max_output_tokens,
         unpriced=order.unpriced,
-        context=policies.context(settings),
-        breakers=policies.breakers(settings),
     )
-    people = policies.people(settings)
-    egress = egress_policy.egress(settings, hosts=order.allow_hosts, registries=order.registries, secrets=order.secrets)
-    policy, environment = hands_policy.hands(settings), hands_policy.environment(settings)
-    searchers = egress_policy.searchers(settings)
-    who = with_web(who, egress, searchers)
-    _check_models(who, settings, limits)
-    session_id = runtime.intake.new_session_id()
-    workspace = _workspace(runtime, session_id, order)
-    hands = any(tool.where == "" for tool in offered(who))
-    if hands:
-        await _check_machine(runtime, workspace)
-    with _ready(workspace, runtime.home.path, hands=hands):
-        created = SessionCreated(
-            goal=goal,
-            agent=who,
-            workspace=workspace,
-            limits=limits,
-            rules=pinned_rules(Path(workspace.path)),
-            key=order.key,
-            accounts=(session_id,),
-            program=PROGRAM,
-            criteria=tuple(order.criteria),
-            people=msgspec.structs.replace(people, owner=order.owner) if order.owner else people,
-            hands=policy,
-            egress=egress,
-            environment=environment,
-            searchers=searchers,
-        )
-        receipt = await runtime.intake.open(session_id, created)
-    row = await runtime.store.find(receipt.session_id)
-    if receipt.duplicate:  # another process was faster with the same key
-        if workspace.disposable:
-            shutil.rmtree(workspace.path)
-        await _continue(runtime, agent, goal, order, row)
-    return row
-
-
-def _check_models(who: facts.Agent, settings: Settings, limits: Limits) -> None:
-    """Refuse a model that cannot be used, and a cap on one without a price."""
-    for name in (who.model, *who.fallbacks):
-        model = find_model(name, settings)
-        if limits.budget_pico is None or limits.unpriced or model.cost_pico(Usage(input_tokens=1)) is not None:
-            continue
-        raise UsageError(
-            f"{name} has no price, so a money budget cannot be kept; leave budget_usd out, say unpriced=True to leave "
-            f'its cost out of the count, or give it a price in your own holdfast.toml: [prices."{name}"] '
-            "input_per_mtok = 3.0 output_per_mtok = 15.0"
-        )
-
-
-def _workspace(runtime: Runtime, session_id: str, order: Order) -> Workspace:
-    user = order.user or runtime.settings.user
-    isolation: Any = "sandbox" if order.sandbox else "none"
-    if not fspath(order.workspace):
-        return Workspace(str(runtime.home.workspaces / session_id), True, user, isolation)
-    return Workspace(str(check_folder(fspath(order.workspace))), False, user, isolation)
-
-
-async def _check_machine(runtime: Runtime, workspace: Workspace) -> None:
-    """Refuse now, rather than at the first tool call, what the machine cannot do safely."""
-    capabilities = await runtime.provider(workspace, hands_policy.hands(runtime.settings)).probe()
-    if not capabilities.usable:
-        bad = [finding for finding in capabilities.findings if finding.level in ("bad", "absent") and finding.fix]
-        why = "; ".join(f"{finding.message}: {finding.fix}" for finding in bad)
-        raise SandboxUnavailable(
-            f"this machine cannot isolate tool calls ({why}); nothing was started. `holdfast doctor` says more; "
-            "sandbox=False runs them without isolation, and the log records that"
-        )
-
-
-@contextmanager
-def _ready(workspace: Workspace, home: Path, *, hands: bool) -> Iterator[None]:
-    """The workspace is there and its user can work in it. One that was made for this is removed on an error."""
-    path = Path(workspace.path)
-    if workspace.disposable:
-        path.mkdir(mode=0o700)
-    try:
-        if hands:
-            make_ready(workspace, choose_user(workspace), home=home)
-        yield
-    except BaseException:
-        if workspace.disposable:
-            path.rmdir()
-        raise
+    given = policies_of(settings, order.allow_hosts, order.registries, order.secrets)
+    if order.owner:
+        given = replace(given, people=replace(given.people, owner=order.owner))
+    who = with_web(who, given.egress, given.searchers)
+    new = NewSession(
+        goal=goal,
+        agent=who,
+        workspace=workspace_of(settings, fspath(order.workspace) or None, sandbox=order.sandbox, user=order.user),
+        limits=limits,
+        policies=given,
+        key=order.key,
+        criteria=tuple(order.criteria),
+        needs_hands=any(tool.where == "" for tool in offered(who)),
+    )
+    done = await open_session(runtime.site, new, rules=pinned_rules)
+    if done.duplicate:
+        await _continue(runtime, agent, goal, order, done.row)
+    return done.row
 
 
 async def _continue(runtime: Runtime, agent: Agent, goal: str, order: Order, row: SessionRow) -> None:
-    """A second run with the same key: raise limits, post another goal as a message, or just go on."""
-    state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
-    created = state.created
-    assert created is not None
-    _check_kept(runtime, agent, order, row, created)
-    cap = cap_of(order.budget_usd) if order.budget_usd is not None else None
-    change = SessionUpdated(
-        budget_pico=cap if cap != state.limits.budget_pico else None,
-        max_turns=order.max_turns if order.max_turns != state.limits.max_turns else None,
-        context_tokens=order.context_tokens if order.context_tokens != state.limits.context_tokens else None,
+    """Apply a second run with the same key: raise limits, post another goal as a message, or just go on."""
+    state = await state_of(runtime.site, row)
+    assert state.created is not None
+    _check_kept(runtime, agent, order, row, state.created)
+    change = Change(
+        goal=goal,
+        budget_pico=cap_of(order.budget_usd) if order.budget_usd is not None else None,
+        max_turns=order.max_turns,
+        context_tokens=order.context_tokens,
+        unpriced=order.unpriced,
     )
-    if cap is not None:
-        unpriced = order.unpriced or state.limits.unpriced
-        _check_models(created.agent, runtime.settings, Limits(budget_pico=cap, unpriced=unpriced))
-        await runtime.intake.check_cap(row, cap)
-    if change != SessionUpdated():
-        await runtime.intake.update(row, change)
-    if goal.strip() and goal != created.goal:
-        await runtime.intake.send(row, goal)
+    await continue_session(runtime.site, row, state, change)
 
 
 def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, created: SessionCreated) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.running.opening import check_folder, existing, open_session
+from holdfast.app.running.opening import check_folder, existing, open_run
 from holdfast.app.settings import hands_policy, policies
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.prompts import load_prompts
@@ -81,7 +81,7 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
         context=ContextPolicy(strategy="off", line_tokens=_NO_LINE, signs=False),
         breakers=policies.breakers(call.settings),
     )
-    row = await open_session(call, runtime, agent=loop_agent(spec), limits=limits)
+    row = await open_run(call, runtime, agent=loop_agent(spec), limits=limits)
     if limits.budget_pico is not None:
         call.note(
             "the budget counts what the command says that it costs (`total_cost_usd` in its result); a command that "

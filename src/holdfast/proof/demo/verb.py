@@ -10,7 +10,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.models import settled_model
 from holdfast.app.running.drive import observer_for
-from holdfast.app.running.opening import check_machine, check_model
+from holdfast.app.running.opening import check_machine
 from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
@@ -33,6 +33,7 @@ from holdfast.proof.demo.mission.run import run_mission
 from holdfast.proof.demo.report import Story, count
 from holdfast.proof.oracle.faults import JUDGE_FAULTS, WORKER_FAULTS
 from holdfast.proof.rebuild.library import DEFAULT_LIBRARY, parse_pin
+from holdfast.service.opening import check_models
 
 FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
 
@@ -85,8 +86,8 @@ async def _run_session(call: Call) -> int:
     began_s = clock.monotonic_s()
     _kill_word(call.args.kill_at)
     parse_pin(call.args.library)
-    _limits(call)
     async with open_runtime(call.settings) as runtime:
+        limits = _limits(call, runtime)
         session_id = runtime.intake.new_session_id()
         folder = work_folder(call.args.keep, runtime.home.workspaces / session_id)
         call.note(f"fetching and stripping {call.args.library} …")
@@ -95,7 +96,7 @@ async def _run_session(call: Call) -> int:
         )
         await check_machine(call, runtime, material.workspace)
         choose_user(material.workspace)
-        await _open(call, runtime, session_id, material)
+        await _open(call, runtime, session_id, material, limits)
         watch = Watch(runtime, session_id, observer_for(call))
         try:
             killed_at, killed_pid, woken_s = await _live(call, runtime, watch, material)
@@ -128,12 +129,12 @@ async def _run_session(call: Call) -> int:
     return 0 if story.delivered else 1
 
 
-def _limits(call: Call) -> Limits:
+def _limits(call: Call, runtime: Runtime) -> Limits:
     """The limits of the session. The oracle's price is nominal, so only another model has a budget."""
     if not call.args.model:
         return Limits()
     limits = Limits(budget_pico=budget_pico(call.args.budget_usd or ""))
-    check_model(call, settled_model(call.args.model, call.args.base_url), limits.budget_pico)
+    check_models(runtime.site, (settled_model(call.args.model, call.args.base_url),), limits.budget_pico)
     return limits
 
 
@@ -142,14 +143,14 @@ def _kill_word(text: str) -> None:
         raise UsageError(f"--kill-at {text!r} has to be auto, none, or a sequence number such as 40")
 
 
-async def _open(call: Call, runtime: Runtime, session_id: str, material: Material) -> None:
+async def _open(call: Call, runtime: Runtime, session_id: str, material: Material, limits: Limits) -> None:
     args = call.args
     model = settled_model(args.model, args.base_url) if args.model else f"oracle:{material.answers.absolute()}"
     created = SessionCreated(
         goal=material.goal,
         agent=Agent(model=model, name="demo"),
         workspace=material.workspace,
-        limits=_limits(call),
+        limits=limits,
         accounts=(session_id,),
         program=PROGRAM,
     )
