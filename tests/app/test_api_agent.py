@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.app.python import files as api_files
+from holdfast.app.python import opening as api_files
 from holdfast.app.python.agent import declared
 from holdfast.facts.base import Block, Text
 from holdfast.facts.session import SessionCreated

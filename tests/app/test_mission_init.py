@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.app.mission.issue import api_address
+from holdfast.app.mission.init import api_address
 from holdfast.errors import UsageError
 from holdfast.globs import matches
 from holdfast.kinds.mission.role.submissions import submitted_contract

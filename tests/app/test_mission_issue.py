@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.mission.issue import goal_text
+from holdfast.app.mission.init import goal_text
 from holdfast.app.settings.config import Settings
 from holdfast.errors import CannotRunSafely
 from tests.egress.rigs import ProxyRig, proxy_rig

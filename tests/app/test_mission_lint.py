@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.app.compose import open_runtime
-from holdfast.app.mission.lint_runs import Ground, run_checks
+from holdfast.app.mission.lint import Ground, run_checks
 from holdfast.app.settings.config import Settings
 from holdfast.errors import UsageError
 from holdfast.facts.session import Environment, Workspace

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.app.mission.push import Prepared, link, prepare, push, said
+from holdfast.app.mission.deliver import Prepared, link, prepare, push, said
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.errors import RepositoryUnfit

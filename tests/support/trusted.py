@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.app.mission.trust import mission_found
+from holdfast.app.mission.contract import mission_found
 from holdfast.app.trusting import accept, project_found
 
 

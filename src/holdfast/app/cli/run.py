@@ -8,10 +8,9 @@ from functools import partial
 from holdfast.app.arguments import positive
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.running.detach import detach
-from holdfast.app.running.drive import attach, drive, observer_for
+from holdfast.app.running.drive import attach, detach, drive, observer_for
 from holdfast.app.running.opening import continue_run, existing, open_run
-from holdfast.app.running.sweeping import sweep
+from holdfast.app.running.workers import sweep
 
 WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
 

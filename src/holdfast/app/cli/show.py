@@ -11,8 +11,8 @@ from holdfast.app.cli.log import position
 from holdfast.app.cli.ps import public, standing
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.running.cancelling import workspace_of
 from holdfast.app.running.drive import last_message
+from holdfast.app.running.family import workspace_of
 from holdfast.app.screen.looking import counting_answers
 from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.app.screen.progress_outside import outside_details, outside_lines, weakness

@@ -9,9 +9,9 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
-from holdfast.app.running.cancelling import cancel, workspace_of
 from holdfast.app.running.drive import drive, observer_for
-from holdfast.app.running.sweeping import sweep
+from holdfast.app.running.family import cancel, workspace_of
+from holdfast.app.running.workers import sweep
 from holdfast.app.settings.config import budget_pico, nearest
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.app import exits
 from holdfast.app.call import Call
-from holdfast.app.mission.trust import mission_found
+from holdfast.app.mission.contract import mission_found
 from holdfast.app.settings.config import environment, nearest, trust_store
 from holdfast.app.settings.secrets import open_vault, secret_sources, secret_uses
 from holdfast.app.settings.tables import NAME

@@ -15,10 +15,9 @@ from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.answering import span
-from holdfast.app.running.drive import NO_GIT
+from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
-from holdfast.app.running.sharing import share_of
-from holdfast.app.running.sweeping import sweep
+from holdfast.app.running.workers import sweep
 from holdfast.app.screen.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
 from holdfast.app.settings.config import database_path

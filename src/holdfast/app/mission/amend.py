@@ -10,8 +10,7 @@ import msgspec
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
-from holdfast.app.mission.contract import load_contract
-from holdfast.app.mission.trust import mission_settings
+from holdfast.app.mission.contract import load_contract, mission_settings
 from holdfast.app.screen.progress import counted
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError

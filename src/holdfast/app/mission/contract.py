@@ -1,11 +1,18 @@
-"""Where a contract is: a file that somebody names, or one that a repository has under its usual name."""
+"""Contracts from files, and the trust in a repository's mission.toml and hooks."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from holdfast.app.call import Call
+from holdfast.app.settings.config import load_settings, trust_store
+from holdfast.app.settings.mission_file import MissionFile, mission_changes, mission_values, project_mission
 from holdfast.app.settings.nofollow import read_beneath
+from holdfast.app.settings.project_files import MISSION_FILE, read_mission
+from holdfast.app.trusting import Found, settled
 from holdfast.errors import ContractInvalid, UsageError
 from holdfast.facts.contract import Contract
 from holdfast.kinds.mission.contract.formats.files import read_contract
@@ -43,3 +50,20 @@ def load_contract(path: Path, folder: Path) -> tuple[Contract, bytes]:
     except OSError as error:
         raise ContractInvalid(f"the contract {path} cannot be read: {error.strerror}; name another file") from error
     return read_contract(data, source), data
+
+
+def mission_found(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
+    """The mission.toml of that folder with the hooks beside it, if there are any. Raises `UsageError`."""
+    mission = read_mission(folder.resolve() / MISSION_FILE)
+    if mission is None:
+        return []
+    changes = mission_changes(mission, mission_values(mission), load_settings(folder, flags))
+    return [Found(mission, changes, trust_store().accepts(mission))]
+
+
+async def mission_settings(call: Call, folder: Path) -> MissionFile:
+    """What counts of a repository's mission.toml; on a terminal the user is asked about the rest of it."""
+    file = project_mission(folder, call.settings)
+    if await settled(call, file.ignored, lambda: mission_found(folder, vars(call.args))):
+        file = project_mission(folder, call.settings)
+    return file

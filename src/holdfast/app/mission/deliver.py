@@ -1,16 +1,34 @@
-"""`holdfast mission deliver`: what a mission reached, as a branch and a pull request; pushed only when told."""
+"""`holdfast mission deliver`: the result of a mission as a branch and a pull request; pushed only on request."""
 
 from __future__ import annotations
 
 import argparse
+import base64
 import os
+import shlex
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlencode
+
+import anyio
+import anyio.to_thread
+import msgspec
+from anyio.abc import ByteReceiveStream, ByteSendStream, ByteStream, SocketStream, UNIXSocketStream
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.mission.push import Prepared, prepare, push, said
 from holdfast.app.screen.briefs import pull_request_body
 from holdfast.app.settings.secrets import secret_uses
+from holdfast.egress.base import Egress
+from holdfast.egress.control import reach
+from holdfast.egress.git_push import may_push
+from holdfast.errors import HoldfastError, RepositoryUnfit
+from holdfast.facts.session import EgressPolicy, SecretUse
+from holdfast.repo.plumbing import Plumbing
+from holdfast.repo.plumbing.refs import Forge, Way, forge_of, push_branch
+from holdfast.repo.git_repository import GitRepository
 from holdfast.service import missions
 from holdfast.session.rows import SessionRow
 
@@ -69,3 +87,188 @@ async def _prepared(call: Call, runtime: Runtime, row: SessionRow) -> Prepared:
         body=await pull_request_body(runtime, row),
         remote=call.args.remote,
     )
+
+
+VARIABLE = "HOLDFAST_PUSH"
+"""Where the placeholder of a push is named; no program sees it."""
+
+_TITLE_MAX = 120
+_LINK_MAX = 6_000
+_REFUSED = "nothing was sent; push it yourself: "
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A branch with what was reached, ready to be pushed. `url` is the remote's address, empty without one.
+
+    `base` is the branch that it is for, without `refs/heads/`.
+    """
+
+    repository: str
+    ref: str
+    commit: str
+    base: str
+    title: str
+    body: str
+    remote: str = "origin"
+    url: str = ""
+
+    @property
+    def branch(self) -> str:
+        """The branch's short name."""
+        return self.ref.removeprefix("refs/heads/")
+
+    @property
+    def command(self) -> str:
+        """What a person types to push it."""
+        return shlex.join(["git", "-C", self.repository, "push", self.remote, f"{self.ref}:{self.ref}"])
+
+
+async def prepare(
+    folder: Path, state: Path, mission: str, *, base: str, title: str, body: str, remote: str = "origin"
+) -> Prepared:
+    """What a mission reached, as a branch and a pull request. Nothing is changed, and nothing is sent.
+
+    `mission` is its name, `state` where our git directories are. Raises `RepositoryUnfit` when there is no main line.
+    """
+    ref = f"refs/heads/holdfast/{mission}/main"
+    found = await GitRepository(folder, state).resolve(ref)
+    if found is None:
+        raise RepositoryUnfit(
+            f"{folder} has no branch {ref.removeprefix('refs/heads/')}; nothing was sent: see `holdfast mission show` "
+            "for what the mission has reached"
+        )
+    git = Plumbing(folder, state)
+    settings = await anyio.to_thread.run_sync(lambda: git.settings)
+    line = " ".join(title.split())[:_TITLE_MAX]
+    return Prepared(
+        str(folder),
+        ref,
+        found.commit,
+        base.removeprefix("refs/heads/"),
+        line,
+        body,
+        remote,
+        settings.remotes.get(remote, ""),
+    )
+
+
+def link(prepared: Prepared, *, pushed_to: Forge | None = None) -> str:
+    """The page on which a person opens the pull request; empty for a server whose pages are not known."""
+    forge = pushed_to or forge_of(prepared.url)
+    if forge is None or not prepared.base:
+        return ""
+    page = f"https://{forge.host}/{forge.path.removesuffix('.git')}"
+    if forge.host == "github.com":
+        words = {"expand": "1", "title": prepared.title, "body": prepared.body}
+        whole = f"{page}/compare/{prepared.base}...{prepared.branch}?{urlencode(words)}"
+        short = f"{page}/compare/{prepared.base}...{prepared.branch}?expand=1"
+    elif forge.host.split(".")[0] == "gitlab":
+        ends = {"source_branch": prepared.branch, "target_branch": prepared.base}
+        words = {**ends, "title": prepared.title, "description": prepared.body}
+        whole, short = [
+            f"{page}/-/merge_requests/new?" + urlencode({f"merge_request[{key}]": text for key, text in each.items()})
+            for each in (words, ends)
+        ]
+    else:
+        return ""
+    return whole if len(whole) <= _LINK_MAX else short
+
+
+def said(prepared: Prepared) -> str:
+    """The pull request as text for a person: what to type, where to open it, its title and body."""
+    lines = [f"branch   {prepared.branch} at {prepared.commit[:12]}, for {prepared.base or 'no branch'}"]
+    if prepared.url:
+        lines.append(f"push     {prepared.command}")
+    else:
+        lines.append(f"no remote is called {prepared.remote}; merge it here: git merge {prepared.branch}")
+    if page := link(prepared):
+        lines.append(f"open     {page}")
+    return "\n".join([*lines, "", prepared.title, "", prepared.body.rstrip(), ""])
+
+
+async def push(prepared: Prepared, state: Path, egress: Egress, uses: Sequence[SecretUse], *, uid: int) -> str:
+    """Push the branch to its remote, as one of `uses` allows; where it went. `uid` is our own user.
+
+    Raises `RepositoryUnfit` with the command to type when none does, or the server refuses.
+    """
+    forge = forge_of(prepared.url)
+    if forge is None:
+        raise RepositoryUnfit(
+            f"the remote {prepared.remote} of {prepared.repository} is no address that Holdfast pushes to, which is "
+            f"https or ssh to a host by name; {_REFUSED}{prepared.command}"
+        )
+    use = _chosen(uses, forge, prepared)
+    policy = EgressPolicy(secrets=(use,), ask="never")  # a person told us to
+    session_id = f"push_{prepared.commit[:16]}"
+    gateway = await egress.open(session_id, policy, uid=uid)
+    try:
+        socket = Path(gateway.socket)
+        password = base64.b64encode(f"x-access-token:{gateway.env[VARIABLE]}".encode()).decode()
+        async with _on_loopback(socket) as port:
+            way = Way(f"http://127.0.0.1:{port}", socket.with_name("ca.pem"), f"Basic {password}")
+            git = Plumbing(Path(prepared.repository), state)
+            work = partial(push_branch, git, forge, prepared.commit, prepared.ref, way)
+            refused = await anyio.to_thread.run_sync(_refusal, work)  # raised in there, it would be one of a group
+    finally:
+        with anyio.CancelScope(shield=True):
+            await egress.forget(session_id)
+    if refused is not None:
+        raise refused
+    return f"{forge.url} {prepared.branch}"
+
+
+def _refusal(work: Callable[[], None]) -> HoldfastError | None:
+    try:
+        work()
+    except HoldfastError as error:
+        return error
+    return None
+
+
+def _chosen(uses: Sequence[SecretUse], forge: Forge, prepared: Prepared) -> SecretUse:
+    """The first secret that may push this branch there, for that and nothing else."""
+    for use in uses:
+        if use.basic and forge.host in use.hosts and may_push(use.push, prepared.ref):
+            return msgspec.structs.replace(
+                use,
+                hosts=(forge.host,),
+                variable=VARIABLE,
+                paths=use.paths or (f"/{forge.path}/*",),
+                push=(prepared.ref,),
+            )
+    raise RepositoryUnfit(
+        f"no secret of yours may push {prepared.branch} to {forge.host}: a [secrets.NAME] table in your own "
+        f'holdfast.toml needs hosts = ["{forge.host}"], basic = true and push = ["refs/heads/holdfast/*"]; '
+        f"{_REFUSED}{prepared.command}"
+    )
+
+
+@asynccontextmanager
+async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
+    """The proxy's socket as a port of this machine, for the block: git's HTTP speaks to no other kind."""
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+
+    async def serve(near: SocketStream) -> None:
+        try:
+            far = await UNIXSocketStream.from_socket(reach(proxy))
+        except OSError:  # the proxy is gone; git says that nobody answers
+            await near.aclose()
+            return
+        async with near, far, anyio.create_task_group() as tasks:
+            tasks.start_soon(_pump, near, far)
+            tasks.start_soon(_pump, far, near)
+
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield listener.extra(anyio.abc.SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
+
+async def _pump(source: ByteReceiveStream, sink: ByteSendStream) -> None:
+    try:
+        async for data in source:
+            await sink.send(data)
+        if isinstance(sink, ByteStream):
+            await sink.send_eof()
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return

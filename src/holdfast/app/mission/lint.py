@@ -1,47 +1,74 @@
-"""`holdfast mission lint`: what is wrong with a contract, before it is sealed."""
+"""`holdfast mission lint`: find faults of a contract before it is sealed, by its words and by runs of its checks."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+import contextlib
+import os
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.mission.contract import find_contract, load_contract
-from holdfast.app.mission.lint_runs import Ground, file_sizes, run_checks
-from holdfast.app.mission.trust import mission_settings
+from holdfast.app.mission.contract import find_contract, load_contract, mission_settings
 from holdfast.app.running.opening import check_machine
 from holdfast.app.screen.progress import counted
 from holdfast.app.settings import egress_policy, hands_policy
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.mission_file import read_mission_file
-from holdfast.errors import ContractInvalid
-from holdfast.facts.contract import Contract
+from holdfast.brain.acts.environment import layer
+from holdfast.clock import SystemClock
+from holdfast.environment.store import LayerStore
+from holdfast.errors import ContractInvalid, HandsError
+from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
-from holdfast.facts.session import Workspace
+from holdfast.facts.session import EgressPolicy, Environment, HandsPolicy, Workspace
+from holdfast.globs import matches
+from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Network
+from holdfast.hands.user import choose_user
+from holdfast.ids import new_hands_id, system_entropy
+from holdfast.kinds.mission.check.ability.probes import Kind, mutant
+from holdfast.kinds.mission.check.checking import Group, script
 from holdfast.kinds.mission.contract.formats.files import marked
-from holdfast.kinds.mission.lint import Finding, merged, static_findings
+from holdfast.kinds.mission.lint import (
+    Finding,
+    Run,
+    base_findings,
+    convicted,
+    hangs_anyway,
+    merged,
+    mutants_for,
+    own_modules,
+    passes,
+    seen_to_fail,
+    static_findings,
+)
+from holdfast.kinds.mission.ratchet.planted import ENVIRONMENT
+from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
+from holdfast.session.outside import opens
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this one."""
+    """Add the arguments of this verb."""
     parser.add_argument(
-        "contract", metavar="FILE", nargs="?", default="", help="the contract; the repository's if left out"
+        "contract", metavar="FILE", nargs="?", default="", help="the contract (default: the repository's)"
     )
-    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository that it is for")
-    parser.add_argument("--policy", metavar="FILE", default="", help="a mission.toml; the repository's when left out")
-    parser.add_argument("--static", action="store_true", help="look at its words only; run no check")
+    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository of the contract")
+    parser.add_argument("--policy", metavar="FILE", default="", help="a mission.toml (default: the repository's)")
+    parser.add_argument("--static", action="store_true", help="examine the text only; run no check")
     parser.add_argument("--user", metavar="NAME", help="run checks as this login; only root can")
     parser.add_argument("--no-sandbox", action="store_true", help="run checks without isolation")
     parser.add_argument("--json", action="store_true", help="print findings and the result as JSON lines")
 
 
 async def run(call: Call) -> int:
-    """Print what is wrong; 1 when something has to be mended first."""
+    """Print the findings; exit status 1 when one of them is an error."""
     args = call.args
     folder = Path(args.repo).absolute()
     file = read_mission_file(Path(args.policy)) if args.policy else await mission_settings(call, folder)
@@ -62,16 +89,12 @@ async def run(call: Call) -> int:
         )
     errors = sum(each.level == "error" for each in findings)
     for each in findings:
-        _tell(call, each)
+        if call.json:
+            call.emit({"type": "finding", **msgspec.to_builtins(each)})
+        else:
+            call.say(_line(each))
     _sum_up(call, contract, errors, len(findings) - errors)
     return 1 if errors else 0
-
-
-def _tell(call: Call, finding: Finding) -> None:
-    if call.json:
-        call.emit({"type": "finding", **msgspec.to_builtins(finding)})
-    else:
-        call.say(_line(finding))
 
 
 def _sum_up(call: Call, contract: Contract, errors: int, warnings: int) -> None:
@@ -96,28 +119,21 @@ async def check(
     base: str,
     settings: Settings | None = None,
 ) -> None:
-    """Before a contract is sealed: note what is wrong, raise `ContractInvalid` when something has to be mended."""
+    """Note the findings of a contract before it is sealed. Raises `ContractInvalid` when one is an error."""
     passing: Collection[str] = ()
     if contract.source:
         held = (await repository.files(base, [contract.source])).get(contract.source)
-        passing = _marked(held, contract)
+        with contextlib.suppress(ContractInvalid):  # the committed file is another contract
+            passing = marked(held, contract) if held is not None else ()
     findings = await lint(call, runtime, contract, policy, repository, base, settings=settings, passing=passing)
     for each in findings:
         call.note(_line(each))
     errors = sum(each.level == "error" for each in findings)
     if errors:
         raise ContractInvalid(
-            f"{contract.source or 'the contract'} has {counted(errors, 'error')} and is not sealed; nothing was begun. "
-            "Mend it and look again with `holdfast mission lint`, or seal it as it is with --no-lint"
+            f"{contract.source or 'the contract'} has {counted(errors, 'error')} and was not sealed; nothing was "
+            "started. Fix it and check again with `holdfast mission lint`, or seal it as it is with --no-lint"
         )
-
-
-def _marked(held: bytes | None, contract: Contract) -> Collection[str]:
-    """What the committed file says passes; nothing when it is another contract or none."""
-    try:
-        return marked(held, contract) if held is not None else ()
-    except ContractInvalid:
-        return ()
 
 
 async def lint(
@@ -131,7 +147,7 @@ async def lint(
     settings: Settings | None = None,
     passing: Collection[str] = (),
 ) -> list[Finding]:
-    """All findings: of its words, and of its checks where they can be run. `passing` are items marked so."""
+    """Return all findings: of the text, and of the checks where they can run. `passing` are items marked as such."""
     settings = settings or call.settings
     near = Workspace("", True, settings.user, "none" if call.args.no_sandbox else "sandbox")
     args = call.args
@@ -153,3 +169,226 @@ async def lint(
 
 def _line(finding: Finding) -> str:
     return f"{finding.level:7}  {finding.kind}  {finding.criterion or finding.item}: {finding.message}"
+
+
+# --- runs of checks, before any work: at the base, and on trees where nothing works ------------------
+#
+# They run in hands. Runs share a checkout of each tree; a fault counts only when it happens on a checkout of its own.
+
+_EPOCH = 1
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """The commit and the kind of hands that checks run on: those of the mission's workers."""
+
+    repository: Repository
+    commit: str
+    near: Workspace
+    policy: HandsPolicy = HandsPolicy()
+    environment: Environment = Environment()
+    egress: EgressPolicy = EgressPolicy()
+
+
+class Outcome(msgspec.Struct):
+    """The findings of all runs, the criteria seen to fail, and why checks were not run, if they were not."""
+
+    findings: list[Finding] = []
+    can_fail: set[str] = set()
+    not_run: str = ""
+
+
+async def file_sizes(runtime: Runtime, ground: Ground) -> dict[str, int]:
+    """Return the files of the base with their sizes in bytes. Runs nothing of it."""
+    async with _checkout(runtime, ground, None, ()) as workspace:
+        folder = Path(workspace.path)
+        return {path: (folder / path).stat().st_size for path in await anyio.to_thread.run_sync(_files, folder)}
+
+
+async def run_checks(
+    runtime: Runtime, ground: Ground, contract: Contract, marked: Collection[str] = (), files: Collection[str] = ()
+) -> Outcome:
+    """Run all checks of a contract. `marked` are items that its file marks as passing, `files` those of the base."""
+    outcome = Outcome()
+    async with AsyncExitStack() as stack:
+        yard = _Yard(runtime, ground, (*contract.protected, *contract.hidden), stack, own_modules(files, contract))
+        outcome.not_run = await yard.lacks()
+        if outcome.not_run:
+            return outcome
+        for item in contract.items:
+            for criterion in item.criteria:
+                if criterion.check is not None:
+                    await _one(yard, item, criterion, criterion.check, outcome, marked=item.id in marked)
+    return outcome
+
+
+async def _one(yard: _Yard, item: Item, criterion: Criterion, check: Check, outcome: Outcome, *, marked: bool) -> None:
+    run = await yard.run(None, check)
+    found = base_findings(item, criterion, run, marked=marked, own=yard.own)
+    if any(each.kind not in ("does_not_exist", "hangs") for each in found):
+        run = await yard.run(None, check, alone=True)
+        found = base_findings(item, criterion, run, marked=marked, own=yard.own)
+        if any(each.kind == "needs_network" for each in found):
+            # A proxy with the mission's policy records the host that is needed.
+            watched = await yard.run(None, check, alone=True, watched=True)
+            found = base_findings(item, criterion, watched, marked=marked, own=yard.own) or found
+    elif run.timed_out and (await yard.run("hollow", check)).timed_out:
+        found = [hangs_anyway(each) for each in found]
+    if seen_to_fail(check, run):
+        outcome.can_fail.add(criterion.id)
+    outcome.findings += found
+    kinds = mutants_for(check) if passes(check, run) else ()
+    for alone in (False, True):
+        for kind in kinds:
+            if not passes(check, await yard.run(kind, check, alone=alone)):
+                outcome.can_fail.add(criterion.id)
+                return
+    if kinds:
+        outcome.findings.append(convicted(item, criterion))
+
+
+class _Yard:
+    """Hands on each tree, made when first needed."""
+
+    def __init__(
+        self, runtime: Runtime, ground: Ground, protected: tuple[str, ...], stack: AsyncExitStack, own: Collection[str]
+    ) -> None:
+        self.runtime = runtime
+        self.ground = ground
+        self.protected = protected
+        self.stack = stack
+        self.own = own
+        self.shared: dict[Kind | None, Hands] = {}
+        self.known: dict[tuple[Kind | None, bool, bool, str, float], Run] = {}
+        self.calls = 0
+        self.spec = HandsSpec("", "", ground.near)
+
+    async def lacks(self) -> str:
+        """Return why checks cannot run as in a mission: its environment is not set up yet, or has services."""
+        policy = msgspec.structs.replace(self.ground.environment, dotenv={})
+        if policy == Environment() or self.ground.near.isolation == "none":
+            return ""
+        store = LayerStore(self.runtime.home.path / "environments", SystemClock())
+        async with _checkout(self.runtime, self.ground, None, ()) as workspace:
+            user = await anyio.to_thread.run_sync(choose_user, workspace)
+            wanted = await store.look(workspace, policy, user.uid)
+        if wanted.services:
+            return "they need services, which only a mission starts"
+        made = None if wanted.empty else await store.find(wanted)
+        if made is None and not wanted.empty:
+            return "the environment of this repository is not set up yet; the first `holdfast run` there does that"
+        self.spec = msgspec.structs.replace(
+            self.spec,
+            layers=tuple(layer(each) for each in made.laid) if made else (),
+            held=made.folders if made else (),
+            read_only={path: path for path in wanted.toolchains},
+            env=wanted.env,
+            environment=wanted.digest,
+        )
+        return ""
+
+    async def run(self, kind: Kind | None, check: Check, *, alone: bool = False, watched: bool = False) -> Run:
+        """Run a check on a shared tree, or with `alone` on a clean one.
+
+        `watched` adds a proxy whatever the policy is, so that each host the check contacts is known.
+        """
+        command = script(Group(("",), (check,)))
+        key = (kind, alone, watched, command, check.timeout_s)
+        if key not in self.known:
+            if alone:
+                self.known[key] = await self._alone(kind, check, command, watched=watched)
+            else:
+                if kind not in self.shared:
+                    self.shared[kind] = await self.stack.enter_async_context(self._hands(kind))
+                self.known[key] = await self._call(self.shared[kind], check, command)
+        return self.known[key]
+
+    async def _alone(self, kind: Kind | None, check: Check, command: str, *, watched: bool) -> Run:
+        async with self._hands(kind, watched=watched) as hands:
+            run = await self._call(hands, check, command)
+            if not watched:
+                return run
+            notes = await self.runtime.egress.notes(Path(hands.identity.workspace).name, 0)
+        refused = tuple(dict.fromkeys(each.host for each in notes.seen if each.verdict == "refused"))
+        return msgspec.structs.replace(run, refused=refused)
+
+    async def _call(self, hands: Hands, check: Check, command: str) -> Run:
+        self.calls += 1
+        call = f"lint.{self.calls}"
+        await hands.start(_EPOCH, call, ExecRequest("bash", {"command": command}, check.timeout_s))
+        result = await hands.wait(_EPOCH, call)
+        return Run(result.exit_code, result.output, result.timed_out)
+
+    @asynccontextmanager
+    async def _hands(self, kind: Kind | None, *, watched: bool = False) -> AsyncIterator[Hands]:
+        async with _checkout(self.runtime, self.ground, kind, self.protected) as workspace, AsyncExitStack() as stack:
+            name = Path(workspace.path).name
+            spec = msgspec.structs.replace(
+                self.spec,
+                session_id=name,
+                network=await self._network(name, workspace, stack, watched=watched),
+                hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
+                workspace=workspace,
+                read_only={**self.spec.read_only, **workspace.read_only},
+                env={**self.spec.env, **workspace.env, **ENVIRONMENT},
+                policy=self.ground.policy,
+            )
+            hands = await self.runtime.provider(workspace, self.ground.policy).provision(spec, _EPOCH)
+            try:
+                yield hands
+            finally:
+                with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
+                    await hands.release(_EPOCH)
+
+    async def _network(
+        self, name: str, workspace: Workspace, stack: AsyncExitStack, *, watched: bool
+    ) -> Network | None:
+        """The network of a mission's checks: by its policy, without secrets, closed with the hands."""
+        policy = msgspec.structs.replace(self.ground.egress, secrets=())
+        if workspace.isolation == "none" or not (watched or opens(policy)):
+            return None
+        uid = (await anyio.to_thread.run_sync(choose_user, workspace)).uid
+        gateway = await self.runtime.egress.open(name, policy, uid=uid)
+        stack.push_async_callback(self.runtime.egress.forget, name)
+        stack.push_async_callback(self.runtime.egress.close, name)
+        return Network(gateway.socket, gateway.port, gateway.env, gateway.files)
+
+
+@asynccontextmanager
+async def _checkout(
+    runtime: Runtime, ground: Ground, kind: Kind | None, protected: tuple[str, ...]
+) -> AsyncIterator[Workspace]:
+    """A checkout of the base, turned into a mutant; removed at the end of the block."""
+    name = f"lint-{new_hands_id(SystemClock().now_us(), system_entropy)}"
+    workspace = runtime.fresh_workspace(name, ground.near)
+    try:
+        user = await anyio.to_thread.run_sync(choose_user, workspace)
+        folder = Path(workspace.path)
+        await ground.repository.checkout(ground.commit, folder, user=Owner(user.uid, user.gid))
+        if kind is not None:
+            await anyio.to_thread.run_sync(_mutate, folder, kind, protected)
+        yield workspace
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(runtime.discard, workspace)
+
+
+def _files(folder: Path) -> list[str]:
+    found = []
+    for top, _, names in os.walk(folder):
+        inside = os.path.relpath(top, folder)
+        found += [name if inside == "." else f"{inside}/{name}" for name in names]
+    return sorted(path for path in found if not (folder / path).is_symlink())
+
+
+def _mutate(folder: Path, kind: Kind, protected: tuple[str, ...]) -> None:
+    """Rewrite every unprotected file as the mutant has it, before anything runs there."""
+    for path in _files(folder):
+        if matches(path, protected):
+            continue
+        file = folder / path
+        data = file.read_bytes()
+        changed = mutant(path, data, kind)
+        if changed is None:
+            file.unlink()
+        elif changed != data:
+            file.write_bytes(changed)

@@ -12,11 +12,9 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission import init as mission_init
 from holdfast.app.mission import lint as mission_lint
-from holdfast.app.mission.contract import find_contract, load_contract
-from holdfast.app.mission.trust import mission_settings
+from holdfast.app.mission.contract import find_contract, load_contract, mission_settings
 from holdfast.app.models import settled_model
-from holdfast.app.running.detach import detach
-from holdfast.app.running.drive import drive, observer_for
+from holdfast.app.running.drive import detach, drive, observer_for
 from holdfast.app.running.opening import existing, limits_of, policies_of, workspace_of
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.mission_file import MissionFile, accepted_hooks, read_mission_file

@@ -7,7 +7,7 @@ import argparse
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
-from holdfast.app.running.cancelling import cancel
+from holdfast.app.running.family import cancel
 from holdfast.service import missions
 from holdfast.session.rows import SessionRow
 

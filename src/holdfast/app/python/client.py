@@ -17,8 +17,7 @@ from anyio.abc import TaskGroup
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.python.agent import Agent, check_functions, functions_of, runners
 from holdfast.app.python.drive import Begun, Stream, serve_all, to_rest
-from holdfast.app.python.files import blocks
-from holdfast.app.python.opening import cap_of, opened, order_of, whole
+from holdfast.app.python.opening import blocks, cap_of, opened, order_of, whole
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import (
     Attachment,

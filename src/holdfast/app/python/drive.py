@@ -17,7 +17,7 @@ from holdfast.app.news import look_after
 from holdfast.app.python.agent import check_functions
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import Delta, Result, result_of
-from holdfast.app.running.sharing import share_of
+from holdfast.app.running.drive import share_of
 from holdfast.app.serving import serve
 from holdfast.app.settings.config import database_path
 from holdfast.brain.alongside import alongside

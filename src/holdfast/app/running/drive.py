@@ -1,4 +1,4 @@
-"""Running one session to its next stop, from the command line."""
+"""Running one session to its next stop from the command line: wake it, watch it, detach it, report on it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import anyio
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
+from holdfast.app.detached import begin
+from holdfast.app.exits import name_of
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
 from holdfast.app.screen.live import LiveProgress, can_draw, drawn
 from holdfast.app.screen.painter import Painter
 from holdfast.app.screen.progress import JsonProgress, PlainProgress, counted, terminal_width
-from holdfast.app.serving import attend
+from holdfast.app.serving import attend, is_served, workers
 from holdfast.app.settings.config import database_path, terminal_wishes
 from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import Doors, Observer
@@ -30,6 +32,7 @@ from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.fleet.serve import Share
 from holdfast.log.base import Which
 from holdfast.session.context.visible import harmless
 from holdfast.session.money import usd, usd_float
@@ -290,3 +293,27 @@ def result_line(
         "events": row.head,
         "wall_s": round(wall_s, 3),
     }
+
+
+async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
+    """Leave it to the worker that serves this home; without one, start `wake` in a process of its own."""
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    served = is_served(runtime.home, database_path(call.settings))
+    if not served:
+        await begin(call, runtime, row)
+    name = name_of(row)
+    if call.json:
+        state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
+        line = result_line(row, state, clock.monotonic_s() - began_s)
+        call.emit({**line, "status": "running", "stop_reason": "detached", "exit_code": 0})
+    else:
+        where = "with the worker that serves this home" if served else "in the background"
+        call.say(f"{name} goes on {where}; follow it with: {call.typed('logs', name, '-f')}")
+    return 0
+
+
+def share_of(runtime: Runtime) -> Share:
+    """The place of this worker among those that serve the same log."""
+    living = partial(workers, runtime.home, database_path(runtime.settings))
+    return Share(runtime.worker.worker_id, living, SystemClock())

@@ -1,18 +1,19 @@
-"""The sessions below one that runs in the foreground: they run beside it, and say so in a few lines."""
+"""Sessions below one that runs in the foreground, and the cancellation of a session with all of them."""
 
 from __future__ import annotations
 
 from holdfast.app.call import Call, ReaderGone
-from holdfast.app.compose import Runtime
+from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.screen.progress import JsonProgress, one_line
 from holdfast.app.trouble import sentence_of
 from holdfast.brain.doors import Doors, NoObserver
 from holdfast.brain.wake import Outcome, wake
 from holdfast.clock import SystemClock
-from holdfast.errors import HoldfastError
+from holdfast.errors import EmergencyStop, HoldfastError, LeaseHeld
+from holdfast.facts.session import Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import FIRST, SessionRow
 
 TOGETHER = 64
 """Sessions of one tree that run in one process at one time."""
@@ -81,3 +82,36 @@ def standing(row: SessionRow) -> str:
     why = f" ({row.reason})" if row.reason else ""
     detail = f": {one_line(row.detail, 80)}" if row.detail else ""
     return f"{called(row)} is {row.status}{why}{detail}"
+
+
+async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
+    """The workspace that the session was opened on."""
+    (first,) = await runtime.store.read(row.session_id, after=row.origin_seq, limit=1)
+    assert isinstance(first.fact, FIRST)
+    return first.fact.workspace
+
+
+async def cancel(call: Call) -> int:
+    """Post the cancel. With no process running the session, this one ends it."""
+    async with open_runtime(call.settings) as runtime:
+        row = await runtime.store.find(call.args.session)
+        name = name_of(row)
+        if row.status == "cancelled":
+            call.say(f"{name} was cancelled before")
+            if call.json:
+                call.emit({"session_id": row.session_id, "seq": None, "duplicate": True})
+            return 0
+        receipt = await runtime.intake.cancel(row, call.args.reason)
+        if call.json:
+            call.emit({"session_id": receipt.session_id, "seq": receipt.seq, "duplicate": receipt.duplicate})
+        try:
+            await wake(row.session_id, runtime.doors(await workspace_of(runtime, row)))
+            await Family(call, runtime).see_through(row.session_id)
+            call.say(f"{name} is cancelled; its work is in {row.workspace}")
+        except LeaseHeld:
+            call.say(f"cancel posted as event {receipt.seq} of {name}; the process that runs it ends it right away")
+        except EmergencyStop:
+            call.say(
+                f"cancel posted as event {receipt.seq} of {name}; it ends once `{call.typed('stop', '--release')}`"
+            )
+        return 0

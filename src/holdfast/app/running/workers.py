@@ -1,11 +1,43 @@
-"""The two ends of the queue of hands, which are an extra and loaded when they are wanted."""
+"""Support for worker processes: cleanup after killed processes, and the extras for remote hands."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from holdfast.errors import CannotRunSafely
+import anyio
+
+from holdfast.app.compose import Runtime
+from holdfast.brain.recall import recall
+from holdfast.clock import SystemClock
+from holdfast.egress.control import sweep_doors
+from holdfast.errors import CannotRunSafely, HoldfastError, UnknownSession
+from holdfast.hands.incarnation import at_work, forsaken, remnants, remove, sweep_sockets
+
+
+async def sweep(runtime: Runtime) -> None:
+    """Sandboxes that no log knows, sockets and doors that nobody uses. What may live, or may testify, is left alone."""
+    hands = runtime.home.hands
+    for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
+        if not await _may_testify(runtime, session_id, folder.name):
+            await anyio.to_thread.run_sync(remove, folder)
+    for folder in await anyio.to_thread.run_sync(remnants, hands, SystemClock()):
+        await anyio.to_thread.run_sync(remove, folder)
+    await anyio.to_thread.run_sync(sweep_sockets, SystemClock())
+    living = await anyio.to_thread.run_sync(at_work, hands)
+    await anyio.to_thread.run_sync(sweep_doors, runtime.home.path / "egress", living)
+
+
+async def _may_testify(runtime: Runtime, session_id: str, hands_id: str) -> bool:
+    """Whether the session's log still has these hands."""
+    try:
+        state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
+    except UnknownSession:
+        return False
+    except HoldfastError:
+        return True
+    return hands_id in state.hands_known
+
 
 SERVE = "holdfast.hands.remote.serve"
 WORKER = "holdfast.hands.remote.worker"
