@@ -215,9 +215,9 @@ def variant(kind: str) -> holdfast.Tool[..., Any]:
 @pytest.mark.parametrize(
     ("kind", "what"),
     [
-        ("missing", "it takes no 'page' any more"),
-        ("type", "'page' is of another type"),
-        ("needs", "it needs 'when' now"),
+        ("missing", "it no longer takes 'page'"),
+        ("type", "'page' has another type"),
+        ("needs", "it now requires 'when'"),
         ("retry", "it was on_unknown='tell', read_only=False and is on_unknown='retry'"),
     ],
 )
@@ -225,7 +225,7 @@ async def test_a_function_in_another_form_is_refused(
     hf: holdfast.Holdfast, publisher: str, kind: str, what: str
 ) -> None:
     waiting = await hf.run(holdfast.Agent(publisher, tools=[publish], ask=["publish"]), "x", key="k")
-    with pytest.raises(holdfast.UsageError, match=f"session k was told of the tool 'publish' in another form: {what}"):
+    with pytest.raises(holdfast.UsageError, match=f"session k declared the tool 'publish' in another form: {what}"):
         await hf.resume("k", tools=[variant(kind)])
     assert (await hf.show("k")).events == waiting.events
 
@@ -252,9 +252,9 @@ async def test_a_function_that_takes_more_is_accepted(hf: holdfast.Holdfast, pub
         ({"max_turns": 0}, "max_turns: 0 is not a whole number"),
         ({"key": "-x"}, "cannot be a key"),
         ({"key": "a\nb"}, "cannot be a key"),
-        ({"criteria": "all pass"}, "has to be a list of sentences"),
+        ({"criteria": "all pass"}, "must be a list of sentences"),
         ({"workspace": "/no/such/folder"}, "does not exist"),
-        ({"attachments": "plan.pdf"}, "has to be a list"),
+        ({"attachments": "plan.pdf"}, "must be a list"),
         ({"attachments": ["/no/such/file.pdf"]}, "cannot be read: No such file"),
     ],
 )
@@ -277,15 +277,15 @@ async def test_more_that_cannot_be_meant(hf: holdfast.Holdfast, publisher: str) 
         await hf.run(holdfast.Agent(), "x")
     with pytest.raises(holdfast.UnknownSession):
         await hf.resume("nosuch")
-    with pytest.raises(holdfast.UsageError, match="no person's name"):
+    with pytest.raises(holdfast.UsageError, match="is not a user name"):
         await hf.seen("x", by="anna b")
     with pytest.raises(holdfast.UsageError, match="inside an event loop"):
         holdfast.run_sync(agent, "x")
     for settings, message in (
         ({"modle": "x"}, "did you mean 'model'"),
         ({"max_turns": "many"}, "not a whole number"),
-        ({"people": "anna"}, "has to be a dict"),
-        ({"model": True}, "has to be text"),
+        ({"people": "anna"}, "must be a dict"),
+        ({"model": True}, "must be text"),
     ):
         with pytest.raises(holdfast.UsageError, match=message):
             async with holdfast.open(settings=settings):

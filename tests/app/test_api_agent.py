@@ -87,25 +87,25 @@ def test_rules_from_a_file_know_the_functions(tmp_path: Path) -> None:
     file.write_text('[[rule]]\ntool = "deploy"\ndecision = "ask"\nuses = 2\n')
     (rule,) = declared(holdfast.Agent("scripted:/m", tools=[deploy], rules=file), "").rules
     assert (rule.tool, rule.decision, rule.uses) == ("deploy", "ask", 2)
-    with pytest.raises(holdfast.UsageError, match="fits no tool"):
+    with pytest.raises(holdfast.UsageError, match="matches no tool"):
         holdfast.Agent("scripted:/m", tools=[send], rules=file)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tools": "bash"}, "has to be a list"),
+        ({"tools": "bash"}, "must be a list"),
         ({"tools": ["bush"]}, "did you mean 'bash'"),
         ({"tools": [3]}, "cannot be a tool"),
         ({"tools": [deploy, deploy]}, "has the tool 'deploy' twice"),
         ({"tools": [charge]}, 'has on_unknown="probe" and no probe'),
         ({"tools": [deploy], "ask": ["deplyo"]}, "did you mean 'deploy'"),
-        ({"deny": [7]}, "deny of an agent holds 7"),
+        ({"deny": [7]}, "deny of an agent contains 7"),
         ({"rules": [("bash", "ask")]}, "holdfast.Rule"),
         ({"rules": [holdfast.Rule("bash", "maybe")]}, "holdfast.Rule"),  # type: ignore[arg-type]
         ({"thinking": "hard"}, "is not one of off, low, medium, high"),
-        ({"system": None}, "it has to be text"),
-        ({"fallbacks": "scripted:x"}, "has to be a list"),
+        ({"system": None}, "it must be text"),
+        ({"fallbacks": "scripted:x"}, "must be a list"),
     ],
 )
 def test_agents_that_cannot_be_meant(options: dict[str, Any], message: str) -> None:
@@ -154,12 +154,12 @@ async def test_files_go_with_a_goal_and_with_a_message(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.png", b"GIF89a", "says that it is image/png and is none"),
-        ("a.pdf", b"hello", "says that it is a PDF and is none"),
+        ("a.png", b"GIF89a", "declared as image/png has other content"),
+        ("a.pdf", b"hello", "is declared as a PDF and has other content"),
         ("a.bin", b"\xff\xfe", r"nor UTF-8 text \(byte 1\)"),
         ("a.txt", b"", "is empty"),
-        ("a.jpg", b"\xff\xd8\xff" + b"x" * api_files.IMAGE_MAX, "a.jpg|image/jpeg is 5.0 MB, and 5.0 MB is the most"),
-        ("a.txt", b"x" * (api_files.DOCUMENT_MAX + 1), "20.0 MB is the most"),
+        ("a.jpg", b"\xff\xd8\xff" + b"x" * api_files.IMAGE_MAX, "a.jpg|image/jpeg is 5.0 MB, over the limit of 5.0 MB"),
+        ("a.txt", b"x" * (api_files.DOCUMENT_MAX + 1), "over the limit of 20.0 MB"),
     ],
 )
 def test_files_that_no_model_is_shown(tmp_path: Path, name: str, data: bytes, message: str) -> None:
@@ -171,7 +171,7 @@ def test_files_that_no_model_is_shown(tmp_path: Path, name: str, data: bytes, me
 def test_more_files_that_no_model_is_shown(tmp_path: Path) -> None:
     for given, message in (
         ([tmp_path], "cannot be read: Is a directory"),
-        ([holdfast.Image("image/tiff", b"II*")], "no model is shown 'image/tiff'"),
+        ([holdfast.Image("image/tiff", b"II*")], "unsupported image type 'image/tiff'"),
         ([holdfast.Document("text/plain", b"x" * 13_000_000)] * 2, "26.0 MB together"),
     ):
         with pytest.raises(holdfast.UsageError, match=message):

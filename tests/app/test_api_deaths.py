@@ -145,9 +145,7 @@ async def test_a_process_without_the_function_leaves_the_session_alone(tmp_path:
     killed(tmp_path, model, "retry")
     async with holdfast.open(tmp_path / "home") as hf:
         before = (await hf.show("k")).events
-        with pytest.raises(
-            holdfast.UsageError, match=r"session k uses the tool 'charge', a function that this program"
-        ):
+        with pytest.raises(holdfast.UsageError, match=r"session k uses the function 'charge', which this program"):
             await hf.resume("k")
         assert (await hf.show("k")).events == before
     said = typed("wake", "k", "--home", tmp_path / "home")

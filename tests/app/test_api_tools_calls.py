@@ -85,10 +85,10 @@ def in_a_thread(made: Tool[..., Any]) -> Callable[..., Any]:
 async def test_results_that_cannot_be_shown() -> None:
     odd = await call(act, how="object")
     assert not odd.ok
-    assert odd.content.startswith("act ran to its end, but what it returned (object) cannot be shown as JSON")
+    assert odd.content.startswith("act succeeded, but its return value (object) cannot be shown as JSON")
     long = await call(act, how="long")
     assert len(long.content) < CONTENT_MAX + 100
-    assert "\n[10003 characters left out]\n" in long.content
+    assert "\n[10003 characters omitted]\n" in long.content
     assert long.content.endswith("xend")
 
 
@@ -103,11 +103,11 @@ async def test_an_async_call_that_takes_too_long_is_stopped() -> None:
             stopped.append("stopped")
 
     result = await call(tool(timeout_s=0.05)(hang))
-    assert result == CustomResult(False, "it was stopped in the middle after its 0.05 s", unknown=True)
+    assert result == CustomResult(False, "it was stopped in the middle after its limit of 0.05 s", unknown=True)
     assert stopped == ["stopped"]
     looked = await call(tool(timeout_s=0.05, read_only=True)(hang))
     assert not looked.unknown, "what only reads left nothing behind"
-    assert "longer than its 0.05 s" in looked.content
+    assert "exceeded its limit of 0.05 s" in looked.content
 
 
 async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
@@ -121,7 +121,7 @@ async def test_a_thread_that_takes_too_long_is_left_behind() -> None:
     result = await call(tool(timeout_s=0.05)(hang))
     assert result.unknown
     assert result.content == (
-        "it did not return within its 0.05 s; its thread cannot be stopped and may still be at work"
+        "it did not return within its limit of 0.05 s; its thread cannot be stopped and may still be running"
     )
     assert not ended.is_set()
     gate.set()

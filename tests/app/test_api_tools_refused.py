@@ -39,14 +39,14 @@ def documented(kind: Any) -> Callable[..., None]:
     "kind", [set[int], tuple[int, str], complex, bytes, Any, dict[int, str], list[set[int]], object, Decimal, "Nowhere"]
 )
 def test_types_that_no_model_can_give(kind: Any) -> None:
-    with pytest.raises(UsageError, match=r"the function 'f' cannot be a tool: .*(a tool takes str, int|is not known)"):
+    with pytest.raises(UsageError, match=r"the function 'f' cannot be a tool: .*(a tool takes str, int|is unknown)"):
         tool(documented(kind))
 
 
 def test_unions_that_nobody_could_tell_apart() -> None:
-    with pytest.raises(UsageError, match="cannot be told to a model: Type unions may not"):
+    with pytest.raises(UsageError, match="cannot be described to a model: Type unions may not"):
         tool(documented(Size | dict[str, int]))
-    with pytest.raises(UsageError, match="holds itself"):
+    with pytest.raises(UsageError, match="contains itself"):
         tool(documented(Chain))
 
 
@@ -91,14 +91,14 @@ def generator() -> Any:
     [
         (no_type, {}, "its parameter 'a' has no type; write one, such as `a: str`"),
         (any_number, {}, r"`\*a: '?str'?` has no fixed name"),
-        (silent, {}, "its docstring says nothing"),
-        (only_arguments, {}, "its docstring says nothing"),
+        (silent, {}, "it has no docstring"),
+        (only_arguments, {}, "it has no docstring"),
         (wrong_default, {}, "the default of 'a', 'x', is not of its type"),
-        (with_key, {}, "say `keyed=True`"),
+        (with_key, {}, "pass `keyed=True`"),
         (fine, {"keyed": True}, "no parameter `idempotency_key: str`"),
-        (fine, {"name": "two words"}, "'two words' is not a name for a tool"),
-        (fine, {"name": "bash"}, "there is a tool 'bash' already.*name='my_bash'"),
-        (fine, {"timeout_s": 0}, "timeout_s=0; give seconds above 0"),
+        (fine, {"name": "two words"}, "'two words' is not a tool name"),
+        (fine, {"name": "bash"}, "'bash' is a built-in tool.*name='my_bash'"),
+        (fine, {"timeout_s": 0}, "timeout_s=0; use seconds above 0"),
         (fine, {"timeout_s": float("nan")}, "timeout_s=nan"),
         (fine, {"timeout_s": "5"}, "timeout_s='5'"),
         (fine, {"price_usd": "-1"}, r"costs -\$1\.00"),
@@ -108,7 +108,7 @@ def generator() -> Any:
         (generator, {}, "without yield"),
         (len, {}, "cannot be a tool"),
         (Size, {}, "cannot be a tool"),
-        (lambda: None, {}, "'<lambda>' is not a name"),
+        (lambda: None, {}, "'<lambda>' is not a tool name"),
     ],
 )
 def test_what_cannot_be_a_tool(function: Any, options: dict[str, Any], said: str) -> None:
@@ -130,7 +130,7 @@ def test_probes() -> None:
         def wrong(whom: str) -> bool:
             return True
 
-    with pytest.raises(UsageError, match="on_unknown='tell', so its probe would never be asked"):
+    with pytest.raises(UsageError, match="on_unknown='tell', so its probe would never run"):
 
         @tool(fine).probe
         def never() -> bool:

@@ -111,7 +111,7 @@ def test_what_is_there_is_not_overwritten(type: Type, repo: Path, tmp_path: Path
     model = script(tmp_path / "m.json", submit(features=FEATURES, init_sh=SET_UP, mission_toml="workers = 4"))
     said = init(type, repo, model).went(0)
     assert "feature_list.json written" in said.out
-    assert "init.sh is there already and is left as it is" in said.err
+    assert "init.sh exists already" in said.err
     assert "mission.toml is there already" in said.err
     assert (repo / "init.sh").read_text() == "mine\n"
     assert not (tmp_path / "elsewhere").exists()
@@ -180,8 +180,8 @@ def test_an_issue_from_a_file_is_the_goal(type: Type, repo: Path, tmp_path: Path
         (("--issue", "https://github.com/a/b/issues/7"), "--allow-host api.github.com"),
         (("--issue", "https://gitlab.example.com/a/b/c/-/issues/7"), "--allow-host gitlab.example.com"),
         (("--issue", "https://github.com/a/b/issues/7", "--no-sandbox"), "fetched from the sandbox"),
-        (("--issue", "http://github.com/a/b/issues/7"), "no address of an issue"),
-        (("--issue", "https://github.com/a/b/pulls/7"), "no address of an issue"),
+        (("--issue", "http://github.com/a/b/issues/7"), "not the address of an issue"),
+        (("--issue", "https://github.com/a/b/pulls/7"), "not the address of an issue"),
     ],
 )
 def test_an_issue_that_cannot_be_had(type: Type, repo: Path, words: tuple[str, ...], says: str) -> None:
@@ -195,7 +195,7 @@ def test_where_the_api_has_an_issue() -> None:
     gitlab = "https://gitlab.com/group/sub/name/-/issues/12"
     assert api_address(gitlab) == "https://gitlab.com/api/v4/projects/group%2Fsub%2Fname/issues/12"
     for wrong in ("https://a:b@github.com/a/b/issues/7", "https://github.com/a/b/issues/x", "file:///etc/passwd"):
-        with pytest.raises(UsageError, match="no address of an issue"):
+        with pytest.raises(UsageError, match="not the address of an issue"):
             api_address(wrong)
 
 

@@ -141,7 +141,7 @@ async def test_it_is_prepared_in_words(tmp_path: Path) -> None:
         "https://gitlab.example.com/a/b/c/-/merge_requests/new?merge_request%5Bsource_branch%5D=holdfast%2Ftidy%2Fmain&"
     )
     none = await ready(path, state, remote="nowhere")
-    assert "no remote is called nowhere; merge it here: git merge holdfast/tidy/main" in said(none)
+    assert "there is no remote nowhere; merge locally: git merge holdfast/tidy/main" in said(none)
     assert link(none) == ""
     with pytest.raises(RepositoryUnfit, match="has no branch holdfast/other/main"):
         await prepare(path, state, "other", base="main", title="", body="")

@@ -1,4 +1,4 @@
-"""`holdfast mission amend`: put another contract in force. What asks less is said, and needs a person's word."""
+"""`holdfast mission amend`: put another contract in force. Weaker criteria need --weaken."""
 
 from __future__ import annotations
 
@@ -14,51 +14,48 @@ from holdfast.app.mission.contract import load_contract, mission_settings
 from holdfast.app.screen.progress import counted
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
-from holdfast.facts.contract import Contract
 from holdfast.kinds.mission.contract.amend import Amendment, compare
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.fold.state import mission_of, of_mission
 from holdfast.service import missions
-from holdfast.session.state import State
-
-OVER = ("done", "failed", "cancelled")
+from holdfast.service.intake import OVER
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this one."""
-    parser.add_argument("session", metavar="ID", help="a mission's id, key, or a unique beginning of either")
-    parser.add_argument("contract", metavar="FILE", help="the contract as it is to be from now on")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; it stands in the log")
-    parser.add_argument("--weaken", action="store_true", help="yes, though it asks less than the sealed one")
+    """Add the arguments of this verb."""
+    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
+    parser.add_argument("contract", metavar="FILE", help="the new contract")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the log")
+    parser.add_argument("--weaken", action="store_true", help="accept a weaker contract than the sealed one")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 async def run(call: Call) -> int:
-    """Compare the contracts, and post the new one."""
+    """Compare the contracts and post the new one."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         created = await missions.created_of(runtime.store, row)
         assert created.mission is not None
         if row.status in OVER:
-            raise UsageError(f"{name_of(row)} is {row.status}: its contract stands as it was")
+            raise UsageError(f"{name_of(row)} is {row.status}: its contract is final")
         state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         folder = Path(created.mission.repo)
-        before = _sealed(state, created.mission.contract)
+        before = of_mission(state).contract if mission_of(state) is not None else created.mission.contract
         contract, _ = load_contract(Path(call.args.contract), folder)
         contract = (await mission_settings(call, folder)).applied(contract)
-        # It stands in the place of the sealed one, whatever the file is called that it was read from.
+        # The new contract keeps the goal and the source of the sealed one, whatever its own file is called.
         contract = msgspec.structs.replace(contract, goal=before.goal, source=before.source)
         found = compare(before, contract)
         if not found.changes and contract == before:
-            raise UsageError(f"{call.args.contract} says what {name_of(row)} has been sealed with; nothing was changed")
+            raise UsageError(f"{call.args.contract} equals the sealed contract of {name_of(row)}; nothing was changed")
         _tell(call, found)
         allowed = created.people.approvers or ((state.owner,) if state.owner else ())
         if found.needs_person and allowed and runtime.intake.actor.removeprefix("user:") not in allowed:
             raise UsageError(f"only {' and '.join(allowed)} may make this contract weaker; nothing was changed")
         if found.needs_person and not call.args.weaken:
             raise UsageError(
-                f"it asks less than the sealed contract ({counted(len(found.weaker), 'thing')}), and nothing was "
-                "changed; say --weaken when that is what you want"
+                f"it is weaker than the sealed contract ({counted(len(found.weaker), 'change')}); nothing was changed. "
+                "Pass --weaken to accept that"
             )
         receipt = await missions.amend(
             runtime.intake,
@@ -70,12 +67,11 @@ async def run(call: Call) -> int:
         )
         if call.json:
             call.emit({"session_id": row.session_id, "seq": receipt.seq, **msgspec.to_builtins(found)})
-        call.say(f"noted as event {receipt.seq} of {name_of(row)}: {_counts(found)}")
+        call.say(
+            f"recorded as event {receipt.seq} of {name_of(row)}: {len(found.weaker)} weaker, "
+            f"{len(found.stricter)} stricter, {len(found.added)} new"
+        )
     return 0
-
-
-def _sealed(state: State, opened: Contract) -> Contract:
-    return of_mission(state).contract if mission_of(state) is not None else opened
 
 
 def _tell(call: Call, found: Amendment) -> None:
@@ -85,7 +81,3 @@ def _tell(call: Call, found: Amendment) -> None:
         call.note(f"stricter {name}: {why}")
     for name in found.added:
         call.note(f"new      {name}")
-
-
-def _counts(found: Amendment) -> str:
-    return f"{len(found.weaker)} weaker, {len(found.stricter)} stricter, {len(found.added)} new"

@@ -18,13 +18,13 @@ from holdfast.facts.contract import Contract
 from holdfast.kinds.mission.contract.formats.files import read_contract
 
 CONTRACTS = ("feature_list.json", "prd.json")
-"""What a repository is looked through for when nothing is named."""
+"""Files of a repository that are tried when no contract is named."""
 
 CONTRACT_MAX = 64 << 20
 
 
 def find_contract(folder: Path, named: str, usual: str = "") -> Path:
-    """The file of a contract. `usual` is what mission.toml names. Raises `UsageError` when it is not there."""
+    """Return the file of a contract. `usual` is the one in mission.toml. Raises `UsageError` for a missing file."""
     if named:
         places = [Path(named), folder / named]
     else:
@@ -35,13 +35,13 @@ def find_contract(folder: Path, named: str, usual: str = "") -> Path:
     if named:
         raise UsageError(f"there is no contract {named}; an example is feature_list.json")
     raise UsageError(
-        f"there is no contract in {folder} ({', '.join(place.name for place in places)}); name one, or have one made: "
+        f"there is no contract in {folder} ({', '.join(place.name for place in places)}); name one, or create one: "
         'holdfast mission init "the goal"'
     )
 
 
 def load_contract(path: Path, folder: Path) -> tuple[Contract, bytes]:
-    """The contract of a file, and its bytes. Its source is the path in the repository, where no link is followed."""
+    """Return the contract of a file and its bytes. Its source is the path in the repository; links are not followed."""
     top, place = folder.resolve(), Path(os.path.normpath(path.absolute()))
     inside = place.is_relative_to(folder.absolute()) or place.is_relative_to(top)
     source = str(place.relative_to(top if place.is_relative_to(top) else folder.absolute())) if inside else path.name
@@ -53,7 +53,7 @@ def load_contract(path: Path, folder: Path) -> tuple[Contract, bytes]:
 
 
 def mission_found(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
-    """The mission.toml of that folder with the hooks beside it, if there are any. Raises `UsageError`."""
+    """Return the mission.toml of that folder with its hooks, if there is one. Raises `UsageError`."""
     mission = read_mission(folder.resolve() / MISSION_FILE)
     if mission is None:
         return []
@@ -62,7 +62,7 @@ def mission_found(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
 
 
 async def mission_settings(call: Call, folder: Path) -> MissionFile:
-    """What counts of a repository's mission.toml; on a terminal the user is asked about the rest of it."""
+    """Return the accepted part of a repository's mission.toml. On a terminal, ask the user to accept the rest."""
     file = project_mission(folder, call.settings)
     if await settled(call, file.ignored, lambda: mission_found(folder, vars(call.args))):
         file = project_mission(folder, call.settings)

@@ -34,18 +34,16 @@ from holdfast.session.rows import SessionRow
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this one."""
-    parser.add_argument("session", metavar="ID", help="a mission's id, key, or a unique beginning of either")
+    """Add the arguments of this verb."""
+    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
     parser.add_argument("--remote", metavar="NAME", default="origin", help="the remote to push to (origin)")
-    parser.add_argument(
-        "--base", metavar="BRANCH", default="", help="the branch it is for; the followed one if left out"
-    )
-    parser.add_argument("--push", action="store_true", help="push the branch, with a secret that allows it")
+    parser.add_argument("--base", metavar="BRANCH", default="", help="the target branch (default: the followed one)")
+    parser.add_argument("--push", action="store_true", help="push the branch with a secret that permits it")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 async def run(call: Call) -> int:
-    """Say what there is, and push it when that is wanted."""
+    """Print the branch and the pull request, and push on request."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         prepared = await _prepared(call, runtime, row)
@@ -90,7 +88,7 @@ async def _prepared(call: Call, runtime: Runtime, row: SessionRow) -> Prepared:
 
 
 VARIABLE = "HOLDFAST_PUSH"
-"""Where the placeholder of a push is named; no program sees it."""
+"""The path of a push's placeholder; no program sees it."""
 
 _TITLE_MAX = 120
 _LINK_MAX = 6_000
@@ -98,7 +96,7 @@ _REFUSED = "nothing was sent; push it yourself: "
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A branch with what was reached, ready to be pushed. `url` is the remote's address, empty without one.
+    """The branch of a mission's result, ready to be pushed. `url` is the remote's address, empty without one.
 
     `base` is the branch that it is for, without `refs/heads/`.
     """
@@ -119,14 +117,14 @@ class Prepared(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """What a person types to push it."""
+        """The command with which the user can push it."""
         return shlex.join(["git", "-C", self.repository, "push", self.remote, f"{self.ref}:{self.ref}"])
 
 
 async def prepare(
     folder: Path, state: Path, mission: str, *, base: str, title: str, body: str, remote: str = "origin"
 ) -> Prepared:
-    """What a mission reached, as a branch and a pull request. Nothing is changed, and nothing is sent.
+    """Return the result of a mission as a branch and a pull request. Changes nothing and sends nothing.
 
     `mission` is its name, `state` where our git directories are. Raises `RepositoryUnfit` when there is no main line.
     """
@@ -134,8 +132,8 @@ async def prepare(
     found = await GitRepository(folder, state).resolve(ref)
     if found is None:
         raise RepositoryUnfit(
-            f"{folder} has no branch {ref.removeprefix('refs/heads/')}; nothing was sent: see `holdfast mission show` "
-            "for what the mission has reached"
+            f"{folder} has no branch {ref.removeprefix('refs/heads/')}; nothing was sent. `holdfast mission show` "
+            "shows the progress of the mission"
         )
     git = Plumbing(folder, state)
     settings = await anyio.to_thread.run_sync(lambda: git.settings)
@@ -153,7 +151,7 @@ async def prepare(
 
 
 def link(prepared: Prepared, *, pushed_to: Forge | None = None) -> str:
-    """The page on which a person opens the pull request; empty for a server whose pages are not known."""
+    """Return the page that opens the pull request; empty for an unknown kind of server."""
     forge = pushed_to or forge_of(prepared.url)
     if forge is None or not prepared.base:
         return ""
@@ -175,27 +173,27 @@ def link(prepared: Prepared, *, pushed_to: Forge | None = None) -> str:
 
 
 def said(prepared: Prepared) -> str:
-    """The pull request as text for a person: what to type, where to open it, its title and body."""
+    """Return the pull request as text: the push command, the page that opens it, its title and body."""
     lines = [f"branch   {prepared.branch} at {prepared.commit[:12]}, for {prepared.base or 'no branch'}"]
     if prepared.url:
         lines.append(f"push     {prepared.command}")
     else:
-        lines.append(f"no remote is called {prepared.remote}; merge it here: git merge {prepared.branch}")
+        lines.append(f"there is no remote {prepared.remote}; merge locally: git merge {prepared.branch}")
     if page := link(prepared):
         lines.append(f"open     {page}")
     return "\n".join([*lines, "", prepared.title, "", prepared.body.rstrip(), ""])
 
 
 async def push(prepared: Prepared, state: Path, egress: Egress, uses: Sequence[SecretUse], *, uid: int) -> str:
-    """Push the branch to its remote, as one of `uses` allows; where it went. `uid` is our own user.
+    """Push the branch to its remote as one of `uses` permits. Return the destination. `uid` is our own user.
 
     Raises `RepositoryUnfit` with the command to type when none does, or the server refuses.
     """
     forge = forge_of(prepared.url)
     if forge is None:
         raise RepositoryUnfit(
-            f"the remote {prepared.remote} of {prepared.repository} is no address that Holdfast pushes to, which is "
-            f"https or ssh to a host by name; {_REFUSED}{prepared.command}"
+            f"the remote {prepared.remote} of {prepared.repository} is not an https or ssh address of a named "
+            f"host; {_REFUSED}{prepared.command}"
         )
     use = _chosen(uses, forge, prepared)
     policy = EgressPolicy(secrets=(use,), ask="never")  # a person told us to
@@ -226,7 +224,7 @@ def _refusal(work: Callable[[], None]) -> HoldfastError | None:
 
 
 def _chosen(uses: Sequence[SecretUse], forge: Forge, prepared: Prepared) -> SecretUse:
-    """The first secret that may push this branch there, for that and nothing else."""
+    """Return the first secret that may push this branch there, restricted to that."""
     for use in uses:
         if use.basic and forge.host in use.hosts and may_push(use.push, prepared.ref):
             return msgspec.structs.replace(
@@ -237,7 +235,7 @@ def _chosen(uses: Sequence[SecretUse], forge: Forge, prepared: Prepared) -> Secr
                 push=(prepared.ref,),
             )
     raise RepositoryUnfit(
-        f"no secret of yours may push {prepared.branch} to {forge.host}: a [secrets.NAME] table in your own "
+        f"no secret permits pushing {prepared.branch} to {forge.host}: a [secrets.NAME] table in your own "
         f'holdfast.toml needs hosts = ["{forge.host}"], basic = true and push = ["refs/heads/holdfast/*"]; '
         f"{_REFUSED}{prepared.command}"
     )
@@ -245,7 +243,7 @@ def _chosen(uses: Sequence[SecretUse], forge: Forge, prepared: Prepared) -> Secr
 
 @asynccontextmanager
 async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
-    """The proxy's socket as a port of this machine, for the block: git's HTTP speaks to no other kind."""
+    """Expose the proxy's socket as a local port for the block: git's HTTP needs a port."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
 
     async def serve(near: SocketStream) -> None:

@@ -37,21 +37,25 @@ from holdfast.session.tools import DEFAULT_TOOLS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this one."""
+    """Add the arguments of this verb."""
     parser.add_argument("contract", metavar="GOAL_OR_FILE", nargs="?", default="", help="a contract file, or a goal")
-    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository; it is not touched but for refs")
-    parser.add_argument("--name", metavar="NAME", default="", help="what its branches are called: holdfast/NAME/…")
+    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository; only refs of it change")
+    parser.add_argument("--name", metavar="NAME", default="", help="name of its branches: holdfast/NAME/…")
     parser.add_argument("--session-id", metavar="KEY", help="a key of your own; a second run continues it")
     parser.add_argument("--model", metavar="M", help="provider:name for all roles that mission.toml does not name")
     parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
     parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars, for all of it")
     parser.add_argument("--unpriced", action="store_true", help="under a cap, count only models that have a price")
-    parser.add_argument("--account", metavar="NAME", action="append", default=[], help="a shared account besides")
+    parser.add_argument(
+        "--account", metavar="NAME", action="append", default=[], help="spend from this shared account too"
+    )
     parser.add_argument("--workers", metavar="N", type=positive, help="workers at a time")
-    parser.add_argument("--policy", metavar="FILE", default="", help="a mission.toml; the repository's when left out")
-    parser.add_argument("--no-follow", action="store_true", help="do not take in what people commit to the branch")
+    parser.add_argument("--policy", metavar="FILE", default="", help="a mission.toml (default: the repository's)")
+    parser.add_argument("--no-follow", action="store_true", help="do not merge later commits of the branch")
     parser.add_argument("--no-lint", action="store_true", help="seal the contract as it is")
-    parser.add_argument("--allow-host", metavar="HOST", action="append", default=[], help="let tools talk to this host")
+    parser.add_argument(
+        "--allow-host", metavar="HOST", action="append", default=[], help="let tools connect to this host"
+    )
     parser.add_argument("--registries", action="store_true", help="let tools reach this machine's package registries")
     parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="let tools use this secret")
     parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
@@ -78,7 +82,7 @@ async def run(call: Call) -> int:
 
 
 async def _open(call: Call, runtime: Runtime) -> SessionRow:
-    """Check everything first; what is refused leaves nothing behind."""
+    """Check everything, then open. A refused mission leaves nothing behind."""
     args, settings = call.args, call.settings
     folder = Path(args.repo).resolve()
     repository = runtime.repository(str(folder))
@@ -125,21 +129,21 @@ async def _open(call: Call, runtime: Runtime) -> SessionRow:
 async def _with_accepted_hooks(
     call: Call, folder: Path, policy: MissionPolicy, repository: Repository, base: str
 ) -> MissionPolicy:
-    """The policy without hooks, when those of the commit are not the ones that the user accepted."""
+    """Return the policy, without hooks when those of the commit differ from the accepted ones."""
     if not policy.hooks:
         return policy
     committed = await repository.files(base, hooks.PATHS)
     if not has_hooks(committed) or committed == accepted_hooks(folder):
         return policy
     call.note(
-        "holdfast mission: the hooks in .claude do not run: you have not accepted them as they are in the commit that "
-        f"the mission begins from; see what they are: {call.typed('trust', str(folder))}"
+        "holdfast mission: the hooks in .claude do not run: you have not accepted them as they are in the base commit "
+        f"of the mission; review them with: {call.typed('trust', str(folder))}"
     )
     return msgspec.structs.replace(policy, hooks=False)
 
 
 async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFile) -> Contract:
-    """The contract of the file that is named, of the repository, or one that an initializer makes of the goal."""
+    """Return the contract of the named file, of the repository, or one that an initializer makes of the goal."""
     wanted = call.args.contract
     named = Path(wanted).is_file() or (folder / wanted).is_file() or wanted.endswith((".json", ".md"))
     if wanted and not named:
@@ -150,13 +154,13 @@ async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFil
 
 
 async def _continue(call: Call, runtime: Runtime, row: SessionRow) -> None:
-    """A second run with the same key: raise the cap, or just go on."""
+    """Apply a second run with the same key: raise the cap, or just go on."""
     state = await state_of(runtime.site, row)
     if mission_of(state) is None:
-        raise UsageError(f"{row.key} is an ordinary session and no mission; use another --session-id")
+        raise UsageError(f"{row.key} is not a mission; use another --session-id")
     cap = budget_pico(call.args.budget_usd or "")
     if cap is not None and cap != state.limits.budget_pico:
         await runtime.intake.check_cap(row, cap)
         await runtime.intake.set_cap(row, row.accounts[0], "total", cap)
     elif not is_idle(state, SystemClock().now_us(), runtime.up()):
-        call.note("going on where it was")
+        call.note("continuing the mission")

@@ -32,14 +32,14 @@ COLUMNS = (
     ("failed", "failed"),
     ("dropped", "dropped"),
 )
-"""Where a task can be, and how the board calls it."""
+"""Task status → its heading on the board."""
 
 SHORT = 10
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this one."""
-    parser.add_argument("session", metavar="ID", help="a mission's id, key, or a unique beginning of either")
+    """Add the arguments of this verb."""
+    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -50,7 +50,7 @@ async def run(call: Call) -> int:
         state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
         if mission_of(state) is None:
             raise UsageError(
-                f"{name_of(row)} is an ordinary session and no mission: `{call.typed('show', name_of(row))}` shows it"
+                f"{name_of(row)} is not a mission; `{call.typed('show', name_of(row))}` describes the session"
             )
         spent = await spent_of(runtime, row)
         if call.json:
@@ -64,7 +64,7 @@ async def run(call: Call) -> int:
 
 
 async def spent_of(runtime: Runtime, row: SessionRow) -> dict[str, int]:
-    """What each role of it cost so far, in pico-dollars."""
+    """Return the cost of each role so far, in pico-dollars."""
     spent: dict[str, int] = {}
     for each in await runtime.store.sessions(Which(root=row.session_id)):
         if each.parent:
@@ -74,14 +74,16 @@ async def spent_of(runtime: Runtime, row: SessionRow) -> dict[str, int]:
 
 
 def board(row: SessionRow, state: State, mission: MissionState, spent: dict[str, int], *, running: bool) -> list[str]:
-    """The lines of the board."""
+    """Return the lines of the board."""
     total, met = len(mission.contract.criteria()), len(mission.passed)
+    by_role = ", ".join(f"{role} {usd(pico)}" for role, pico in sorted(spent.items()))
+    cap = f" of {usd(state.limits.budget_pico)}" if state.limits.budget_pico is not None else ""
     stands = "running" if running else f"{row.status}{f' ({row.reason})' if row.reason else ''}"
     lines = [
         f"{name_of(row)}  {stands}  {one_line(mission.contract.goal, 80)}",
-        f"  main line  {mission.ref or 'not begun'} at {mission.main[:SHORT] or '-'}",
+        f"  branch     {mission.ref or 'not begun'} at {mission.main[:SHORT] or '-'}",
         f"  criteria   {met} of {total} pass there",
-        f"  money      {_money(state, spent)}",
+        f"  money      {usd(sum(spent.values()))}{cap}{f' ({by_role})' if by_role else ''}",
     ]
     if mission.planner_id:
         lines.append("  plan       a planner is at work")
@@ -111,14 +113,8 @@ def board(row: SessionRow, state: State, mission: MissionState, spent: dict[str,
         lines += ["", f"flaky: {known}"]
     asks = unanswered(state)
     if asks:
-        lines += ["", f"waits for a person: {', '.join(ask.item_id for ask in asks)}"]
+        lines += ["", f"waiting for an answer: {', '.join(ask.item_id for ask in asks)}"]
     return [*lines, ""]
-
-
-def _money(state: State, spent: dict[str, int]) -> str:
-    by_role = ", ".join(f"{role} {usd(pico)}" for role, pico in sorted(spent.items()))
-    cap = f" of {usd(state.limits.budget_pico)}" if state.limits.budget_pico is not None else ""
-    return f"{usd(sum(spent.values()))}{cap}" + (f" ({by_role})" if by_role else "")
 
 
 def _task(mission: MissionState, task: TaskState) -> str:
@@ -136,7 +132,7 @@ def _task(mission: MissionState, task: TaskState) -> str:
 
 
 def public(row: SessionRow, state: State, mission: MissionState, spent: dict[str, int]) -> dict[str, Any]:
-    """The board as data."""
+    """Return the board as JSON data."""
     return {
         "session_id": row.session_id,
         "status": row.status,

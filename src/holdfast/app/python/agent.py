@@ -1,4 +1,4 @@
-"""`holdfast.Agent`: who works, as a Python program says it."""
+"""`holdfast.Agent`: the agent of a session, as a Python program declares it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 Thinking = Literal["", "off", "low", "medium", "high"]
 
 DECISIONS = ("allow", "ask", "deny")
-"""In the order in which they are appended: the last rule that fits counts, so the strictest wins."""
+"""In the order in which rules are appended: the last match applies, so the strictest wins."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Who works: a model, what it is told, the tools it is offered, what it may do with them.
+    """An agent: a model, its instructions, its tools, and the rules for using them.
 
-    `model` is `provider:name`, as with `--model`; empty for the model of holdfast.toml or `HOLDFAST_MODEL`. A server
-    of your own stands behind an `@`: `openai-compatible:NAME@http://127.0.0.1:8000/v1`. `system` is added to the
-    prompt that Holdfast brings. `tools` are names of tools that it brings too (`bash`, `read`, …) and functions of
-    yours: made with `@holdfast.tool`, or plain ones, which are made into tools without options.
+    `model` is `provider:name`, as with `--model`; empty for the model of holdfast.toml or `HOLDFAST_MODEL`. The address
+    of your own server follows an `@`: `openai-compatible:NAME@http://127.0.0.1:8000/v1`. `system` is appended to
+    Holdfast's own system prompt. `tools` are names of built-in tools (`bash`, `read`, …) and your functions: decorated
+    with `@holdfast.tool`, or plain ones, which become tools without options.
 
-    `rules` are permission rules, or a file of them; `allow`, `ask` and `deny` are globs over tool names that are added
-    to them in this order. The last rule that fits a call counts, and what no rule fits is allowed. `fallbacks` are
-    models to ask when the first cannot answer. `thinking` is how much the model may reason before it answers, empty for
-    its provider's default. `name` is what lists call it.
+    `rules` are permission rules, or a file of them; `allow`, `ask` and `deny` are globs over tool names that are
+    appended in this order. The last rule that matches a call applies; a call that no rule matches is allowed.
+    `fallbacks` are models to use when the first cannot answer. `thinking` is how much the model may reason before it
+    answers, empty for its provider's default. `name` appears in lists.
 
-    Raises `UsageError` for a tool, a rule or a value that does not exist.
+    Raises `UsageError` for an unknown tool, rule, or value.
     """
 
     model: str = ""
@@ -56,26 +56,28 @@ class Agent:
     def __post_init__(self) -> None:
         for field in ("model", "system", "name"):
             if not isinstance(getattr(self, field), str):
-                raise UsageError(f"{field} of an agent is {getattr(self, field)!r}; it has to be text")
+                raise UsageError(f"{field} of an agent is {getattr(self, field)!r}; it must be text")
         for field in ("tools", "allow", "ask", "deny", "fallbacks"):
             object.__setattr__(self, field, _sequence(field, getattr(self, field)))
         if self.thinking not in get_args(Thinking):
-            raise UsageError(f"thinking={self.thinking!r} is not one of off, low, medium, high; leave it out for none")
+            raise UsageError(
+                f"thinking={self.thinking!r} is not one of off, low, medium, high; leave it out for the default"
+            )
         object.__setattr__(self, "tools", tuple(_tool(each) for each in self.tools))
         names = tool_names(self)
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise UsageError(f"the agent {self.name!r} has the tool {twice[0]!r} twice; name each tool once")
+            raise UsageError(f"the agent {self.name!r} has the tool {twice[0]!r} twice; list each tool once")
         object.__setattr__(self, "rules", _rules(self, names))
 
     @classmethod
     def from_file(
         cls, path: str | PathLike[str], *, model: str = "", tools: Sequence[Callable[..., Any]] = ()
     ) -> Agent:
-        """The agent of an `--agent` file (TOML: name, model, fallbacks, thinking, system or system_file, tools).
+        """Load the agent of an `--agent` file (TOML: name, model, fallbacks, thinking, system or system_file, tools).
 
-        `model` stands in for the file's; `tools` are functions of yours, beside the tools that the file names. Raises
-        `UsageError` for a file that cannot be read, or says what there is not.
+        `model` replaces the file's; `tools` are your functions, added to the tools of the file. Raises `UsageError` for
+        a file that cannot be read or is invalid.
         """
         found = load_agent(fspath(path) or ".", model)
         return cls(
@@ -90,9 +92,9 @@ class Agent:
 
 def _sequence(field: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise UsageError(f'{field} of an agent is {value!r}; it has to be a list, such as {field}=["bash"]')
+        raise UsageError(f'{field} of an agent is {value!r}; it must be a list, such as {field}=["bash"]')
     if field != "tools" and (wrong := [each for each in value if not isinstance(each, str)]):
-        raise UsageError(f"{field} of an agent holds {wrong[0]!r}, which is no text")
+        raise UsageError(f"{field} of an agent contains {wrong[0]!r}, which is not text")
     return tuple(value)
 
 
@@ -112,12 +114,12 @@ def _rules(agent: Agent, names: Sequence[str]) -> tuple[Rule, ...]:
     else:
         rules += given
         if wrong := [rule for rule in rules if not isinstance(rule, Rule) or rule.decision not in DECISIONS]:
-            raise UsageError(f'rules of an agent holds {wrong[0]!r}; an example is holdfast.Rule("bash", "ask")')
+            raise UsageError(f'rules of an agent contains {wrong[0]!r}; an example is holdfast.Rule("bash", "ask")')
     for decision, patterns in (("allow", agent.allow), ("ask", agent.ask), ("deny", agent.deny)):
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in names):
                 raise UsageError(
-                    f"{decision}={pattern!r} fits no tool of the agent {agent.name!r}, so it would do nothing; "
+                    f"{decision}={pattern!r} matches no tool of the agent {agent.name!r}; "
                     f"{nearest(pattern, names) if names else 'it has no tools'}"
                 )
             rules.append(Rule(pattern, decision))  # type: ignore[arg-type]  # one of DECISIONS
@@ -125,22 +127,22 @@ def _rules(agent: Agent, names: Sequence[str]) -> tuple[Rule, ...]:
 
 
 def functions_of(agent: Agent) -> list[Tool[..., Any]]:
-    """The functions among an agent's tools."""
+    """Return the functions among an agent's tools."""
     return [each for each in agent.tools if isinstance(each, Tool)]
 
 
 def tool_names(agent: Agent) -> list[str]:
-    """The names of all its tools, in their order."""
+    """Return the names of all its tools, in order."""
     return [each if isinstance(each, str) else each.spec.name for each in agent.tools if isinstance(each, str | Tool)]
 
 
 def declared(agent: Agent, default_model: str) -> facts.Agent:
-    """The agent as the log has it. Raises `UsageError` without a model."""
+    """Return the agent as recorded in the log. Raises `UsageError` without a model."""
     model = agent.model or default_model
     if not model:
         raise UsageError(
             f'the agent {agent.name!r} has no model; name one, such as holdfast.Agent("anthropic:NAME"), or set '
-            "HOLDFAST_MODEL; `holdfast doctor` proposes one for the keys that are here"
+            "HOLDFAST_MODEL; `holdfast doctor` suggests one for the available keys"
         )
     return facts.Agent(
         model=settled_model(model),
@@ -155,43 +157,43 @@ def declared(agent: Agent, default_model: str) -> facts.Agent:
 
 
 def runners(tools: Sequence[Callable[..., Any]]) -> dict[str, Runner]:
-    """Functions by the names of their tools. Raises `UsageError` for two of one name."""
+    """Return functions by the names of their tools. Raises `UsageError` for a duplicate name."""
     found: dict[str, Runner] = {}
     for each in tools:
         made = _tool(each)
         if isinstance(made, str):
-            raise UsageError(f"{made!r} is no function; the tools that Holdfast brings need not be passed here")
+            raise UsageError(f"{made!r} is not a function; built-in tools need not be passed here")
         if made.spec.name in found:
             raise UsageError(f"there are two functions for the tool {made.spec.name!r}; pass each tool once")
         found[made.spec.name] = made.runner
     return found
 
 
-# --- a function today and the tool that a session was told of -------------------------------------
+# --- a function today and the tool as the session declared it --------------------------------------
 
 
 def check_functions(name: str, logged: Sequence[CustomTool], given: Mapping[str, Runner]) -> None:
-    """Raise `UsageError` unless every function that a session may call is here, in a form that fits what it was told.
+    """Raise `UsageError` unless the program passed every function of a session, in a form that fits its declaration.
 
-    The session's own declaration goes on to count: its description, price and time are not changed by the program.
+    The session's own declaration stays in force: the program does not change its description, price, or time limit.
     """
     for spec in logged:
         runner = given.get(spec.name)
         if runner is None:
             raise UsageError(
-                f"session {name} uses the tool {spec.name!r}, a function that this program did not pass; nothing was "
+                f"session {name} uses the function {spec.name!r}, which this program did not pass; nothing was "
                 f"run: pass it, for example tools=[{spec.name}]"
             )
         what = _unlike(spec, runner.spec)
         if what:
             raise UsageError(
-                f"session {name} was told of the tool {spec.name!r} in another form: {what}; nothing was run. Pass a "
-                "function that takes what the session was told of, or start a new session"
+                f"session {name} declared the tool {spec.name!r} in another form: {what}; nothing was run. Pass a "
+                "function that fits that declaration, or start a new session"
             )
 
 
 def _unlike(old: CustomTool, new: CustomTool) -> str:
-    """Why a function does not fit a declaration; empty when it does."""
+    """Return why a function does not fit a declaration; empty when it does."""
     if (old.on_unknown, old.read_only) != (new.on_unknown, new.read_only):
         was, now = (f"on_unknown={each.on_unknown!r}, read_only={each.read_only}" for each in (old, new))
         return f"it was {was} and is {now} now"
@@ -199,17 +201,17 @@ def _unlike(old: CustomTool, new: CustomTool) -> str:
     had, has = before.get("properties", {}), after.get("properties", {})
     for name in had:
         if name not in has:
-            return f"it takes no {name!r} any more"
+            return f"it no longer takes {name!r}"
         if had[name] != has[name]:
-            return f"{name!r} is of another type"
+            return f"{name!r} has another type"
     if before.get("$defs", {}) != after.get("$defs", {}):
         return "the types of its parameters differ"
     needs = [name for name in after.get("required", ()) if name not in before.get("required", ())]
-    return f"it needs {needs[0]!r} now" if needs else ""
+    return f"it now requires {needs[0]!r}" if needs else ""
 
 
 def _shape(schema: Any) -> Any:
-    """A schema without what is only said: two of one shape take the same values."""
+    """Return a schema without descriptions: two of the same shape accept the same values."""
     if isinstance(schema, list):
         return [_shape(each) for each in schema]
     if not isinstance(schema, dict):

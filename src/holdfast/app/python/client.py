@@ -1,4 +1,4 @@
-"""The Python API: `holdfast.open`, and what can be done with what it gives."""
+"""The Python API: `holdfast.open` and the opened home, `Holdfast`."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ PAGE = 1_000
 
 
 class Holdfast:
-    """An opened home: sessions are run, watched, steered and answered through it. `holdfast.open` makes one.
+    """An opened home, from `holdfast.open`: runs, watches, steers, and answers sessions.
 
-    Wherever a session is named, its id, its key, or a unique beginning of either will do. `by` names the person on
-    whose behalf something is said, as the log shows it; without it, it is the user who runs the program. All
-    methods raise subclasses of `HoldfastError` with a sentence that says what is safe and what to do next.
+    A session is named by its id, its key, or a unique prefix of either. `by` names the user on whose behalf the program
+    acts, as recorded in the log (default: the user who runs the program). All methods raise subclasses of
+    `HoldfastError` whose message says what is safe and what to do next.
     """
 
     def __init__(self, runtime: Runtime, group: TaskGroup, tools: Sequence[Callable[..., Any]] = ()) -> None:
@@ -63,28 +63,28 @@ class Holdfast:
 
     @property
     def home(self) -> Path:
-        """The folder in which everything is kept."""
+        """The folder that holds everything."""
         return self._runtime.home.path
 
     # --- running --------------------------------------------------------------------------------------
 
     async def run(self, agent: Agent, goal: str, **options: Unpack[RunOptions]) -> Result:
-        """Give an agent a goal and stay with the session until it comes to rest: done, failed, or waiting.
+        """Run an agent on a goal until the session stops: done, failed, or waiting.
 
-        `key`: a name of your own for the session. A second run with it goes on with that session: it raises the caps
-        that are given, and posts another goal as a message. `workspace`: the folder to work in; a fresh one without
-        it. An `AGENTS.md` there is pinned in every context. `criteria`: sentences that say when it is done, pinned
-        too. `attachments`: pictures and documents that go with the goal: paths, `holdfast.Image`, `holdfast.Document`.
+        `key`: your own name for the session. A second run with the same key continues that session: it raises the
+        given caps, and posts another goal as a message. `workspace`: the folder to work in (default: a fresh one). An
+        `AGENTS.md` there is pinned in every context. `criteria`: sentences that define when the work is done, pinned
+        too. `attachments`: images and documents for the goal: paths, `holdfast.Image`, `holdfast.Document`.
 
-        `budget_usd`: a money cap in dollars, for it and all below it. `unpriced`: keep such a cap although a model
-        has no price; its cost is then not counted. `max_turns`, `max_output_tokens`, `context_tokens`: caps on
+        `budget_usd`: a money cap in dollars for the session and all below it. `unpriced`: accept a model without a
+        price under such a cap; its cost is not counted. `max_turns`, `max_output_tokens`, `context_tokens`: caps on
         responses, on the tokens of one, and on the context. At a cap the session parks. `sandbox=False` runs tools
-        without isolation. `user`: run tools as this login (root only). `owner`: who answers its questions.
-        `allow_hosts`: hosts that tools may talk to, such as `["api.example.com"]`, beside those of the user's
-        `[egress]`; `registries` lets them reach package registries. `secrets`: of the user's secrets only these.
+        without isolation. `user`: run tools as this login (root only). `owner`: the user who answers its items.
+        `allow_hosts`: hosts that tools may connect to, such as `["api.example.com"]`, in addition to the user's
+        `[egress]`; `registries` allows package registries. `secrets`: expose only these secrets (default: all).
 
-        Raises `UsageError` for what cannot be meant, `CannotRunSafely` without a sandbox, key or extra, and errors of
-        the log. Cancelling it lets go of the session, which can be resumed.
+        Raises `UsageError` for invalid options, `CannotRunSafely` without a sandbox, key, or extra, and errors of the
+        log. Cancelling it releases the session, which can be resumed.
         """
         begun = await self._begun(agent, goal, options)
         await to_rest(self._runtime, begun.session_id, begun.tools, NoObserver())
@@ -101,10 +101,10 @@ class Holdfast:
     ) -> Stream[Event | Delta]: ...
 
     def stream(self, agent: Agent, goal: str, *, deltas: bool = False, **options: Unpack[RunOptions]) -> Stream[Any]:
-        """The same as `run`, with events as they happen: `async for event in hf.stream(agent, goal)`.
+        """Run as `run` does, and yield events as they happen: `async for event in hf.stream(agent, goal)`.
 
-        `event.fact` is what happened, one of the classes of `holdfast.facts`, and `event.type` its name. With `deltas`
-        there are `Delta`s between the events: pieces of a response that is still streaming.
+        `event.fact` is the payload, one of the classes of `holdfast.facts`, and `event.type` its name. With `deltas`,
+        `Delta`s come between the events: pieces of a streaming response.
         """
 
         async def begin() -> Begun:
@@ -113,12 +113,12 @@ class Holdfast:
         return Stream(self._open(), self._group, begin, deltas=deltas)
 
     async def resume(self, session: str, *, tools: Sequence[Callable[..., Any]] = (), steal: bool = False) -> Result:
-        """Go on with a session from its log until it comes to rest. Lifts a pause. Safe at any time.
+        """Continue a session from its log until it stops. Lifts a pause. Safe at any time.
 
-        `tools` are the functions that the session uses; those of agents that this program has run already, and those
-        of `holdfast.open`, need not be passed. While another process runs it, this waits for its rest; `steal` takes it
-        from a process that hangs. Raises `UsageError` for a function that is missing or takes something else than
-        the session was told.
+        `tools` are the functions that the session uses; those of agents that this program has already run, and those
+        of `holdfast.open`, need not be passed. While another process runs the session, this waits for its stop;
+        `steal` takes it from a process that hangs. Raises `UsageError` for a function that is missing or does not fit
+        the session's declaration.
         """
         row = await self._row(session)
         state, _ = await recall(row.session_id, self._runtime.store, self._runtime.store, self._runtime.kinds)
@@ -132,11 +132,12 @@ class Holdfast:
         return await result_of(self._runtime, row.session_id)
 
     async def serve(self, *, limit: int = 16, on_error: Callable[[str, HoldfastError], None] | None = None) -> NoReturn:
-        """Run whatever is due in this home, up to `limit` sessions side by side, until this is cancelled.
+        """Run due sessions of this home, up to `limit` side by side, until cancelled.
 
-        As `holdfast worker` does, with the functions of this program: what waits for a person or a time goes on by
-        itself once it is answered or due. Sessions that use other functions are left to the programs that have them.
-        `on_error` hears of a session's error by its id, and by an empty one of the log's; the others go on.
+        Works as `holdfast worker` does, with the functions of this program: a session that waits for an answer or a
+        time continues once it is answered or due. Sessions that use other functions are left to the programs that have
+        them. `on_error` receives the id and the error of a failed session, or an empty id for an error of the log; the
+        others continue.
         """
         await serve_all(self._open(), lambda: self._tools, whole("limit", limit), on_error)
 
@@ -150,19 +151,19 @@ class Holdfast:
     # --- looking --------------------------------------------------------------------------------------
 
     async def sessions(self) -> list[Session]:
-        """All sessions, newest first."""
+        """Return all sessions, newest first."""
         store = self._open().store
         holders = await store.holders()
         return [session_of(row, running=row.session_id in holders) for row in await store.sessions()]
 
     async def show(self, session: str) -> Result:
-        """How a session stands, with its latest answer and its open questions."""
+        """Return a session with its latest message and its open items."""
         return await result_of(self._runtime, (await self._row(session)).session_id)
 
     async def events(self, session: str, *, after: int = 0, follow: bool = False) -> AsyncIterator[Event]:
-        """The events of a session after position `after`, oldest first, whoever runs it.
+        """Yield the events of a session after position `after`, oldest first, whichever process runs it.
 
-        With `follow` it goes on with what comes until the caller leaves the loop.
+        With `follow` it continues with new events until the caller leaves the loop.
         """
         session_id = (await self._row(session)).session_id
         store = self._runtime.store
@@ -181,7 +182,7 @@ class Holdfast:
     async def send(
         self, session: str, text: str, *, attachments: Sequence[Attachment] = (), key: str = "", by: str = ""
     ) -> None:
-        """Post a message. A running session takes it in at its next request; any other when it is resumed.
+        """Post a message. A running session reads it at its next model request, any other when it is resumed.
 
         With a `key`, a second message of that key is dropped.
         """
@@ -189,15 +190,15 @@ class Holdfast:
         await self._intake(by).send(row, text, attachments=blocks(attachments), key=key)
 
     async def interrupt(self, session: str, reason: str = "", *, by: str = "") -> None:
-        """Have the agent stop what it is doing; the session then waits for a message."""
+        """Interrupt the agent; the session then waits for a message."""
         await self._intake(by).interrupt(await self._row(session), reason)
 
     async def pause(self, session: str, reason: str = "", *, by: str = "") -> None:
-        """Have a session rest at its next safe boundary, until it is resumed."""
+        """Pause a session at its next safe boundary, until it is resumed."""
         await self._intake(by).pause(await self._row(session), reason)
 
     async def cancel(self, session: str, reason: str = "", *, by: str = "") -> None:
-        """End a session for good. The process that runs it ends it; without one, this does."""
+        """End a session for good, in the process that runs it, or here without one."""
         row = await self._row(session)
         if row.status == "cancelled":
             return
@@ -207,7 +208,7 @@ class Holdfast:
         try:
             await wake(row.session_id, self._runtime.doors(state.created.workspace))
         except (LeaseHeld, EmergencyStop):
-            return  # whoever holds it, or lifts the stop, ends it
+            return  # its holder ends it, or the release of the emergency stop
 
     async def limit(
         self, session: str, *, budget_usd: Dollars | None = None, max_turns: int | None = None, by: str = ""
@@ -226,12 +227,12 @@ class Holdfast:
     # --- answering ------------------------------------------------------------------------------------
 
     async def inbox(self, *, open_only: bool = True) -> list[Item]:
-        """What people are asked, in all sessions, oldest first; without `open_only` also what was answered."""
+        """Return the inbox items of all sessions, oldest first; without `open_only` closed ones too."""
         runtime = self._open()
         return [await item_of(runtime, row) for row in await runtime.store.items(open_only=open_only)]
 
     async def seen(self, item: Item | str, *, by: str = "") -> None:
-        """Say that a person was shown an item: its default may be applied from now on."""
+        """Record that an approver was shown an item: its default may apply from now on."""
         intake = self._intake(by)
         await intake.seen(await self._runtime.store.item(_id(item)))
 
@@ -246,12 +247,12 @@ class Holdfast:
         match: str | None = None,
         budget_usd: Dollars | None = None,
     ) -> Item:
-        """Approve what an item asks for; to a question, `note` is the answer.
+        """Approve an item; for a question, `note` is the answer.
 
         With `for_s` seconds, a number of `uses`, or both, further calls of that tool are allowed too: with exactly the
-        same main argument, or with one that the glob `match` fits. `budget_usd` is another cap than the
-        proposed one. The session goes on when it is resumed, or where it is served. Raises `ItemClosed` when it has an
-        answer already, and `UsageError` for what cannot be meant or is not this person's to say.
+        same main argument, or with one that matches the glob `match`. `budget_usd` replaces the proposed cap. The
+        session continues when it is resumed, or where it is served. Raises `ItemClosed` for an item that is already
+        closed, and `UsageError` for invalid arguments or a user who may not answer.
         """
         row = await self._open().store.item(_id(item))
         grant = None
@@ -263,7 +264,7 @@ class Holdfast:
         return await self._answered(row.item_id, answer, by)
 
     async def deny(self, item: Item | str, note: str = "", *, by: str = "") -> Item:
-        """Refuse what an item asks for; the model reads the note. Raises as `approve` does."""
+        """Deny an item; the model reads the note. Raises as `approve` does."""
         verdict: Verdict = "deny"
         digest = item.digest if isinstance(item, Item) else ""
         return await self._answered(_id(item), Answer(verdict=verdict, note=note, digest=digest), by)
@@ -290,7 +291,7 @@ class Holdfast:
             return intake
         name = by.removeprefix("user:")
         if not name or not name.isprintable() or any(char.isspace() for char in name):
-            raise UsageError(f'by={by!r} is no person\'s name; an example is by="anna"')
+            raise UsageError(f'by={by!r} is not a user name; an example is by="anna"')
         return intake.acting_as(msgspec.structs.replace(intake.caller, actor=f"user:{name}"))
 
 
@@ -307,13 +308,13 @@ async def open(
 ) -> AsyncIterator[Holdfast]:
     """Open a home: `async with holdfast.open() as hf:`.
 
-    `home` is the folder in which everything is kept; without it that of the settings, else of this user. `tools` are
-    functions that sessions here use, so that they need not be passed again to `resume`. `settings` are keys of
-    holdfast.toml, stronger than its files and the `HOLDFAST_*` variables: `{"model": "anthropic:NAME"}`.
+    `home` is the folder that holds everything (default: that of the settings, else of this user). `tools` are functions
+    that sessions here use, so that they need not be passed to `resume`. `settings` are keys of holdfast.toml that
+    override its files and the `HOLDFAST_*` variables: `{"model": "anthropic:NAME"}`.
 
-    Many programs may have the same home open at once. At the end of the block, sessions that still run here are let
-    go; they can be resumed. Raises `UsageError` for a setting that does not exist, and `CannotRunSafely` or
-    `LogDamaged` for a home that cannot be used.
+    Many programs may open the same home at once. At the end of the block, sessions that still run here are released;
+    they can be resumed. Raises `UsageError` for an unknown setting, and `CannotRunSafely` or `LogDamaged` for a home
+    that cannot be used.
     """
     given = dict(settings or {})
     if home is not None:
@@ -327,7 +328,7 @@ async def open(
             hf = Holdfast(runtime, group, tools)
             try:
                 yield hf
-            except Exception as error:  # as it is, and not inside a group
+            except Exception as error:  # raised as it is, not inside a group
                 failed = error
             finally:
                 hf._closed = True
@@ -337,7 +338,7 @@ async def open(
 
 
 def _setting(name: str, value: Any) -> Any:
-    """One of the settings, checked as in a file."""
+    """Check one of the settings as in a file."""
     kinds = {each.name: str(each.type) for each in fields(Settings) if each.name not in FOUND}
     known_key(name, kinds, "settings")
     if name == "prices":
@@ -349,19 +350,19 @@ def _setting(name: str, value: Any) -> Any:
             raise UsageError(f"{name} in settings: {error}") from error
     if kinds[name].startswith("dict"):
         if not isinstance(value, dict):
-            raise UsageError(f"{name} in settings is {value!r}; it has to be a dict, as its table in holdfast.toml")
+            raise UsageError(f"{name} in settings is {value!r}; it must be a dict, as its table in holdfast.toml")
         return value
     if isinstance(value, bool) or not isinstance(value, str | PathLike | int | float):
-        raise UsageError(f"{name} in settings is {value!r}; it has to be text")
+        raise UsageError(f"{name} in settings is {value!r}; it must be text")
     return fspath(value) if isinstance(value, PathLike) else str(value)
 
 
 def run_sync(
     agent: Agent, goal: str, *, home: str | PathLike[str] | None = None, **options: Unpack[RunOptions]
 ) -> Result:
-    """`Holdfast.run` for a program that is not async: open the home, run to the next rest, close it again.
+    """Run `Holdfast.run` in a program that is not async: open the home, run to the next stop, close it.
 
-    Raises as `run` does, and `UsageError` inside an event loop: `await hf.run(…)` is for that.
+    Raises as `run` does, and `UsageError` inside an event loop; use `await hf.run(…)` there.
     """
 
     async def once() -> Result:

@@ -1,4 +1,4 @@
-"""Running a session to its next stop, and watching it meanwhile, for the Python API."""
+"""Run a session to its next stop and stream its events, for the Python API."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from holdfast.fleet.serve import Service
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallStart
 
 BACKLOG = 10_000
-"""Pieces that wait for a slow reader. Deltas beyond that are lost; events are read from the log, so they never are."""
+"""Pieces queued for a slow reader. Further deltas are dropped; events are read from the log and never dropped."""
 
 SIDE_BY_SIDE = 16
-"""Sessions of one tree that are run at the same time."""
+"""Sessions of one tree that run at the same time."""
 
 PAGE = 1_000
 
@@ -46,14 +46,14 @@ T = TypeVar("T", bound=Event | Delta)
 async def to_rest(
     runtime: Runtime, session_id: str, tools: Mapping[str, ToolRunner], observer: Observer, *, steal: bool = False
 ) -> None:
-    """Run a session, and those that it opens, until nothing is due; wait for what another process runs of it."""
+    """Run a session and those below it until none is due. Waits for the ones that another process runs."""
     dispatcher = InlineDispatcher(
         runtime.store,
         SystemClock(),
         boot_id=runtime.worker.boot_id,
         only=session_id,
         limit=SIDE_BY_SIDE,
-        on_error=_left_to_its_log,
+        on_error=lambda session_id, error, again_s: None,  # the log of the child has it
     )
     taken = not steal
 
@@ -76,7 +76,7 @@ async def serve_all(
     limit: int,
     on_error: Callable[[str, HoldfastError], None] | None,
 ) -> NoReturn:
-    """Run whatever is due in a home, but for sessions whose functions are not among these, until cancelled."""
+    """Run due sessions of a home until cancelled, except those that use functions not among `tools`."""
 
     async def handle(session_id: str) -> None:
         state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
@@ -105,12 +105,8 @@ async def serve_all(
     raise AssertionError("a service ends by being cancelled")
 
 
-def _left_to_its_log(session_id: str, error: HoldfastError, again_s: float | None) -> None:
-    """What went wrong with a child stands in its own log; the others go on."""
-
-
 class Begun(NamedTuple):
-    """A session that a stream is to run: news are from after `seen` on."""
+    """A session for a stream to run. Events after `seen` are new."""
 
     session_id: str
     seen: int
@@ -119,7 +115,7 @@ class Begun(NamedTuple):
 
 
 class _Reader:
-    """An observer that passes on what happens, and never waits for a slow reader."""
+    """An observer that forwards events and deltas without waiting for a slow reader."""
 
     def __init__(self, send: MemoryObjectSendStream[int | Delta], session_id: str, *, deltas: bool) -> None:
         self._send = send
@@ -127,19 +123,19 @@ class _Reader:
         self._deltas = deltas
 
     def on_events(self, events: list[Event]) -> None:
-        """Say how far the log goes."""
+        """Forward the position of the latest event."""
         mine = [event.seq for event in events if event.session_id == self._session_id]
         if mine:
             self.pass_on(mine[-1])
 
     def on_delta(self, part: StreamPart) -> None:
-        """Pass on a piece, when those are wanted."""
+        """Forward a delta, if deltas were requested."""
         delta = _delta(part) if self._deltas else None
         if delta is not None:
             self.pass_on(delta)
 
     def pass_on(self, news: int | Delta) -> None:
-        """Without waiting. What finds no room is read from the log later, but for deltas."""
+        """Forward without waiting. Events that do not fit are read from the log later; deltas are dropped."""
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._send.send_nowait(news)
 
@@ -157,7 +153,7 @@ def _delta(part: StreamPart) -> Delta | None:
 
 
 class _Work:
-    """Running a session in the background of a stream. It ends by itself, or when its scope is cancelled."""
+    """The task that runs a session for a stream. It ends by itself, or when its scope is cancelled."""
 
     def __init__(self, runtime: Runtime, begun: Begun, send: MemoryObjectSendStream[int | Delta], deltas: bool) -> None:
         self._runtime = runtime
@@ -169,33 +165,32 @@ class _Work:
         self.error: Exception | None = None
 
     async def run(self) -> None:
-        """Run it. An error is kept for whoever reads the stream."""
+        """Run the session. An error is kept for the reader of the stream."""
         begun = self._begun
 
         async def work() -> None:
             await to_rest(self._runtime, begun.session_id, begun.tools, self._reader, steal=begun.steal)
 
+        async def watch() -> None:  # posts, and events of another process that runs the session
+            seen = begun.seen
+            while True:
+                seen = await self._runtime.store.wait(begun.session_id, seen)
+                self._reader.pass_on(seen)
+
         try:
             with self.scope:
-                await alongside(work, self._watch)
+                await alongside(work, watch)
         except Exception as error:
             self.error = error
         finally:
             self._send.close()
             self.ended.set()
 
-    async def _watch(self) -> None:
-        """What is posted, and what another process does with the session, is news too."""
-        seen = self._begun.seen
-        while True:
-            seen = await self._runtime.store.wait(self._begun.session_id, seen)
-            self._reader.pass_on(seen)
-
 
 class Stream(Generic[T]):
-    """A session while it runs: `async for` gives its events in order, none left out, as they happen.
+    """A running session: `async for` yields all its events in order as they happen.
 
-    The loop ends when the session comes to rest; `result` says how then. Whoever leaves earlier lets go of the session,
+    The loop ends at the session's next stop, where `result` becomes available. Leaving earlier releases the session,
     which can be resumed: use `async with` around the loop, or call `aclose`. An error of the run is raised in the loop.
     """
 
@@ -213,9 +208,9 @@ class Stream(Generic[T]):
 
     @property
     def result(self) -> Result:
-        """How the session came to rest. Raises `UsageError` while the stream has not ended."""
+        """The result of the session at its stop. Raises `UsageError` before the stream has ended."""
         if self._result is None:
-            raise UsageError("the stream has not come to its end, so there is no result yet; read it to the end first")
+            raise UsageError("the stream has not ended, so there is no result yet; read it to the end first")
         return self._result
 
     def __aiter__(self) -> Stream[T]:
@@ -233,7 +228,7 @@ class Stream(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Leave: a session that still runs here is let go, and stays runnable. Safe to repeat."""
+        """Stop: a session that still runs here is released and stays runnable. Safe to repeat."""
         await self._things.aclose()
 
     async def _run(self) -> AsyncGenerator[T, None]:
@@ -262,7 +257,7 @@ class Stream(Generic[T]):
                 await work.ended.wait()
 
     async def _events(self, after: int, through: int | None) -> AsyncGenerator[Event, None]:
-        """What the log has from there on, through that position or to its end."""
+        """Yield the events after a position, through another one or to the end of the log."""
         while through is None or after < through:
             limit = PAGE if through is None else min(PAGE, through - after)
             events = await self._runtime.store.read(self.session_id, after=after, limit=limit)

@@ -38,7 +38,7 @@ from holdfast.session.tools import offered, with_web
 IMAGE_MAX = 5_000_000
 DOCUMENT_MAX = 20_000_000
 TOTAL_MAX = 25_000_000
-"""Bytes of a picture, of a document, and of all that one message brings: what every provider takes."""
+"""Bytes of an image, of a document, and of all attachments of a message: limits that every provider accepts."""
 
 IMAGES = {
     ".png": ("image/png", b"\x89PNG\r\n\x1a\n"),
@@ -47,32 +47,32 @@ IMAGES = {
     ".gif": ("image/gif", b"GIF8"),
     ".webp": ("image/webp", b"RIFF"),
 }
-"""Suffix → media type, and how such a file begins."""
+"""Suffix → media type and leading bytes."""
 
 PDF = "application/pdf"
 
 TEXTS = {".md": "text/markdown", ".csv": "text/csv", ".html": "text/html", ".json": "application/json"}
-"""Texts with a media type of their own; any other file that is UTF-8 is `text/plain`."""
+"""Text formats with their own media type; any other UTF-8 file is `text/plain`."""
 
 
 def blocks(attachments: Sequence[Attachment]) -> tuple[Block, ...]:
-    """The content of a message with these files, empty without any.
+    """Return the content of a message with these files, empty without any.
 
-    Raises `UsageError` for a file that cannot be read, is too large, or is of a kind that no model is shown.
+    Raises `UsageError` for a file that cannot be read, is too large, or is of an unsupported kind.
     """
     if isinstance(attachments, str | PathLike) or not isinstance(attachments, Sequence):
-        raise UsageError(f'attachments is {attachments!r}; it has to be a list, such as attachments=["plan.pdf"]')
+        raise UsageError(f'attachments is {attachments!r}; it must be a list, such as attachments=["plan.pdf"]')
     found: list[Block] = [each if isinstance(each, Image | Document) else _read(each) for each in attachments]
     for block in found:
         _check(block)
     total = sum(len(block.data) for block in found if not isinstance(block, Text))
     if total > TOTAL_MAX:
-        raise UsageError(f"the attachments are {_mb(total)} together, and a message takes {_mb(TOTAL_MAX)}; send fewer")
+        raise UsageError(f"the attachments are {_mb(total)} together, over the limit of {_mb(TOTAL_MAX)}; attach fewer")
     return (Text("Files that go with this:"), *found) if found else ()
 
 
 def key_of(content: Sequence[Block]) -> str:
-    """The key under which files are posted beside a goal: the same ones are posted once."""
+    """Return the key of files that are posted with a goal, so that the same ones are posted once."""
     return f"attachments:{hashlib.sha256(msgspec.json.encode(content)).hexdigest()}"
 
 
@@ -104,12 +104,12 @@ def _check(block: Block) -> None:
     if isinstance(block, Image):
         begins = [start for kind, start in IMAGES.values() if kind == block.media_type]
         if not begins:
-            raise UsageError(f"no model is shown {block.media_type!r}; a picture is {', '.join(_kinds())}")
+            raise UsageError(f"unsupported image type {block.media_type!r}; use {', '.join(_kinds())}")
         if not block.data.startswith(begins[0]):
-            raise UsageError(f"an attachment says that it is {block.media_type} and is none; nothing was posted")
+            raise UsageError(f"an attachment declared as {block.media_type} has other content; nothing was posted")
     elif block.media_type == PDF:
         if not block.data.startswith(b"%PDF-"):
-            raise UsageError(f"the attachment {name} says that it is a PDF and is none; nothing was posted")
+            raise UsageError(f"the attachment {name} is declared as a PDF and has other content; nothing was posted")
     else:
         _check_text(name, block.data)
 
@@ -119,7 +119,7 @@ def _check_text(name: str, data: bytes) -> None:
         data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(
-            f"the attachment {name} is neither a picture ({', '.join(_kinds())}), nor a PDF, nor UTF-8 text (byte "
+            f"the attachment {name} is neither an image ({', '.join(_kinds())}), nor a PDF, nor UTF-8 text (byte "
             f"{error.start + 1}); put it into the workspace, where the agent's tools can open it"
         ) from error
 
@@ -130,7 +130,7 @@ def _kinds() -> list[str]:
 
 def _too_large(name: str, size: int, limit: int) -> UsageError:
     return UsageError(
-        f"the attachment {name} is {_mb(size)}, and {_mb(limit)} is the most; put it into the workspace, where the "
+        f"the attachment {name} is {_mb(size)}, over the limit of {_mb(limit)}; put it into the workspace, where the "
         "agent's tools can open it"
     )
 
@@ -141,7 +141,7 @@ def _mb(size: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """The options of a run, as they were given; `Holdfast.run` says what they mean."""
+    """The options of a run as passed; documented at `Holdfast.run`."""
 
     key: str = ""
     workspace: str | PathLike[str] = ""
@@ -168,23 +168,23 @@ class Order:
                 whole(name, getattr(self, name))
         criteria: Sequence[object] = self.criteria
         if isinstance(criteria, str) or not all(isinstance(each, str) and each.strip() for each in criteria):
-            raise UsageError(f'criteria={self.criteria!r} has to be a list of sentences, such as ["all tests pass"]')
+            raise UsageError(f'criteria={self.criteria!r} must be a list of sentences, such as ["all tests pass"]')
         for name in ("allow_hosts", "secrets"):
             names: object = getattr(self, name)
             if isinstance(names, str) or not all(isinstance(each, str) for each in getattr(self, name) or ()):
-                raise UsageError(f'{name}={names!r} has to be a list of names, such as ["api.example.com"]')
+                raise UsageError(f'{name}={names!r} must be a list of names, such as ["api.example.com"]')
         object.__setattr__(self, "content", blocks(self.attachments))
 
 
 def order_of(options: Mapping[str, Any]) -> Order:
-    """The options, checked. Raises `UsageError` for one that does not exist, naming the nearest that does."""
+    """Check the options. Raises `UsageError` for an unknown one and suggests the nearest known one."""
     for name in options:
         known_key(name, [each.name for each in fields(Order) if each.init], "the options of a run")
     return Order(**options)
 
 
 def whole(name: str, value: Any) -> int:
-    """A whole number from 1. Raises `UsageError`."""
+    """Return a whole number from 1. Raises `UsageError`."""
     try:
         return count(value)
     except ValueError as error:
@@ -192,7 +192,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def cap_of(value: Dollars | None, default: str = "") -> int | None:
-    """A money cap in pico-dollars. Raises `UsageError` unless it is an amount above zero."""
+    """Return a money cap in pico-dollars. Raises `UsageError` unless it is an amount above zero."""
     if value is None:
         return budget_pico(default)
     known: object = value
@@ -208,11 +208,11 @@ def cap_of(value: Dollars | None, default: str = "") -> int | None:
 
 
 async def opened(runtime: Runtime, agent: Agent, goal: str, order: Order) -> tuple[SessionRow, int]:
-    """The session for this goal, new or the one with this key, and the position from which on events are news."""
+    """Open or continue the session for this goal. Return it with the position after which events are new."""
     if not isinstance(agent, Agent):
         raise UsageError(f"the agent is {agent!r}; an example is holdfast.Agent(model='anthropic:NAME')")
     if not isinstance(goal, str):
-        raise UsageError(f"the goal is {goal!r}; it has to be text")
+        raise UsageError(f"the goal is {goal!r}; it must be text")
     row = await find_by_key(runtime.store, order.key)
     before = row.head if row else 0
     if row is None:
@@ -276,7 +276,7 @@ async def _continue(runtime: Runtime, agent: Agent, goal: str, order: Order, row
 
 
 def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, created: SessionCreated) -> None:
-    """A session keeps its agent, workspace and criteria. A program that says otherwise is not ignored."""
+    """Refuse options that contradict the session's agent, workspace, or criteria, which do not change."""
     name = row.key or row.session_id
     before, now = created.agent, declared(agent, runtime.settings.model or created.agent.model)
     now = with_web(now, created.egress, created.searchers)
@@ -286,14 +286,14 @@ def _check_kept(runtime: Runtime, agent: Agent, order: Order, row: SessionRow, c
         each for each in before.__struct_fields__ if each != "custom" and getattr(before, each) != getattr(now, each)
     ]
     if differ or more:
-        what = f"was not told of the tool {more[0]!r}" if more else f"has another agent: its {', '.join(differ)} differ"
-        raise UsageError(f"session {name} {what}, and that does not change; give back the same agent, or another key")
+        what = f"does not have the tool {more[0]!r}" if more else f"has another agent: its {', '.join(differ)} differ"
+        raise UsageError(f"session {name} {what}, and that does not change; pass the same agent, or another key")
     folder = fspath(order.workspace)
     if folder and str(check_folder(folder)) != row.workspace:
         raise UsageError(f"session {name} works in {row.workspace}, and that does not change; leave workspace out")
     if order.allow_hosts or order.registries or order.secrets is not None:
         raise UsageError(
-            f"session {name} is there already; what it may talk to is changed with: holdfast egress {name} --allow HOST"
+            f"session {name} exists already; change its hosts and secrets with: holdfast egress {name} --allow HOST"
         )
     if order.criteria and tuple(order.criteria) != created.criteria:
         raise UsageError(f"session {name} has other criteria, and they do not change; leave criteria out")

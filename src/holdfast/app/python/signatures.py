@@ -1,4 +1,4 @@
-"""From a function's types and docstring to a JSON schema, and from a model's input to its arguments."""
+"""The JSON schema of a tool's function, and the conversion of a model's input to its arguments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REF = "#/$defs/"
 
 
 class Signature:
-    """What a tool's function takes, as the model and as Python see it.
+    """The parameters of a tool's function, for the model and for Python.
 
     Raises `UsageError` for a function that cannot be a tool.
     """
@@ -49,7 +49,7 @@ class Signature:
             kind = hints.get(parameter.name)
             if parameter.name not in hints:
                 raise _cannot(
-                    name, f"its parameter {parameter.name!r} has no type; write one, such as `{_typed(parameter)}`"
+                    name, f"its parameter {parameter.name!r} has no type; write one, such as `{parameter.name}: str`"
                 )
             _check_type(kind, name, parameter.name, ())
             needed = parameter.default is parameter.empty
@@ -58,11 +58,11 @@ class Signature:
             self._input = msgspec.defstruct("Input", fields, forbid_unknown_fields=True, kw_only=True)
             self.schema = _schema(self._input, notes)
         except TypeError as error:
-            raise _cannot(name, f"its parameters cannot be told to a model: {error}") from error
+            raise _cannot(name, f"its parameters cannot be described to a model: {error}") from error
         self._defaults(hints)
 
     def _defaults(self, hints: dict[str, Any]) -> None:
-        """Put each default into the schema, once it is sure that it is of its own type."""
+        """Add the defaults to the schema. Raises `UsageError` for one that is not of its parameter's type."""
         for parameter in self.parameters.values():
             if parameter.default is parameter.empty:
                 continue
@@ -78,9 +78,9 @@ class Signature:
             self.schema["properties"][parameter.name]["default"] = plain
 
     def arguments(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The arguments in a model's input, converted to their types; what it left out is left out.
+        """Convert a model's input to arguments. Parameters that it leaves out stay out.
 
-        Raises `msgspec.ValidationError` with words for the model.
+        Raises `msgspec.ValidationError` with a message for the model.
         """
         converted = msgspec.convert(value, self._input)
         return {name: getattr(converted, name) for name in self.parameters if name in value}
@@ -90,12 +90,8 @@ def _cannot(name: str, why: str) -> UsageError:
     return UsageError(f"the function {name!r} cannot be a tool: {why}")
 
 
-def _typed(parameter: inspect.Parameter) -> str:
-    return f"{parameter.name}: str"
-
-
 def _parameters(function: Callable[..., Any], name: str, *, keyed: bool) -> dict[str, inspect.Parameter]:
-    """The parameters that the model gives."""
+    """Return the parameters that the model provides."""
     found = dict(inspect.signature(function).parameters)
     for parameter in found.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -105,10 +101,10 @@ def _parameters(function: Callable[..., Any], name: str, *, keyed: bool) -> dict
     if keyed and KEY not in found:
         raise _cannot(
             name,
-            f"it is keyed and has no parameter `{KEY}: str`; add it and pass it on, so that a repeat is recognised",
+            f"it is keyed and has no parameter `{KEY}: str`; add it and pass it on, so that a repeat is recognized",
         )
     if not keyed and KEY in found:
-        raise _cannot(name, f"it has a parameter `{KEY}`; say `keyed=True` for Holdfast to fill it in, or rename it")
+        raise _cannot(name, f"it has a parameter `{KEY}`; pass `keyed=True` to have Holdfast fill it in, or rename it")
     found.pop(KEY, None)
     return found
 
@@ -118,17 +114,17 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
         return typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError, SyntaxError) as error:
         raise _cannot(
-            name, f"a type of it is not known ({error}); define or import that type at the top of the module"
+            name, f"one of its types is unknown ({error}); define or import that type at the top of the module"
         ) from error
 
 
 def _check_type(kind: Any, name: str, where: str, inside: tuple[Any, ...]) -> None:
-    """Raise `UsageError` unless a model can be told of this type; `inside` are the classes around it."""
+    """Raise `UsageError` for a type that no schema can describe. `inside` are the enclosing classes."""
     origin, args = get_origin(kind), get_args(kind)
     if kind in _PLAIN or origin is Literal:
         return
     if kind in inside:
-        raise _cannot(name, f"the type of {where!r}, {_named(kind)}, holds itself; use one that does not")
+        raise _cannot(name, f"the type of {where!r}, {_named(kind)}, contains itself; use one that does not")
     if origin is Annotated:
         return _check_type(args[0], name, where, inside)
     if origin in (Union, types.UnionType):
@@ -148,7 +144,7 @@ def _check_type(kind: Any, name: str, where: str, inside: tuple[Any, ...]) -> No
 
 
 def _check_inner(kind: Any, name: str, where: str, inside: tuple[Any, ...]) -> None:
-    """Inside a container anything that JSON holds may stand."""
+    """Check the type of a container's items, which may also be `Any`."""
     if kind is not Any:
         _check_type(kind, name, where, inside)
 
@@ -157,7 +153,7 @@ def _fields_of(kind: type, name: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind, include_extras=True)
     except (NameError, TypeError) as error:
-        raise _cannot(name, f"a type inside {kind.__name__} is not known ({error}); define it at the top") from error
+        raise _cannot(name, f"a type inside {kind.__name__} is unknown ({error}); define it at the top") from error
 
 
 def _named(kind: Any) -> str:
@@ -165,7 +161,7 @@ def _named(kind: Any) -> str:
 
 
 def _schema(kind: type[msgspec.Struct], notes: dict[str, str]) -> dict[str, Any]:
-    """The JSON schema of an input, without references, with what the docstring says of each parameter."""
+    """Return the JSON schema of an input, without references, with the docstring's notes on each parameter."""
     (top,), components = msgspec.json.schema_components([kind], ref_template=_REF + "{name}")
     whole: dict[str, Any] = _inlined(top, components)
     whole.pop("title", None)
@@ -190,7 +186,7 @@ def _inlined(schema: Any, components: dict[str, Any]) -> Any:
 
 
 def _documented(function: Callable[..., Any], name: str, parameters: set[str]) -> tuple[str, dict[str, str]]:
-    """What the docstring says of the function, and of each parameter: in an `Args:` section or on a line of its own."""
+    """Split a docstring into the description and notes on parameters, from `Args:` or lines of their own."""
     text = inspect.getdoc(function) or ""
     said: list[str] = []
     notes: dict[str, str] = {}
@@ -214,5 +210,5 @@ def _documented(function: Callable[..., Any], name: str, parameters: set[str]) -
             said.append(line)
     description = "\n".join(said).strip()
     if not description:
-        raise _cannot(name, "its docstring says nothing; the model needs a sentence of what it does and when to use it")
+        raise _cannot(name, "it has no docstring; the model needs a sentence on what it does and when to use it")
     return description, notes

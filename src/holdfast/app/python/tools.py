@@ -1,4 +1,4 @@
-"""Tools of an embedding program: `@tool` makes one of a function."""
+"""Tools of an embedding program: `@tool` turns a function into one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_S = 120.0
 TIMEOUT_MAX_S = 86_400.0
 
 CONTENT_MAX = 30_000
-"""Characters of a result that the model is shown; the middle of a longer one is left out."""
+"""Characters of a result that the model sees; the middle of a longer one is omitted."""
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -39,14 +39,14 @@ Probe = TypeVar("Probe", bound=Callable[..., Any])
 
 
 class _Overdue(Exception):
-    """It took longer than it may."""
+    """The call exceeded its time limit."""
 
 
 class Tool(Generic[P, R]):
-    """A function as a tool. It can still be called as the function it is; a brain calls its `runner`.
+    """A function as a tool. It remains callable as a function; a brain calls its `runner`.
 
-    A tool with `on_unknown="probe"` needs one more function, which says whether a call happened: put
-    `@mytool.probe` above it.
+    A tool with `on_unknown="probe"` needs a second function that reports whether a call happened: decorate it with
+    `@mytool.probe`.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Tool(Generic[P, R]):
     ) -> None:
         plain = inspect.isfunction(function) or inspect.ismethod(function)
         if not plain or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise UsageError(f"{function!r} cannot be a tool: it takes a plain `def` or `async def`, without yield")
+            raise UsageError(f"{function!r} cannot be a tool: a tool is a plain `def` or `async def`, without yield")
         functools.update_wrapper(self, function)
         self.__name__: str = function.__name__
         self._function: Callable[P, R] = function
@@ -90,7 +90,7 @@ class Tool(Generic[P, R]):
 
     @property
     def spec(self) -> CustomTool:
-        """Its declaration for the log. Raises `UsageError` when it has to be probed and has no probe."""
+        """Its declaration for the log. Raises `UsageError` for a missing probe."""
         if self._spec.on_unknown == "probe" and self._probe is None:
             name = self._spec.name
             raise UsageError(
@@ -100,15 +100,16 @@ class Tool(Generic[P, R]):
         return self._spec
 
     def probe(self, function: Probe) -> Probe:
-        """Register what says whether a call happened: True, False, or None. It takes arguments of the tool by name.
+        """Register the function that reports whether a call happened: True, False, or None when unknown.
 
-        Raises `UsageError` for a tool that is not probed, and for parameters that the tool does not have.
+        It takes arguments of the tool by name. Raises `UsageError` for a tool without `on_unknown="probe"`, and for
+        parameters that the tool does not have.
         """
         name = self._spec.name
         if self._spec.on_unknown != "probe":
             raise UsageError(
-                f"the tool {name!r} has on_unknown={self._spec.on_unknown!r}, so its probe would never be asked; "
-                'say on_unknown="probe", or leave the probe out'
+                f"the tool {name!r} has on_unknown={self._spec.on_unknown!r}, so its probe would never run; "
+                'pass on_unknown="probe", or leave the probe out'
             )
         known = {*self._signature.parameters, *((KEY,) if self._spec.keyed else ())}
         if wrong := [each for each in inspect.signature(function).parameters if each not in known]:
@@ -121,7 +122,7 @@ class Tool(Generic[P, R]):
 
     @property
     def runner(self) -> Runner:
-        """What the brain calls. Raises as `spec` does."""
+        """The runner of calls for the brain. Raises as `spec` does."""
         return Runner(self.spec, self._signature, self._function, self._probe)
 
 
@@ -142,29 +143,31 @@ class Runner:
 
     @property
     def spec(self) -> CustomTool:
-        """The tool's declaration, as it stands in the log."""
+        """The tool's declaration, as recorded in the log."""
         return self._spec
 
     async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
-        """Run one call. A wrong input, an exception and a missed time limit are results, not errors."""
+        """Run one call. An invalid input, an exception, and an exceeded time limit are results, not errors."""
         try:
             arguments = self._signature.arguments(value)
         except msgspec.ValidationError as error:
-            return CustomResult(
-                False, f"the input of {self._spec.name} is not valid: {_where(error)}; nothing was done"
-            )
+            why = str(error).replace("`$.", "`").replace(" - at `$`", "")
+            return CustomResult(False, f"the input of {self._spec.name} is not valid: {why}; nothing was done")
         if self._spec.keyed:
             arguments[KEY] = key
         try:
             result = await self._bounded(self._function, arguments)
         except _Overdue:
             return self._overdue()
-        except (Exception, SystemExit) as error:
-            return CustomResult(False, shortened(_told(error)))
+        except SystemExit as error:
+            return CustomResult(False, shortened(f"it tried to end the program (exit status {error.code})"))
+        except Exception as error:
+            name = type(error).__name__
+            return CustomResult(False, shortened(f"{name}: {error}" if str(error) else name))
         return _shown(self._spec.name, result)
 
     async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
-        """Whether that call happened, by the registered probe; None when it cannot say."""
+        """Return whether that call happened, by the registered probe; None when unknown."""
         if self._probe is None:
             return None
         try:
@@ -183,7 +186,7 @@ class Runner:
         return said if isinstance(said, bool) else None
 
     async def _bounded(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """What the function returns. Raises `_Overdue`; whatever it raises itself comes out."""
+        """Call a function within the time limit. Raises `_Overdue`, and everything that the function raises."""
         with anyio.move_on_after(self._spec.timeout_s):
             if inspect.iscoroutinefunction(function):
                 return await function(**arguments)
@@ -193,11 +196,11 @@ class Runner:
     def _overdue(self) -> CustomResult:
         limit = f"{self._spec.timeout_s:g} s"
         if self._spec.read_only:
-            return CustomResult(False, f"it took longer than its {limit} and was given up; it only reads")
+            return CustomResult(False, f"it exceeded its limit of {limit} and was abandoned; it only reads")
         if inspect.iscoroutinefunction(self._function):
-            return CustomResult(False, f"it was stopped in the middle after its {limit}", unknown=True)
-        still = "its thread cannot be stopped and may still be at work"
-        return CustomResult(False, f"it did not return within its {limit}; {still}", unknown=True)
+            return CustomResult(False, f"it was stopped in the middle after its limit of {limit}", unknown=True)
+        still = "its thread cannot be stopped and may still be running"
+        return CustomResult(False, f"it did not return within its limit of {limit}; {still}", unknown=True)
 
 
 @overload
@@ -229,12 +232,12 @@ def tool(
     price_usd: str | int | float | Decimal = 0,
     read_only: bool = False,
 ) -> Any:
-    """Make a tool of a function: its types and its docstring are what the model is told.
+    """Turn a function into a tool. The model sees its types and its docstring.
 
-    `on_unknown` says what to do when a crash leaves nobody sure whether a call happened: `retry` it (it does no
-    harm twice), `probe`, `tell` the model, or `ask` a person. Without it a tool that only reads is tried again, and
-    of any other the model is told. A `keyed` tool gets the same `idempotency_key` each time a call is tried.
-    `price_usd` is what a call costs. Calls of a `read_only` tool may run side by side. Raises `UsageError`.
+    `on_unknown` applies when a crash leaves the outcome of a call unknown: `retry` (a repeat does no harm), `probe`,
+    `tell` the model, or `ask` an approver; the default is `retry` for a `read_only` tool, else `tell`. A `keyed` tool
+    gets the same `idempotency_key` each time a call is tried. `price_usd` is the cost of a call. Calls of a `read_only`
+    tool may run side by side. Raises `UsageError`.
     """
 
     def made(function: Callable[..., Any]) -> Tool[..., Any]:
@@ -253,11 +256,9 @@ def tool(
 
 def _checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} is not a name for a tool: 1 to 64 letters, digits, - and _; give one, such as name='send_mail'"
-        )
+        raise UsageError(f"{name!r} is not a tool name: use 1 to 64 letters, digits, - and _, such as name='send_mail'")
     if name in TOOLS:
-        raise UsageError(f"there is a tool {name!r} already, which Holdfast brings; choose another: name='my_{name}'")
+        raise UsageError(f"{name!r} is a built-in tool of Holdfast; choose another name: name='my_{name}'")
     return name
 
 
@@ -266,7 +267,7 @@ def _checked_timeout(name: str, timeout_s: float) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= TIMEOUT_MAX_S:
         raise UsageError(
             f"the tool {name!r} has timeout_s={given!r}; "
-            f"give seconds above 0 and at most {TIMEOUT_MAX_S:g}, such as timeout_s=30"
+            f"use seconds above 0 and at most {TIMEOUT_MAX_S:g}, such as timeout_s=30"
         )
     return float(timeout_s)
 
@@ -284,9 +285,12 @@ def _checked_price(name: str, price_usd: str | int | float | Decimal) -> int:
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:
-    """What `work` returns, from a thread that nobody waits for when this is cancelled or the process ends."""
+    """Run `work` in a thread that is abandoned when this is cancelled or the process ends."""
     token, done = anyio.lowlevel.current_token(), anyio.Event()
-    context = _without_loop()
+    context = contextvars.Context()
+    for variable, value in contextvars.copy_context().items():
+        if variable.name != "current_async_library_cvar":  # the function may run an event loop of its own
+            context.run(variable.set, value)
     outcome: list[tuple[bool, Any]] = []
 
     def body() -> None:
@@ -297,7 +301,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         try:
             anyio.from_thread.run_sync(done.set, token=token)
         except RuntimeError:
-            return  # the event loop is gone, and with it whoever asked
+            return  # the event loop has ended, and with it the caller
 
     threading.Thread(target=body, name="holdfast tool", daemon=True).start()
     await done.wait()
@@ -307,28 +311,8 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     return result
 
 
-def _without_loop() -> contextvars.Context:
-    """The context here, but for the mark of our event loop: the function may run one of its own in its thread."""
-    context = contextvars.Context()
-    for variable, value in contextvars.copy_context().items():
-        if variable.name != "current_async_library_cvar":
-            context.run(variable.set, value)
-    return context
-
-
-def _where(error: msgspec.ValidationError) -> str:
-    return str(error).replace("`$.", "`").replace(" - at `$`", "")
-
-
-def _told(error: BaseException) -> str:
-    """An exception in words for the model, without a traceback."""
-    if isinstance(error, SystemExit):
-        return f"it tried to end the program (exit status {error.code})"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
 def _shown(name: str, result: Any) -> CustomResult:
-    """A return value as content: text as it is, the rest as JSON."""
+    """Render a return value: text as it is, everything else as JSON."""
     if result is None:
         return CustomResult(True, "done")
     if isinstance(result, str):
@@ -338,15 +322,15 @@ def _shown(name: str, result: Any) -> CustomResult:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return CustomResult(
             False,
-            f"{name} ran to its end, but what it returned ({type(result).__name__}) cannot be shown as JSON: {error}. "
-            "Do not repeat it because of that.",
+            f"{name} succeeded, but its return value ({type(result).__name__}) cannot be shown as JSON: {error}. "
+            "Do not repeat the call because of that.",
         )
 
 
 def shortened(text: str) -> str:
-    """`text` with its middle left out when it is long, and without what is not Unicode."""
+    """Return `text` as valid Unicode, with the middle of a long one omitted."""
     clean = text.encode("utf-8", "backslashreplace").decode()
     if len(clean) <= CONTENT_MAX:
         return clean
     half = CONTENT_MAX // 2
-    return f"{clean[:half]}\n[{len(clean) - 2 * half} characters left out]\n{clean[-half:]}"
+    return f"{clean[:half]}\n[{len(clean) - 2 * half} characters omitted]\n{clean[-half:]}"

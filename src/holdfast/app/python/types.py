@@ -1,4 +1,4 @@
-"""What the Python API gives back: plain frozen values, with times in UTC and money in dollars, exact."""
+"""Results of the Python API: plain frozen values, with times in UTC and exact amounts in dollars."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Dollars = str | int | float | Decimal
 """An amount of dollars. Text and `Decimal` are exact to the twelfth decimal."""
 
 Attachment = str | PathLike[str] | Image | Document
-"""A file to show to the model, or one that is in memory."""
+"""A file to show to the model, by path or in memory."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What `run`, `stream` and `run_sync` take by name, beside agent and goal; `Holdfast.run` says what each means."""
+    """Keyword options of `run`, `stream` and `run_sync`; documented at `Holdfast.run`."""
 
     key: str
     workspace: str | PathLike[str]
@@ -51,14 +51,14 @@ class RunOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """A question to a person: what is asked, about which exact action, until when.
+    """An inbox item: a request to an approver, bound to one exact action.
 
-    `id` names it everywhere. `kind` is `tool` (a call under an `ask` rule), `question` (the agent's own), `budget`
-    (more money), `escalation` (work that does not get on) or `unknown` (a call whose outcome nobody knows). `action`
-    is the whole of what would be done and `digest` is of it: an answer to this value is an answer to exactly that.
-    `options` are proposed answers. At `expires_at` the `default` is applied, once somebody has seen the item.
-    `cost_usd` is what the session has cost so far, None when that is not known; `proposed_usd` is the cap that
-    approving a `budget` sets. `approvers` may answer, anybody when there are none.
+    `id` names it everywhere. `kind` is `tool` (a call under an `ask` rule), `question` (from the agent), `budget`
+    (more money), `escalation` (work without progress) or `unknown` (a call with an unknown outcome). `action` is the
+    complete action and `digest` its hash: an answer to this value is an answer to exactly that action. `options` are
+    proposed answers. At `expires_at` the `default` applies, if an approver has seen the item. `cost_usd` is the cost of
+    the session so far, None when unknown; `proposed_usd` is the cap that approving a `budget` sets. `approvers` may
+    answer; everyone may when it is empty.
     """
 
     id: str
@@ -84,9 +84,9 @@ class Session:
     """A session at a glance.
 
     `status` is `running` while a process holds it, `runnable` when none does and there is work to do, `parked` while it
-    waits for what `reason` says (`person`, `budget`, `cap`, `context`, a time at `due_at`, …), else `done`, `failed` or
-    `cancelled`. `turns` counts responses of the model, `events` the log's. `cost_usd` is None when it is not known.
-    `parent` is the session that opened this one, empty when none did.
+    waits for its `reason` (`person`, `budget`, `cap`, `context`, a time at `due_at`, …), else `done`, `failed` or
+    `cancelled`. `turns` counts model responses, `events` the events of the log. `cost_usd` is None when unknown.
+    `parent` is the session that opened this one, empty without one.
     """
 
     session_id: str
@@ -110,10 +110,10 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Session):
-    """How a session stands, with its answer: `text` are the model's latest words, empty when there are none.
+    """A session with its result: `text` is the model's latest message, empty without one.
 
-    `goal` is whole here. `usage` counts tokens; None when a model did not report all of them. `items` are its questions
-    that wait for a person.
+    `goal` is complete here. `usage` counts tokens; None when a model did not report all of them. `items` are its open
+    inbox items.
     """
 
     text: str
@@ -122,16 +122,16 @@ class Result(Session):
 
     @property
     def ok(self) -> bool:
-        """Whether the work is done."""
+        """True when the work is done."""
         return self.status == "done"
 
 
 @dataclass(frozen=True)
 class Delta:
-    """A piece of a response that is still streaming. Never in the log; a slow reader may miss some.
+    """A piece of a streaming response. Deltas are not in the log; a slow reader may miss some.
 
-    `text` is more of the words (`text`) or of the reasoning (`thinking`), or the name of a tool that is about to be
-    called (`tool`).
+    `text` continues the message (`text`) or the reasoning (`thinking`), or is the name of a tool about to be called
+    (`tool`).
     """
 
     kind: Literal["text", "thinking", "tool"]
@@ -139,12 +139,12 @@ class Delta:
 
 
 def dollars(pico: int | None) -> Decimal | None:
-    """Pico-dollars as dollars, exactly."""
+    """Convert pico-dollars to dollars, exactly."""
     return None if pico is None else (Decimal(pico) / PICO).normalize() + Decimal(0)
 
 
 def at(us: int | None) -> datetime | None:
-    """Microseconds since 1970 as a time."""
+    """Convert microseconds since 1970 to a time."""
     return None if us is None else _time(us)
 
 
@@ -153,7 +153,7 @@ def _time(us: int) -> datetime:
 
 
 def session_of(row: SessionRow, *, running: bool) -> Session:
-    """A row as the API gives it."""
+    """Convert a session's row."""
     used = row.input_tokens + row.output_tokens
     return Session(
         session_id=row.session_id,
@@ -177,7 +177,7 @@ def session_of(row: SessionRow, *, running: bool) -> Session:
 
 
 async def item_of(runtime: Runtime, row: ItemRow) -> Item:
-    """A question with all that it says."""
+    """Convert an item's row, with its full request."""
     asked: ApprovalRequested = await runtime.intake.asked(row)
     return Item(
         id=row.item_id,
@@ -200,7 +200,7 @@ async def item_of(runtime: Runtime, row: ItemRow) -> Item:
 
 
 async def result_of(runtime: Runtime, session_id: str) -> Result:
-    """How a session stands, with its answer and its open questions."""
+    """Return a session with its latest message and its open items."""
     row = await runtime.store.find(session_id)
     running = row.session_id in await runtime.store.holders()
     state: State
