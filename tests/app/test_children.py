@@ -32,7 +32,7 @@ def test_a_tree_from_beginning_to_end(type: Type, tmp_path: Path, holdfast_home:
     said = type("run", "split it", *words).went()
     assert said.out == "All is in.\n"
     notes = said.err.splitlines()
-    assert any(re.search(r"waits for 2 of its children \(left, right\); they go on here", line) for line in notes)
+    assert any(re.search(r"waits for 2 of its children \(left, right\); they continue here", line) for line in notes)
     for name in ("left", "right"):
         assert sum(f"child {name} (ses_" in line and "begins" in line for line in notes) == 1
         assert sum(f"child {name} (ses_" in line and line.endswith("is done") for line in notes) == 1

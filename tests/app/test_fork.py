@@ -120,7 +120,7 @@ def test_what_cannot_be_forked(type: Type, origin: str, tmp_path: Path, holdfast
         ((origin, "--at", str(first - 1)), 2, (f"--at {first}",)),
         ((origin, "--at", str(first), "--key", " "), 2, ("cannot be a key",)),
         ((origin, "--at", str(first), "--budget", "-1"), 2, ("leaves nothing",)),
-        (("talk", "--at", "3"), 5, ("never kept",)),
+        (("talk", "--at", "3"), 5, ("has no snapshot",)),
         (("ses_home", "--at", "1"), 2, ()),
     ):
         type("fork", *words).refused(code, *pieces)
@@ -158,6 +158,6 @@ def test_a_session_as_it_stood(type: Type, origin: str, tmp_path: Path) -> None:
     type("show", origin, "--at", str(seq), "--restore", folder).went()
     assert tree(folder) == BETWEEN
     type("show", origin, "--at", str(seq), "--restore", folder).refused(1, "not empty")
-    type("show", origin, "--at", "1", "--restore", tmp_path / "no").refused(2, "first kept after")
+    type("show", origin, "--at", "1", "--restore", tmp_path / "no").refused(2, "first snapshot")
     assert not (tmp_path / "no").exists()
     type("show", origin, "--at", "1", "--files", "99999").refused(2)

@@ -175,7 +175,7 @@ def test_attach_to_a_session_that_nobody_runs(type: Type, model: str, gate: Path
     gate.touch()
     type(*run_words(model)[:-1], "--max-turns", "1", "--no-sandbox").went(4)
     alone = type("attach", "k").went(4)
-    assert alone.err.startswith("nobody runs k now\nk is parked (cap)")
+    assert alone.err.startswith("no process runs k now\nk is parked (cap)")
     assert "`holdfast run --session-id k --max-turns 2`" in alone.err
     (line,) = type("attach", "k", "--json").went(4).lines
     assert line["type"] == "result"

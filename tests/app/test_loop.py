@@ -112,7 +112,7 @@ def test_a_list_of_features_is_taken_too(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", feature_list__json=text)
     loop(type, folder, "--session-id", "k").went()
     assert (folder / "feature_list.json").read_text() == text.replace("false", "true")
-    loop(type, folder, "--session-id", "k").refused(2, "there is a session k already", "holdfast wake k")
+    loop(type, folder, "--session-id", "k").refused(2, "session k exists already", "holdfast wake k")
     assert "after 0 iterations" in loop(type, folder).went().out, "all pass already"
 
 
@@ -133,7 +133,7 @@ def test_until_ends_it_with_items_left_and_stands_in_for_a_check(type: Type, tmp
 def test_without_a_check_nothing_is_marked_and_a_person_is_asked(type: Type, tmp_path: Path) -> None:
     folder = project(tmp_path / "p", story(1, check=None), story(2))
     said = loop(type, folder, "--session-id", "k").went(3)
-    assert "WARNING: nothing can tell whether US-001 is done" in said.err
+    assert "WARNING: no check decides whether US-001 is done" in said.err
     assert passes(folder) == {"US-001": False, "US-002": True}
     assert (folder / "US-001").exists()
     (item,) = type("inbox", "--json").lines
@@ -273,4 +273,4 @@ def test_words_that_cannot_be_meant_are_refused(type: Type, tmp_path: Path) -> N
     empty = project(tmp_path / "empty")
     type("loop", "--workspace", empty, "--", "true").refused(2, "neither prd.json nor feature_list.json", "--until")
     (folder / "report.md").write_text("slow\n")
-    type(*at, "--chain", folder / "report.md", "--", "true").refused(2, "--chain writes prd.json anew")
+    type(*at, "--chain", folder / "report.md", "--", "true").refused(2, "--chain writes prd.json, which")

@@ -105,7 +105,7 @@ def test_on_host_an_environment_of_the_user_is_left_out(type: Type, tmp_path: Pa
     own_settings(tmp_path, '[environment]\nsetup = ["touch made"]\n')
     folder = project(tmp_path / "p", story(1))
     said = loop(type, folder, "--on-host").went()
-    assert "[environment] is left out" in said.err
+    assert "[environment] is ignored" in said.err
     assert passes(folder) == {"US-001": True}
 
 

@@ -112,7 +112,7 @@ def test_what_is_there_is_not_overwritten(type: Type, repo: Path, tmp_path: Path
     said = init(type, repo, model).went(0)
     assert "feature_list.json written" in said.out
     assert "init.sh exists already" in said.err
-    assert "mission.toml is there already" in said.err
+    assert "mission.toml exists already" in said.err
     assert (repo / "init.sh").read_text() == "mine\n"
     assert not (tmp_path / "elsewhere").exists()
     again = init(type, repo, model).refused(2, "has a contract already, feature_list.json")

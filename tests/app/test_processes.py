@@ -198,7 +198,7 @@ def _asked(home: Path, key: str) -> bool:
 
 def test_detach_and_follow_to_the_end(type: Type, long: str, holdfast_home: Path) -> None:
     detached = typed("run", "x", "--model", long, "--session-id", "k", "--detach").went()
-    assert detached.out == "k goes on in the background; follow it with: holdfast logs k -f\n"
+    assert detached.out == "k continues in the background; follow it with: holdfast logs k -f\n"
     assert [row["state"] for row in type("ps", "--json").lines] == ["running"]
     follower = spawn("logs", "k", "-f", "--json")
     again = typed("run", "--session-id", "k", "--detach", "--json").went()

@@ -206,7 +206,7 @@ def test_interrupt_and_cancel_of_sessions_that_nobody_runs(type: Type, priced: s
     assert "Say how to go on with `holdfast send k 'your words'`, and watch it with `holdfast attach k`." in stopped.err
     assert type("cancel", "k", "--reason", "enough").went().out.startswith("k is cancelled; its work is in /")
     cancelled = kept(holdfast_home)
-    assert type("cancel", "k").went().out == "k was cancelled before\n"
+    assert type("cancel", "k").went().out == "k was already cancelled\n"
     assert type("interrupt", "k").went().code == 0
     type("send", "k", "hello?", "--no-wake").refused(2, "was cancelled", "holdfast run")
     assert type("wake", "k").went(1).code == 1

@@ -172,7 +172,7 @@ def test_an_ordinary_user_from_beginning_to_end(user: Callable[..., Said], model
     work.mkdir()
     os.chown(work, home.stat().st_uid, home.stat().st_gid)
     detached = user("run", "x", "--model", model, "--workspace", work, "--session-id", "d", "--detach").went()
-    assert detached.out.startswith("d goes on in the background")
+    assert detached.out.startswith("d continues in the background")
     assert user("logs", "d", "-f", "--json").went().lines[-1]["type"] == "shift.ended"
     assert user("wake", "d").went().out == "done\n"
     assert (work / "who").read_text() == who.read_text()

@@ -35,7 +35,7 @@ def quick(tmp_path: Path) -> str:
 def test_a_worker_runs_what_is_opened_and_what_is_sent(type: Type, quick: str, holdfast_home: Path) -> None:
     with working(home=holdfast_home) as worker:
         opened = type("run", "x", "--model", quick, "--session-id", "k", "--detach").went()
-        assert opened.out.startswith("k goes on with the worker that serves this home")
+        assert opened.out.startswith("k continues in the worker of this home")
         until(lambda: stands(holdfast_home) == {"done": 1}, worker)
         sent = type("send", "k", "more").went()
         assert sent.err == "a worker serves this home, and goes on with k\n"
@@ -176,7 +176,7 @@ def test_a_home_with_another_log_is_served_on_its_own(
         assert is_served(home)
         assert not is_served(home, tmp_path / "other.db")
         opened = type("run", "x", "--model", quick, "--session-id", "k", "--detach", "--db", other).went()
-        assert "goes on in the background" in opened.out
+        assert "continues in the background" in opened.out
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_worker_that_cannot_read_it_is_left_nothing(
     with Worker.start(holdfast_home / "serving", "wrk_other", says=says):
         assert is_served(home) == served
         opened = type("run", "x", "--model", quick, "--session-id", "k", "--detach").went()
-        assert ("with the worker that serves this home" in opened.out) == served
+        assert ("in the worker of this home" in opened.out) == served
     if not served:
         until_done(holdfast_home)
 

@@ -28,20 +28,20 @@ from holdfast.errors import (
 from holdfast.log.base import Index, Which
 
 Handler = Callable[[str], Awaitable[None]]
-"""Wakes the session of that id."""
+"""Wakes the session with that id."""
 
 OnError = Callable[[str, HoldfastError, float | None], None]
-"""Hears of a session's error, and in how many seconds it is tried again; None when it is not."""
+"""Receives a session's error and the seconds until the next try, None for no further try."""
 
 FIRST_REST_S = 1.0
 LONGEST_REST_S = 300.0
-"""A session that failed rests, twice as long after each failure in a row, up to this."""
+"""Delay before a failed session is tried again: doubled after each consecutive failure, up to the longest."""
 
 STORAGE_REST_S = 4.0
-"""The longest rest when the storage failed, and not the session: it is tried again soon after the storage works."""
+"""Longest delay when the storage failed, not the session, so that it continues soon after the storage works."""
 
 HELD_REST_S = 1.0
-"""A session that another process turned out to hold is not looked at again for so long."""
+"""Delay before a session that another process holds is tried again."""
 
 
 class _Rest(msgspec.Struct):
@@ -49,15 +49,15 @@ class _Rest(msgspec.Struct):
     failures: int = 0
 
     def is_stale(self, now_s: float) -> bool:
-        """Whether it can be forgotten: it is over, and so is the time in which another failure would prolong it."""
+        """Return True when it is over, and so is the time in which another failure would prolong it."""
         return now_s > self.until_s + (LONGEST_REST_S if self.failures else 0.0)
 
 
 class Crew:
-    """At most `limit` sessions at work in `group`.
+    """Runs at most `limit` sessions side by side in `group`, each in a task of its own.
 
-    Without `on_error` an error of a session ends everything; with it that session rests, at most `tries` times in
-    a row when that is given, and the others go on. A log that has failed for good ends everything.
+    Without `on_error` an error of a session ends everything. With it the session is tried again after a delay, at most
+    `tries` times in a row if given, and the others continue. A log that has failed for good ends everything.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class Crew:
 
     @property
     def full(self) -> bool:
-        """Whether no more can be started now."""
+        """True when no more sessions can be started now."""
         return len(self.running) >= self._limit
 
     def start(self, due: Collection[str]) -> None:
-        """Begin with those that are due and neither at work, nor resting, nor left; as many as there is room for."""
+        """Start due sessions that are not running, delayed, or given up, as many as there is room for."""
         for session_id in due:
             if self.full:
                 return
@@ -96,24 +96,24 @@ class Crew:
                 self._group.start_soon(self._work, session_id)
 
     def waiting(self, due: Collection[str]) -> bool:
-        """Whether any of these will be tried by itself: there is no room yet, or it rests."""
+        """Return True when one of these will be tried later: there is no room yet, or it is delayed."""
         return any(session_id not in self._left for session_id in due)
 
     def forget(self, session_id: str) -> None:
-        """Somebody wants that session looked at now: no rest."""
+        """Drop the delay of a session, so that it is tried now."""
         self._rests.pop(session_id, None)
         self._left.discard(session_id)
 
     def stir(self) -> None:
-        """Have whoever waits in `stirred` look again."""
+        """Wake the caller that waits in `stirred`."""
         self._stirred.set()
 
     def listen(self) -> None:
-        """Call this before looking at what `stirred` then waits for, so that nothing is missed between."""
+        """Start listening. Call it before the look that `stirred` follows, so that nothing in between is missed."""
         self._stirred = anyio.Event()
 
     async def stirred(self, at_most_s: float | None) -> None:
-        """Return when a session's work has ended, `stir` was called, a rest is over, or so many seconds have passed."""
+        """Wait until a session's work ends, `stir` is called, a delay is over, or so many seconds have passed."""
         event = self._stirred
         now_s = self._clock.monotonic_s()
         self._rests = {name: rest for name, rest in self._rests.items() if not rest.is_stale(now_s)}
@@ -152,7 +152,7 @@ class Crew:
             self.stir()
 
     def _after(self, session_id: str, error: HoldfastError) -> float | None:
-        """How long a session rests after an error, None for ever."""
+        """Return the delay after an error in seconds, None to give the session up."""
         before = self._rests.get(session_id)
         failures = (before.failures if before else 0) + 1
         given_up = self._tries is not None and failures >= self._tries
@@ -169,14 +169,14 @@ class Crew:
 
 
 LOOK_S = 1.0
-"""How often to look whether a process still lives that holds a session which is waited for."""
+"""Interval between checks that the process that holds an awaited session still lives."""
 
 TRIES = 5
-"""Beside a session in the foreground, one of its descendants is given up after so many failures in a row."""
+"""Consecutive failures after which a descendant of the session in the foreground is given up."""
 
 
 class Board(Index, Protocol):
-    """What a dispatcher looks at: the rows, who holds what, and whether anything moved."""
+    """The view of a dispatcher: the rows, the holders, and a signal for changes."""
 
     async def changed(self, after: int) -> int:
         """See `holdfast.log.base.Log`."""
@@ -187,24 +187,12 @@ class Board(Index, Protocol):
         ...
 
 
-class Dispatcher(Protocol):
-    """Rings sessions, and runs a handler for those that are due."""
-
-    async def ring(self, session_id: str) -> None:
-        """Have that session looked at soon."""
-        ...
-
-    async def run(self, handler: Handler) -> None:
-        """Call `handler` for each due session until nothing is due."""
-        ...
-
-
 class InlineDispatcher:
-    """Runs due sessions side by side, each in a task of its own, up to `limit` at a time.
+    """Runs due sessions of one machine side by side, up to `limit` at a time, straight from the wake rows.
 
-    With `only`, just that session and all below it: an error of it ends the run, one below it is told to
-    `on_error` and tried again a few times; and what other processes hold of the tree is waited for. With `stays` the
-    jobs of the tree are waited for too.
+    With `only`, it runs just that session and all below it: its error ends the run, an error below it is reported to
+    `on_error` and tried again a few times, and it waits for sessions of the tree that other processes hold. With
+    `stays` it also waits for the jobs of the tree.
     """
 
     def __init__(
@@ -229,12 +217,12 @@ class InlineDispatcher:
         self._in_tree: dict[str, bool] = {"": False, only: True} if only else {}
 
     async def ring(self, session_id: str) -> None:
-        """Have that session looked at first."""
+        """Look at that session first."""
         if session_id not in self._rung:
             self._rung.append(session_id)
 
     async def run(self, handler: Handler) -> None:
-        """Call `handler` for each due session until nothing is due. One that is held is left to its holder."""
+        """Call `handler` for each due session until none is due. A session that is held is left to its holder."""
         try:
             async with anyio.create_task_group() as group:
                 on_error = self._told if self._only else None
@@ -271,25 +259,24 @@ class InlineDispatcher:
         return rung + mine
 
     async def _became_due(self, due: list[str]) -> bool:
-        """Whether what another process held until now is due instead: it was held when due sessions were looked for."""
+        """Return True when a session is due that another process still held at the last look."""
         now = await self._board.due(self._clock.now_us(), uptime(self._clock, self._boot_id))
         return any([each not in due and await self._is_mine(each) for each in now])
 
     async def _goes_on(self, crew: Crew, due: list[str]) -> bool:
-        """Whether more will come of the tree: something rests after an error, or another process holds some of it."""
+        """Return True when more will follow: a session is delayed after an error, or another process holds one."""
         if crew.waiting(due):
             return True
         if any([await self._is_mine(session_id) for session_id in await self._board.holders()]):
             return True
-        return self._stays and any([await self._is_mine(each) for each in await self._with_jobs()])
-
-    async def _with_jobs(self) -> list[str]:
-        """Sessions of the tree that wait for a job."""
+        if not self._stays:
+            return False
         root = (await self._board.find(self._only)).root
-        return [row.session_id for row in await self._board.sessions(Which(root=root, reason="job"))]
+        waiting = await self._board.sessions(Which(root=root, reason="job"))
+        return any([await self._is_mine(row.session_id) for row in waiting])
 
     async def _is_mine(self, session_id: str) -> bool:
-        """Whether a session is one of those to look at. Who is above whom never changes, so each is asked once."""
+        """Return True for a session to look at. Parents never change, so each session is looked up once."""
         if not self._only:
             return True
         chain = []
@@ -305,7 +292,7 @@ class InlineDispatcher:
 
 
 async def watch(board: Board, crew: Crew) -> None:
-    """Stir the crew whenever anything moves in the log. Never returns."""
+    """Stir the crew whenever the log changes. Never returns."""
     token = 0
     while True:
         token = await board.changed(token)

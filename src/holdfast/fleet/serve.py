@@ -1,7 +1,7 @@
-"""A process that serves: it runs whatever is due, until it is stopped. It asks the log nothing while nothing moves.
+"""The loop of a worker process: it runs due sessions of a home until it is stopped.
 
-Due times are wall times, and the wall clock may jump: the rows are judged anew every few seconds, by the wall clock and
-by the uptime (`holdfast.session.rows.due_at`). Nothing about waits is kept in this process.
+Due times are wall times, and the wall clock may jump: the rows are evaluated again every few seconds, by the wall clock
+and by the uptime (`holdfast.session.rows.due_at`). The process keeps no state about waits.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from holdfast.fleet.dispatch import FIRST_REST_S, STORAGE_REST_S, Board, Crew, H
 from holdfast.session.rows import Uptime
 
 LOOK_S = 3.0
-"""How often to look at the wall clock, and at the rows, even when nothing moves."""
-
+"""Interval between looks at the wall clock and the rows while the log does not change."""
 
 LIST_S = 1.0
-"""A list of what is due is gone through for so long before the rows are read again: with a long one that costs."""
+"""How long a list of due sessions is used before the rows are read again, which costs time when it is long."""
 
 
 class Share:
-    """This worker's place among the workers that serve one log, so that they do not all begin with the same session.
+    """This worker's share of the due sessions, so that workers of one log do not all start with the same session.
 
-    `workers` lists the living ones; it is asked at most every `LOOK_S`.
+    `workers` lists the living workers; it is called at most every `LOOK_S`.
     """
 
     def __init__(self, worker_id: str, workers: Callable[[], Sequence[str]], clock: Clock) -> None:
@@ -42,29 +41,26 @@ class Share:
         self._until_s = float("-inf")
 
     def split(self, due: list[str]) -> tuple[list[str], list[str]]:
-        """The sessions of this worker's share as they came due, and those of the others, the latest first.
+        """Return the sessions of this worker's share in the order they came due, and the others' in reverse order.
 
-        A worker without work of its own helps the others, and meets them at the end of their lists.
+        A worker without work of its own helps the others from the end of their lists.
         """
-        number, of = self._looked_up()
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._until_s:
+            names = sorted({*self._workers(), self._worker_id})
+            self._place, self._until_s = (names.index(self._worker_id), len(names)), now_s + LOOK_S
+        number, of = self._place
         mine, others = list[str](), list[str]()
         for session_id in due:
             (mine if zlib.crc32(session_id.encode()) % of == number else others).append(session_id)
         return mine, others[::-1]
 
-    def _looked_up(self) -> tuple[int, int]:
-        now_s = self._clock.monotonic_s()
-        if now_s >= self._until_s:
-            names = sorted({*self._workers(), self._worker_id})
-            self._place, self._until_s = (names.index(self._worker_id), len(names)), now_s + LOOK_S
-        return self._place
-
 
 class Service:
     """Runs due sessions of the whole log side by side, up to `limit` at a time.
 
-    `on_error` hears of each session's error; that session then rests, the others go on. With an empty id it
-    hears that the log itself could not be looked at. `share` is the place among other workers, if there may be any.
+    `on_error` receives each session's error; that session is tried again later, and the others continue. An empty id
+    means that the log itself could not be read. `share` divides the work among several workers.
     """
 
     def __init__(
@@ -81,15 +77,15 @@ class Service:
         self._until_s = 0.0
 
     async def run(self, handler: Handler) -> NoReturn:
-        """Serve until cancelled: each session at work is then let go at once, and stays runnable.
+        """Serve until cancelled. Running sessions are then released at once and stay runnable.
 
-        Raises `LogFailed` when the disk under the log stays broken: a process without its log serves nothing.
+        Raises `LogFailed` when the disk under the log stays broken.
         """
 
         async def handle(session_id: str) -> None:
             try:
                 await handler(session_id)
-            except EmergencyStop:  # it came in between; nothing is started while it holds
+            except EmergencyStop:  # it came in between; nothing starts while it is in force
                 await anyio.lowlevel.checkpoint()
 
         try:
@@ -104,9 +100,9 @@ class Service:
         raise AssertionError("a service ends by being cancelled")
 
     async def _look(self, crew: Crew) -> float:
-        """Start what is due. Returns the seconds after which to look again by the clock alone."""
+        """Start due sessions. Return the seconds until the next look if nothing changes before."""
         if crew.full:
-            return LOOK_S  # whoever ends stirs
+            return LOOK_S  # a session that ends stirs
         now_us, up = self._clock.now_us(), uptime(self._clock, self._boot_id)
         try:
             if await self._board.stopped() is None:
@@ -115,12 +111,15 @@ class Service:
         except LogFailed:
             raise
         except HoldfastError as error:
-            return self._trouble(error)
+            pause_s = min(STORAGE_REST_S, FIRST_REST_S * 2.0**self._failures)
+            self._failures = min(self._failures + 1, 20)
+            self._on_error("", error, pause_s)
+            return pause_s
         self._failures = 0
         return LOOK_S if next_us is None else min(LOOK_S, max(0.0, (next_us - now_us) / 1_000_000))
 
     async def _start(self, crew: Crew, now_us: int, up: Uptime) -> None:
-        """Start the next of this worker's share, or see anew what is due when none is left of the latest list."""
+        """Start the next sessions of this worker's share; read the due ones again when the latest list is used up."""
         now_s = self._clock.monotonic_s()
         if self._mine and now_s < self._until_s:
             crew.start(self._mine)
@@ -130,15 +129,8 @@ class Service:
             crew.start([*self._mine, *others])
         self._mine = [each for each in self._mine if each not in crew.running] if crew.full else []
 
-    def _trouble(self, error: HoldfastError) -> float:
-        """The log could not be looked at: it is again after a while, longer each time up to a few seconds."""
-        pause_s = min(STORAGE_REST_S, FIRST_REST_S * 2.0**self._failures)
-        self._failures = min(self._failures + 1, 20)
-        self._on_error("", error, pause_s)
-        return pause_s
-
     async def _watch(self, crew: Crew) -> None:
-        """Stir the crew whenever anything moves in the log. A log in trouble is looked at by the clock."""
+        """Stir the crew whenever the log changes, and periodically while it cannot be read."""
         token = 0
         while True:
             try:

@@ -1,4 +1,8 @@
-"""A session as it stood after one of its events, from the log alone (S22)."""
+"""Forks of sessions, and the point of a log that a fork continues from (S22).
+
+The folder is made first, and the session is opened last, in one transaction. A crash in between leaves a folder without
+a session and a mark beside it; the next fork in this home removes both.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ from holdfast.session.tools import find_tool
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """A call that went out at `seq` and may have changed the workspace."""
+    """A call that was dispatched at `seq` and may have changed the workspace."""
 
     seq: int
     call_id: str
@@ -39,11 +43,11 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Row and state after an event, and what is known of the workspace then.
+    """The row and state of a session after an event, and its latest snapshot by then.
 
-    `kept` names the latest snapshot of the workspace that is not after the event: as it was after event
-    `kept_seq`. Empty and 0 when there is none; `later_seq` is then the first one after, 0 for none at all, and
-    `trouble` why it could not be kept. `unkept` are calls between the snapshot and the event.
+    `kept` names the latest snapshot of the workspace up to the event, taken after event `kept_seq`; empty and 0 without
+    one. `later_seq` is then the first snapshot after the event, 0 for none, and `trouble` says why none was taken.
+    `unkept` are calls between the snapshot and the event.
     """
 
     row: SessionRow
@@ -56,9 +60,9 @@ class Point(msgspec.Struct, frozen=True):
 
 
 async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
-    """The point after the event at `seq`. Events up to it are verified; damage after it is no hindrance.
+    """Return the point after the event at `seq`. Events up to it are verified; damage after it does not matter.
 
-    Raises `UsageError` for a position that the session has not, `LogDamaged`.
+    Raises `UsageError` for a position that does not exist, and `LogDamaged`.
     """
     if not 1 <= seq <= row.head:
         raise UsageError(
@@ -76,7 +80,7 @@ async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
 
 
 async def _after(log: Log, row: SessionRow, state: State, look: _Look) -> None:
-    """The workspace is kept beside the model's work, so a snapshot of a point may be named only after it."""
+    """Read on: snapshots are taken beside the model's work, so the event of one may follow the point it is of."""
     at, prev = state.seq, state.hash
     try:
         while not look.over and (events := await log.read(row.session_id, after=at, prev=prev, limit=PAGE)):
@@ -87,7 +91,7 @@ async def _after(log: Log, row: SessionRow, state: State, look: _Look) -> None:
 
 
 class _Look:
-    """What is gathered on the way through a log to the event at `seq`, and a little beyond."""
+    """Collects snapshots and calls while a log is read to the event at `seq`, and a little beyond."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -142,13 +146,13 @@ class _Look:
 
 
 MARK = ".forking-"
-"""What the mark of a folder that is being made begins with; the new session's id follows."""
+"""Prefix of the mark of an unfinished folder; the new session's id follows."""
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """Where forks get their folders: beside the other disposable workspaces.
+    """The folder in which forks get their workspaces, and this process.
 
-    `lives` is the kernel's word on a worker.
+    `lives` asks the kernel whether the process of a worker lives.
     """
 
     workspaces: Path
@@ -157,7 +161,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a person asks for beside the point: a key, and a money cap in pico-dollars, None for none."""
+    """The options of a fork: a key, and a money cap in pico-dollars, None for no cap."""
 
     key: str
     budget_pico: int | None
@@ -165,7 +169,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Forked(msgspec.Struct, frozen=True):
-    """The fork's row and its first event. `duplicate` when it was there before."""
+    """The fork's row and its first event. `duplicate`: it existed before."""
 
     row: SessionRow
     fact: SessionForked
@@ -173,7 +177,7 @@ class Forked(msgspec.Struct, frozen=True):
 
 
 async def existing(poster: Poster, origin: SessionRow, seq: int, key: str) -> Forked | None:
-    """The fork with that key. Raises `UsageError` when the key names another session, or a fork of another point."""
+    """Return the fork with that key. Raises `UsageError` for the key of another session, or of another point."""
     try:
         row = await poster.index.find(key)
     except UnknownSession:
@@ -182,29 +186,28 @@ async def existing(poster: Poster, origin: SessionRow, seq: int, key: str) -> Fo
         return None
     if (row.origin, row.origin_seq) != (origin.session_id, seq):
         raise UsageError(
-            f"--key {key} names session {row.session_id} already, and that is no fork of {origin.session_id} at {seq}; "
+            f"--key {key} already names session {row.session_id}, which is not a fork of {origin.session_id} at {seq}; "
             "nothing was written: use another key"
         )
     return Forked(row, await _first(poster, row), True)
 
 
 async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow, point: Point, wish: Wish) -> Forked:
-    """Open a fork at that point. It rests until somebody wakes it or says something.
+    """Open a fork at that point. It stays paused until it is woken or receives a message.
 
-    Raises `UsageError` or `CannotRunSafely` when the files of that point were not kept; then nothing was written.
+    Raises `UsageError` or `CannotRunSafely` without a snapshot of that point; then nothing was written.
     """
     await sweep(poster, shelf, ground)
     _check_kept(origin, point)
     created = point.state.created
     if created is None:
         raise CannotRunSafely(
-            f"the first event of session {origin.session_id} was erased, and with it what a fork would go on with; "
-            "nothing was written"
+            f"the first event of session {origin.session_id} was erased, and a fork needs it; nothing was written"
         )
     if created.mission is not None:
         raise UsageError(
-            f"session {origin.session_id} is a mission, and its main line cannot be in two hands; nothing was written. "
-            "Run another mission on the same contract, or fork one of its workers"
+            f"session {origin.session_id} is a mission, and two missions cannot share its main branch; nothing was "
+            "written. Run another mission on the same contract, or fork one of its workers"
         )
     fork_id = new_session_id(poster.clock.now_us(), poster.entropy)
     near = created.workspace
@@ -236,7 +239,7 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
     )
     try:
         receipt = await poster.log.post(poster.drafted(fork_id, fact, "created"), create=True)
-    except (Refused, UsageError):  # nothing was written; of any other error only the log can say so, later
+    except (Refused, UsageError):  # nothing was written; after any other error only the log knows
         await _remove(shelf, ground, fork_id)
         raise
     if receipt.session_id != fork_id:  # another process was faster with the same key
@@ -249,14 +252,18 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
 
 
 async def sweep(poster: Poster, shelf: Shelf, ground: Ground) -> int:
-    """Remove what dead processes left of forks that were never opened; returns how many."""
+    """Remove folders that dead processes left of forks that were never opened. Return their number."""
     removed = 0
     for mark in sorted(ground.workspaces.glob(f"{MARK}ses_*")):
         with contextlib.suppress(FileNotFoundError):  # another sweeper was faster
             if ground.lives(mark.read_text()):
                 continue
             fork_id = mark.name.removeprefix(MARK)
-            if await _is_open(poster, fork_id):
+            try:
+                is_open = (await poster.index.find(fork_id)).session_id == fork_id
+            except UnknownSession:
+                is_open = False
+            if is_open:
                 mark.unlink()
             else:
                 await _remove(shelf, ground, fork_id)
@@ -268,7 +275,7 @@ async def _first(poster: Poster, row: SessionRow) -> SessionForked:
     (first,) = await poster.log.read(row.session_id, after=row.origin_seq, limit=1)
     if not isinstance(first.fact, SessionForked):
         raise CannotRunSafely(
-            f"the first event of the fork {row.session_id} was erased, so nobody can say what it is; use another --key"
+            f"the first event of the fork {row.session_id} was erased, so it cannot be identified; use another --key"
         )
     return first.fact
 
@@ -279,19 +286,19 @@ def _check_kept(origin: SessionRow, point: Point) -> None:
     seq = point.state.seq
     if point.later_seq:
         raise UsageError(
-            f"session {origin.session_id} cannot be forked at {seq}: its workspace was first kept after event "
-            f"{point.later_seq}; nothing was written: use --at {point.later_seq} or a later one"
+            f"session {origin.session_id} cannot be forked at {seq}: the first snapshot of its workspace is of event "
+            f"{point.later_seq}; nothing was written: use --at {point.later_seq} or a later event"
         )
     why = f" ({point.trouble})" if point.trouble else ""
     raise CannotRunSafely(
-        f"session {origin.session_id} cannot be forked: its workspace was never kept{why}, so the files of event {seq} "
-        "cannot be had; nothing was written. Workspaces are kept from the first call on that may write, where there "
-        "is git: `holdfast doctor` says whether it is"
+        f"session {origin.session_id} cannot be forked: its workspace has no snapshot{why}, so the files of event "
+        f"{seq} are not available; nothing was written. Snapshots are taken from the first call that may write, on "
+        "machines with git: see `holdfast doctor`"
     )
 
 
 async def _copy(shelf: Shelf, fork_id: str, workspace: Workspace, point: Point) -> str:
-    """Put the files of the point where the fork works, and keep them as the fork's own first snapshot."""
+    """Restore the files of the point into the fork's workspace, and take its first snapshot."""
     path = Path(workspace.path)
     path.mkdir(mode=0o755)
     user = await anyio.to_thread.run_sync(choose_user, workspace)
@@ -301,13 +308,6 @@ async def _copy(shelf: Shelf, fork_id: str, workspace: Workspace, point: Point) 
     return (await shelf.keep(fork_id, path, point.state.seq + 1, user=owner)).snapshot
 
 
-async def _is_open(poster: Poster, fork_id: str) -> bool:
-    try:
-        return (await poster.index.find(fork_id)).session_id == fork_id
-    except UnknownSession:
-        return False
-
-
 async def _remove(shelf: Shelf, ground: Ground, fork_id: str) -> None:
     await anyio.to_thread.run_sync(_remove_folder, ground.workspaces / fork_id)
     await shelf.forget(fork_id)
@@ -315,7 +315,7 @@ async def _remove(shelf: Shelf, ground: Ground, fork_id: str) -> None:
 
 
 def _remove_folder(path: Path) -> None:
-    """Also what a snapshot made unwritable for its owner."""
+    """Remove a folder, including folders that a snapshot made unwritable."""
     for folder, _, _ in os.walk(path):
         with contextlib.suppress(OSError):
             os.chmod(folder, 0o700)

@@ -7,6 +7,7 @@ import os
 import sys
 import unicodedata
 
+from holdfast.app.arguments import positive, span
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.running import answering
@@ -95,9 +96,9 @@ def approve_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of this verb."""
     answering.arguments(parser)
     parser.add_argument(
-        "--for", metavar="TIME", dest="for_s", type=answering.span, help="allow the same again for 90s, 30m, 2h or 3d"
+        "--for", metavar="TIME", dest="for_s", type=span, help="allow the same again for 90s, 30m, 2h or 3d"
     )
-    parser.add_argument("--uses", metavar="N", type=answering.positive, help="allow the same again N more times")
+    parser.add_argument("--uses", metavar="N", type=positive, help="allow the same again N more times")
     parser.add_argument("--match", metavar="GLOB", help="with --for or --uses: not only the same, all that fits this")
     parser.add_argument("--budget", metavar="USD", help="of a money item: another cap than the proposed one")
 

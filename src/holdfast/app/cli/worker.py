@@ -8,13 +8,12 @@ from typing import Any
 
 import anyio
 
-from holdfast.app.arguments import positive
+from holdfast.app.arguments import positive, span
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.news import end_jobs, look_after
-from holdfast.app.running.answering import span
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
 from holdfast.app.running.workers import sweep

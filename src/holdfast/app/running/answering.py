@@ -1,4 +1,4 @@
-"""`holdfast approve` and `holdfast deny`: one answer, and whoever goes on with it."""
+"""`holdfast approve` and `holdfast deny`: answer an inbox item and continue its session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
 from holdfast.app.screen.inbox import block
-from holdfast.app.settings.config import budget_pico, count, duration_s
+from holdfast.app.settings.config import budget_pico
 from holdfast.errors import UsageError
 from holdfast.facts.people import Grant, Verdict
 from holdfast.service.answers import Answer
@@ -20,32 +20,16 @@ DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """The words that both verbs have."""
-    parser.add_argument("item", metavar="ITEM", help="an item's id, or a unique beginning of it: `holdfast inbox`")
-    parser.add_argument("--note", metavar="T", default="", help="words for the agent: why, what else, the answer")
-    parser.add_argument("--digest", metavar="SHA256", default="", help="refuse unless the action is this very one")
-    parser.add_argument("--no-wake", action="store_true", help="only answer, and start nothing")
+    """Add the arguments that both verbs share."""
+    parser.add_argument("item", metavar="ITEM", help="an item's id, or a unique prefix of it; see `holdfast inbox`")
+    parser.add_argument("--note", metavar="T", default="", help="a note for the agent: a reason, or the answer")
+    parser.add_argument("--digest", metavar="SHA256", default="", help="fail unless the action has this digest")
+    parser.add_argument("--no-wake", action="store_true", help="answer only; start no process")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def span(text: str) -> float:
-    """A time span on the command line."""
-    try:
-        return duration_s(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def positive(text: str) -> int:
-    """A whole number of 1 or more."""
-    try:
-        return count(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 async def answer(call: Call, verdict: Verdict) -> int:
-    """Answer an item. The session goes on: in the process that runs it, in a worker, or in one started for it."""
+    """Answer an item. Its session continues in the process that runs it, a worker, or a new process."""
     async with open_runtime(call.settings) as runtime:
         item = await runtime.store.item(call.args.item)
         request = await runtime.intake.asked(item)
@@ -54,7 +38,7 @@ async def answer(call: Call, verdict: Verdict) -> int:
             note=call.args.note,
             digest=call.args.digest,
             grant=await _grant(call, runtime, item),
-            budget_pico=_cap(call),
+            budget_pico=budget_pico(getattr(call.args, "budget", None) or ""),
         )
         receipt = await runtime.intake.answer(item, given)
         row = await runtime.store.find(item.session_id)
@@ -87,14 +71,10 @@ async def _grant(call: Call, runtime: Runtime, item: ItemRow) -> Grant | None:
         return None
     if bounds["for_s"] is None and bounds["uses"] is None:
         raise UsageError(
-            "--match allows further calls too, and has to be bounded by time or by count; an example is: "
+            "--match allows further calls and needs a bound: --for or --uses; an example is: "
             f'holdfast approve {item.item_id} --match "git push*" --for 2h'
         )
     return await runtime.intake.grant_for(item, for_s=args.for_s, uses=args.uses, match=args.match)
-
-
-def _cap(call: Call) -> int | None:
-    return budget_pico(getattr(call.args, "budget", None) or "")
 
 
 def _more(grant: Grant | None) -> str:

@@ -40,16 +40,16 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 LOOK_S = 1.0
-"""How often an attached command looks whether the holder still lives."""
+"""Interval between checks of an attached command that the holder still lives."""
 
 LATEST = 1_000
-"""Events at the end of the log that the live view looks at for what the state does not hold."""
+"""Latest events that the live view reads for details that the state does not hold."""
 
 
 def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
-    """JSON lines for scripts, for people plain lines, or on a terminal the live view of the session `row`.
+    """Return the observer of the output: JSON lines, plain lines, or on a terminal the live view of `row`.
 
-    With `row` the counting goes on from there.
+    With `row`, counts continue from there.
     """
     if call.json:
         return JsonProgress(call.emit)
@@ -59,13 +59,13 @@ def observer_for(call: Call, row: SessionRow | None = None) -> Observer:
     return PlainProgress(SystemClock(), call.note, row, terminal_width())
 
 
-NO_GIT = "there is no git on this machine, so workspaces are not kept as they were at each step"
+NO_GIT = "there is no git on this machine, so no snapshots of workspaces are taken"
 
 
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
     """Wake the session and stay with it until it stops; attach while another process runs it.
 
-    Whatever ends this, the last line says how the session stands.
+    Reports the status of the session at the end, however it ends.
     """
 
     if runtime.shelf is None:
@@ -84,7 +84,7 @@ async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, 
 
 
 async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
-    """Stay with a session that another process runs until it stops; without one, say how the session stands."""
+    """Watch a session that another process runs until it stops; without one, report its status."""
     row = await runtime.store.find(session_id)
     observer = observer_for(call, row)
 
@@ -92,14 +92,14 @@ async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
         await watch(runtime, session_id, observer, row.head)
 
     if session_id not in await runtime.store.holders():
-        call.note(f"nobody runs {exits.name_of(row)} now")
+        call.note(f"no process runs {exits.name_of(row)} now")
     return await _reported(call, runtime, session_id, observer, work)
 
 
 async def _reported(
     call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
 ) -> int:
-    """Do the work under the eyes of the observer, and say how the session stands, whatever ended it."""
+    """Do the work and report the status of the session, however the work ends."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
@@ -118,7 +118,7 @@ async def _reported(
 async def _shown(
     call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
 ) -> None:
-    """Do the work, drawn beside it if the observer draws."""
+    """Do the work, with the live view beside it if the observer draws."""
     if not isinstance(observer, LiveProgress):
         await work()
         return
@@ -138,9 +138,9 @@ async def _shown(
 async def _to_its_stop(
     call: Call, runtime: Runtime, session_id: str, doors: Doors, steal: bool, *, stays: bool = False
 ) -> None:
-    """Run the session, and beside it all below it, until none of them has anything to do now.
+    """Run the session and all below it until none of them is due.
 
-    With `stays` it goes on while jobs of theirs run, which costs no brain.
+    With `stays` it waits while jobs of theirs run, which needs no brain.
     """
     family = Family(call, runtime)
     dispatcher = InlineDispatcher(
@@ -162,15 +162,15 @@ async def _to_its_stop(
             outcome = await wake(session_id, doors, steal=steal)
             elsewhere = "was taken over by another process" if outcome.fenced else ""
             if not call.json and outcome.ended is not None and outcome.ended.reason == "child":
-                call.note(f"{outcome.ended.detail}; they go on here")
+                call.note(f"{outcome.ended.detail}; they continue here")
             if not call.json and stays and outcome.ended is not None and outcome.ended.reason == "job":
-                call.note(f"it {outcome.ended.detail}; Ctrl-C leaves it at work, and its end wakes the session")
+                call.note(f"it {outcome.ended.detail}; Ctrl-C leaves it running, and its end wakes the session")
         except LeaseHeld as held:
             elsewhere = f"is running in another process ({held.worker_id})"
         steal = False
         if elsewhere:
             hangs = f"`{call.typed('wake', session_id, '--steal')}`"
-            call.note(f"{session_id} {elsewhere}; watching it. Should that process hang: {hangs}")
+            call.note(f"{session_id} {elsewhere}; watching it. If that process hangs: {hangs}")
             await watch(runtime, session_id, doors.observer)
             await dispatcher.ring(session_id)
 
@@ -193,7 +193,7 @@ async def watch(runtime: Runtime, session_id: str, observer: Observer, after: in
 
 
 async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, code: int | None = None) -> int:
-    """Say how the session stands. `code` is the exit status when something else than that decides it."""
+    """Report the status of the session. `code` is an exit status that overrides it."""
     try:
         row = await runtime.store.find(session_id)
         running = session_id in await runtime.store.holders()
@@ -201,11 +201,11 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
     except HoldfastError:
         if code is None:
             raise
-        return code  # what went wrong is said already, or about to be
+        return code  # the error is reported elsewhere
     stands = exits.exit_code(row.status, row.reason)
     if state.created is not None and state.created.mission is not None:
         state = await _with_its_sessions(runtime, row, state)
-    if code is None and row.reason == "child" and await _a_person_is_needed(runtime, row):
+    if code is None and row.reason == "child" and await _needs_approver(runtime, row):
         code = stands = exits.NEEDS_PERSON
     if call.json:
         call.emit(result_line(row, state, wall_s, running=running, code=code))
@@ -213,13 +213,24 @@ async def _report(call: Call, runtime: Runtime, session_id: str, wall_s: float, 
         answer = "" if code and row.reason != "child" else await last_message(runtime, state)
         if answer:
             call.say(harmless(answer))
-        call.note(_standing(row, state, running))
-        call.note(_then(call, row, state, running))
+        name = exits.name_of(row)
+        cost = usd(None if state.unpriced else state.cost_pico)
+        size = f"{counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {cost}"
+        if running:
+            call.note(f"{name} is running in another process — {size}")
+            call.note(
+                f"Follow it with `{call.typed('logs', name, '-f')}`, stop it with `{call.typed('interrupt', name)}`."
+            )
+        else:
+            why = f" ({row.reason})" if row.reason else ""
+            detail = f": {row.detail}" if row.detail else ""
+            call.note(f"{name} is {row.status}{why}{detail} — {size}")
+            call.note(exits.next_step(row, state, call.typed))
     return stands if code is None else code
 
 
 async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) -> State:
-    """The state of a mission with the tokens and the money of all sessions below it."""
+    """Add the tokens and the cost of all sessions below a mission to its state."""
     for each in await runtime.store.sessions(Which(root=row.session_id)):
         if each.parent:
             below, _ = await recall(each.session_id, runtime.store, runtime.store, runtime.kinds)
@@ -230,8 +241,8 @@ async def _with_its_sessions(runtime: Runtime, row: SessionRow, state: State) ->
     return state
 
 
-async def _a_person_is_needed(runtime: Runtime, row: SessionRow) -> bool:
-    """Whether one of those below, for which it waits, waits for a person."""
+async def _needs_approver(runtime: Runtime, row: SessionRow) -> bool:
+    """Return True when a session below it waits for an approver."""
     below = {row.session_id}
     for each in reversed(await runtime.store.sessions(Which(root=row.root))):
         if each.parent in below:
@@ -241,23 +252,8 @@ async def _a_person_is_needed(runtime: Runtime, row: SessionRow) -> bool:
     return False
 
 
-def _standing(row: SessionRow, state: State, running: bool) -> str:
-    why = f" ({row.reason})" if row.reason else ""
-    detail = f": {row.detail}" if row.detail else ""
-    cost = usd(None if state.unpriced else state.cost_pico)
-    what = "running in another process" if running else f"{row.status}{why}{detail}"
-    return f"{exits.name_of(row)} is {what} — {counted(row.head, 'event')}, {counted(row.turns, 'turn')}, {cost}"
-
-
-def _then(call: Call, row: SessionRow, state: State, running: bool) -> str:
-    name = exits.name_of(row)
-    if running:
-        return f"Follow it with `{call.typed('logs', name, '-f')}`, stop it with `{call.typed('interrupt', name)}`."
-    return exits.next_step(row, state, call.typed)
-
-
 async def last_message(runtime: Runtime, state: State) -> str:
-    """The model's latest words; empty when there are none."""
+    """Return the model's latest message; empty without one."""
     first = max(0, state.seq - 200)
     events = await runtime.store.read(state.session_id, after=first, limit=state.seq - first)
     for event in reversed(events):
@@ -269,7 +265,7 @@ async def last_message(runtime: Runtime, state: State) -> str:
 def result_line(
     row: SessionRow, state: State, wall_s: float, *, running: bool = False, code: int | None = None
 ) -> dict[str, Any]:
-    """The last line of `--json` (CLI reference)."""
+    """Return the last line of `--json` (CLI reference)."""
     usage = state.usage
     status = "running" if running else row.status
     reason = row.reason or status
@@ -296,7 +292,7 @@ def result_line(
 
 
 async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
-    """Leave it to the worker that serves this home; without one, start `wake` in a process of its own."""
+    """Leave the session to the worker of this home; without one, start `wake` in a new process."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     served = is_served(runtime.home, database_path(call.settings))
@@ -308,12 +304,12 @@ async def detach(call: Call, runtime: Runtime, row: SessionRow) -> int:
         line = result_line(row, state, clock.monotonic_s() - began_s)
         call.emit({**line, "status": "running", "stop_reason": "detached", "exit_code": 0})
     else:
-        where = "with the worker that serves this home" if served else "in the background"
-        call.say(f"{name} goes on {where}; follow it with: {call.typed('logs', name, '-f')}")
+        where = "in the worker of this home" if served else "in the background"
+        call.say(f"{name} continues {where}; follow it with: {call.typed('logs', name, '-f')}")
     return 0
 
 
 def share_of(runtime: Runtime) -> Share:
-    """The place of this worker among those that serve the same log."""
+    """Return the share of this worker among those that serve the same log."""
     living = partial(workers, runtime.home, database_path(runtime.settings))
     return Share(runtime.worker.worker_id, living, SystemClock())

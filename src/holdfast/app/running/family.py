@@ -16,11 +16,11 @@ from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.session.rows import FIRST, SessionRow
 
 TOGETHER = 64
-"""Sessions of one tree that run in one process at one time."""
+"""Sessions of one tree that run in one process at a time."""
 
 
 async def wake_or_say(session_id: str, doors: Doors) -> Outcome:
-    """Wake one of several sessions: whatever goes wrong with it is an error of ours, and ends no other."""
+    """Wake one of several sessions. Any failure becomes an error of ours, which ends no other session."""
     try:
         return await wake(session_id, doors)
     except ReaderGone:
@@ -30,7 +30,7 @@ async def wake_or_say(session_id: str, doors: Doors) -> Outcome:
 
 
 class Family:
-    """Runs descendants for one command."""
+    """Runs the sessions below the one that a command runs."""
 
     def __init__(self, call: Call, runtime: Runtime) -> None:
         self._call = call
@@ -50,7 +50,7 @@ class Family:
             self._note(standing(await self._runtime.store.find(session_id)))
 
     async def see_through(self, session_id: str) -> None:
-        """Run all below a session that has ended itself, until none of them has anything to do now."""
+        """Run the sessions below one that has ended, until none of them is due."""
         dispatcher = InlineDispatcher(
             self._runtime.store,
             SystemClock(),
@@ -62,8 +62,8 @@ class Family:
         await dispatcher.run(self.run)
 
     def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
-        """An error of one of them; the others go on."""
-        then = "it is left as it is" if again_s is None else f"tried again in {again_s:.0f} s"
+        """Report the error of one of them; the others continue."""
+        then = "not tried again" if again_s is None else f"tried again in {again_s:.0f} s"
         self._call.note(f"{self._names.get(session_id, session_id)}: {one_line(str(error), 300)} ({then})")
 
     def _note(self, text: str) -> None:
@@ -72,32 +72,32 @@ class Family:
 
 
 def called(row: SessionRow) -> str:
-    """What a child is called: by its own key or id, and by the name that its parent gave it."""
+    """Return the name of a child: the one that its parent gave it, and its key or id."""
     own = row.name if row.name not in ("", "agent") else ""
     return f"child {own} ({name_of(row)})" if own else f"child {name_of(row)}"
 
 
 def standing(row: SessionRow) -> str:
-    """How a child stands, as a sentence."""
+    """Return the status of a child as a sentence."""
     why = f" ({row.reason})" if row.reason else ""
     detail = f": {one_line(row.detail, 80)}" if row.detail else ""
     return f"{called(row)} is {row.status}{why}{detail}"
 
 
 async def workspace_of(runtime: Runtime, row: SessionRow) -> Workspace:
-    """The workspace that the session was opened on."""
+    """Return the workspace that the session was opened with."""
     (first,) = await runtime.store.read(row.session_id, after=row.origin_seq, limit=1)
     assert isinstance(first.fact, FIRST)
     return first.fact.workspace
 
 
 async def cancel(call: Call) -> int:
-    """Post the cancel. With no process running the session, this one ends it."""
+    """Cancel a session. If no process runs it, this one ends it."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         name = name_of(row)
         if row.status == "cancelled":
-            call.say(f"{name} was cancelled before")
+            call.say(f"{name} was already cancelled")
             if call.json:
                 call.emit({"session_id": row.session_id, "seq": None, "duplicate": True})
             return 0
@@ -109,7 +109,7 @@ async def cancel(call: Call) -> int:
             await Family(call, runtime).see_through(row.session_id)
             call.say(f"{name} is cancelled; its work is in {row.workspace}")
         except LeaseHeld:
-            call.say(f"cancel posted as event {receipt.seq} of {name}; the process that runs it ends it right away")
+            call.say(f"cancel posted as event {receipt.seq} of {name}; the process that runs it ends it now")
         except EmergencyStop:
             call.say(
                 f"cancel posted as event {receipt.seq} of {name}; it ends once `{call.typed('stop', '--release')}`"

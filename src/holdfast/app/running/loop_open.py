@@ -1,4 +1,4 @@
-"""`holdfast loop`, before anything runs: check the arguments and the folder, and open the loop's session."""
+"""The request of `holdfast loop`: check the arguments and the folder, and open the loop's session."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from holdfast.kinds.loop.prompt import PART_MAX, cut
 from holdfast.session.rows import SessionRow
 
 BEGIN_AND_END = 2
-"""Turns of a loop's session beside its iterations: one plans the first, one ends it."""
+"""Turns of a loop's session in addition to its iterations: one plans the first, one ends it."""
 
 STAGES = 2
 
 _EXAMPLE = "an example is: holdfast loop --until 'make test' -- claude -p"
 
 _NO_LINE = 10**9
-"""Line of a context that never fills: the loop's own model has none."""
+"""Context limit that is never reached: the loop's own model has no context."""
 
 
 async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
@@ -39,23 +39,23 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
     if not args.command or not args.command[0].strip():
         raise UsageError(f"the command is missing: write it after --; {_EXAMPLE}")
     if any("\0" in word for word in args.command) or len(shlex.join(args.command)) > PART_MAX:
-        raise UsageError(f"the command is longer than {PART_MAX} characters, or no text; put it into a script")
+        raise UsageError(f"the command is longer than {PART_MAX} characters or not text; put it into a script")
     if args.until and not args.until.strip():
         raise UsageError(f"--until '' names no command; {_EXAMPLE}")
     if (row := await existing(runtime, args.session_id)) is not None:
         raise UsageError(
-            f"there is a session {name_of(row)} already; go on with it: {call.typed('wake', name_of(row))}, or use "
+            f"session {name_of(row)} exists already; continue it with {call.typed('wake', name_of(row))}, or use "
             "another --session-id"
         )
     provider = hands_policy.hands(call.settings).provider
     if not args.no_sandbox and (provider == "remote" or provider.startswith("ssh:")):
         raise UsageError(
-            f"a loop runs on this machine, and `provider` in [hands] is {provider!r}; run `holdfast loop` there, or "
+            f"a loop runs on this machine, but `provider` in [hands] is {provider!r}; run `holdfast loop` there, or "
             'set provider = "" for it'
         )
     if args.no_sandbox and call.settings.environment:
         call.settings = replace(call.settings, environment={})
-        call.note("[environment] is left out: the sandbox provides it, and --on-host runs without one")
+        call.note("[environment] is ignored: the sandbox provides it, and --on-host runs without one")
     folder = check_folder(args.workspace)
     texts = load_prompts(call.settings.prompts, str(folder), call.settings.prompt_files).texts
     report = _report(args.chain)
@@ -84,22 +84,24 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
     row = await open_run(call, runtime, agent=loop_agent(spec), limits=limits)
     if limits.budget_pico is not None:
         call.note(
-            "the budget counts what the command says that it costs (`total_cost_usd` in its result); a command that "
-            "says nothing is bounded by --max-iterations and --timeout alone"
+            "the budget counts the cost that the command reports (`total_cost_usd` in its result); a command that "
+            "reports none is bounded by --max-iterations and --timeout alone"
         )
     return row
 
 
 def _board(call: Call, folder: Path) -> Board | None:
-    """Check the folder and read its items; None when a chain will write them, or `--until` stands in for them."""
+    """Check the folder and read its items; None when a chain will write them, or `--until` replaces them."""
     there = [name for name in (*ITEM_FILES, ANALYSIS) if os.path.lexists(folder / name)]
     if os.path.lexists(folder / PROGRESS) and (folder / PROGRESS).lstat().st_size > PROGRESS_MAX:
-        raise UsageError(f"{PROGRESS} is longer than {PROGRESS_MAX} bytes; move it elsewhere, then type this again")
+        raise UsageError(
+            f"{PROGRESS} is longer than {PROGRESS_MAX} bytes; move it elsewhere, then run the command again"
+        )
     if call.args.chain:
         if taken := [name for name in (ITEM_FILES[0], ANALYSIS) if name in there]:
             raise UsageError(
-                f"--chain writes {' and '.join(taken)} anew, and the folder has that already; move it elsewhere, or "
-                "leave --chain out to go on with it"
+                f"--chain writes {' and '.join(taken)}, which the folder already has; move it elsewhere, or "
+                "leave --chain out to continue with it"
             )
         return None
     name = next((each for each in ITEM_FILES if each in there), "")
@@ -107,18 +109,17 @@ def _board(call: Call, folder: Path) -> Board | None:
         return None
     if not name:
         raise UsageError(
-            f"there is neither prd.json nor feature_list.json in {folder}, and no --until: nothing says what is to be "
-            f"done; {_EXAMPLE}"
+            f"there is no prd.json or feature_list.json in {folder}, and no --until: the loop has no goal; {_EXAMPLE}"
         )
     with opened(folder) as fd:
         data = read(fd, name)
     if data is None:
-        raise UsageError(f"{folder / name} is no plain file, not readable, or larger than a megabyte; put it right")
+        raise UsageError(f"{folder / name} is not a regular file, not readable, or larger than a megabyte; fix that")
     board = read_board(data, name)
     bare = [item.id for item in board.unfinished() if not checks_of(item)]
     if bare and not call.args.until:
         call.note(
-            f"WARNING: nothing can tell whether {', '.join(bare[:10])}{' …' if len(bare) > 10 else ''} is done: give "
+            f"WARNING: no check decides whether {', '.join(bare[:10])}{' …' if len(bare) > 10 else ''} is done: give "
             'such items a "check", or say --until CMD; the harness sets `passes` by a check alone'
         )
     return board

@@ -16,7 +16,7 @@ from holdfast.hands.incarnation import at_work, forsaken, remnants, remove, swee
 
 
 async def sweep(runtime: Runtime) -> None:
-    """Sandboxes that no log knows, sockets and doors that nobody uses. What may live, or may testify, is left alone."""
+    """Remove sandboxes that no log knows, and unused sockets. Keep what may still live or hold evidence of a call."""
     hands = runtime.home.hands
     for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
         if not await _may_testify(runtime, session_id, folder.name):
@@ -29,7 +29,7 @@ async def sweep(runtime: Runtime) -> None:
 
 
 async def _may_testify(runtime: Runtime, session_id: str, hands_id: str) -> bool:
-    """Whether the session's log still has these hands."""
+    """Return True while the session's log needs the journal of these hands."""
     try:
         state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     except UnknownSession:
@@ -44,12 +44,12 @@ WORKER = "holdfast.hands.remote.worker"
 
 
 def serving() -> Any:
-    """What serves the queue. Raises `CannotRunSafely` where the extra is not installed."""
+    """Load the server of the queue. Raises `CannotRunSafely` without the extra."""
     return _module(SERVE)
 
 
 def working() -> Any:
-    """What asks a queue for work. Raises `CannotRunSafely` where the extra is not installed."""
+    """Load the worker of a queue. Raises `CannotRunSafely` without the extra."""
     return _module(WORKER)
 
 
