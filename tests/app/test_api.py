@@ -314,5 +314,5 @@ def test_the_stub_and_the_lazy_table_say_the_same() -> None:
 
 def test_help_reads_well() -> None:
     done = subprocess.run([sys.executable, "-m", "pydoc", "holdfast"], capture_output=True, text=True, check=True)
-    for words in ("class Agent", "class Holdfast", "Go on with a session from its log", "open(home"):
+    for words in ("class Agent", "class Holdfast", "Continue a session from its log", "open(home"):
         assert words in done.stdout

@@ -87,7 +87,7 @@ def test_rules_from_a_file_know_the_functions(tmp_path: Path) -> None:
     file.write_text('[[rule]]\ntool = "deploy"\ndecision = "ask"\nuses = 2\n')
     (rule,) = declared(holdfast.Agent("scripted:/m", tools=[deploy], rules=file), "").rules
     assert (rule.tool, rule.decision, rule.uses) == ("deploy", "ask", 2)
-    with pytest.raises(holdfast.UsageError, match="matches no tool"):
+    with pytest.raises(holdfast.UsageError, match="fits no tool"):
         holdfast.Agent("scripted:/m", tools=[send], rules=file)
 
 

@@ -164,5 +164,5 @@ async def test_a_program_that_serves_goes_on_at_once(hf: holdfast.Holdfast, publ
         assert [(await each).status for each in side_by_side] == ["done"] * 5, "a run and the service do not quarrel"
         group.cancel_scope.cancel()
     assert [name for name, _ in errors] == [waiting.session_id], "left alone"
-    assert "uses the tool 'foreign', a function that this program did not pass" in errors[0][1]
+    assert "uses the function 'foreign', which this program did not pass" in errors[0][1]
     assert (await hf.show("o")).status == "runnable"

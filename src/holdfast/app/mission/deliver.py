@@ -26,9 +26,9 @@ from holdfast.egress.control import reach
 from holdfast.egress.git_push import may_push
 from holdfast.errors import HoldfastError, RepositoryUnfit
 from holdfast.facts.session import EgressPolicy, SecretUse
+from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing import Plumbing
 from holdfast.repo.plumbing.refs import Forge, Way, forge_of, push_branch
-from holdfast.repo.git_repository import GitRepository
 from holdfast.service import missions
 from holdfast.session.rows import SessionRow
 
