@@ -83,7 +83,7 @@ def test_forks_of_forks_and_keys(type: Type, origin: str) -> None:
     again = type("fork", origin, "--at", str(seq), "--key", "k", "--json").went().lines[0]
     assert (first["duplicate"], again["duplicate"]) == (False, True)
     assert again["session_id"] == first["session_id"]
-    type("fork", origin, "--at", str(seq + 1), "--key", "k").refused(2, "is no fork of", "another key")
+    type("fork", origin, "--at", str(seq + 1), "--key", "k").refused(2, "is not a fork of", "another key")
     type("fork", origin, "--at", str(seq), "--key", origin).refused(2, "another key")
     nested = type("fork", "k", "--at", str(seq + 1), "--json").went().lines[0]
     assert tree(nested["workspace"]) == BETWEEN
@@ -115,7 +115,7 @@ def test_what_cannot_be_forked(type: Type, origin: str, tmp_path: Path, holdfast
         ((origin, "--at", "0"), 2, (f"1 to {head}",)),
         ((origin, "--at", str(head + 1)), 2, (f"1 to {head}",)),
         ((origin, "--at", "9" * 30), 2, ("sequence number",)),
-        ((origin, "--at", "-3"), 2, ("for example",)),
+        ((origin, "--at", "-3"), 2, ("example",)),
         ((origin,), 2, ("--at",)),
         ((origin, "--at", str(first - 1)), 2, (f"--at {first}",)),
         ((origin, "--at", str(first), "--key", " "), 2, ("cannot be a key",)),
@@ -158,6 +158,6 @@ def test_a_session_as_it_stood(type: Type, origin: str, tmp_path: Path) -> None:
     type("show", origin, "--at", str(seq), "--restore", folder).went()
     assert tree(folder) == BETWEEN
     type("show", origin, "--at", str(seq), "--restore", folder).refused(1, "not empty")
-    type("show", origin, "--at", "1", "--restore", tmp_path / "no").refused(2, "first snapshot")
+    type("show", origin, "--at", "1", "--restore", tmp_path / "no").refused(2, "first kept after")
     assert not (tmp_path / "no").exists()
     type("show", origin, "--at", "1", "--files", "99999").refused(2)

@@ -271,6 +271,6 @@ def test_words_that_cannot_be_meant_are_refused(type: Type, tmp_path: Path) -> N
     type(*at, "--on-host", "--in-hands", "--", "true").refused(2, "--in-hands")
     type(*at, "--chain", "none.md", "--", "true").refused(2, "none.md cannot be read")
     empty = project(tmp_path / "empty")
-    type("loop", "--workspace", empty, "--", "true").refused(2, "neither prd.json nor feature_list.json", "--until")
+    type("loop", "--workspace", empty, "--", "true").refused(2, "no prd.json or feature_list.json", "--until")
     (folder / "report.md").write_text("slow\n")
     type(*at, "--chain", folder / "report.md", "--", "true").refused(2, "--chain writes prd.json, which")

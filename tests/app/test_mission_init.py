@@ -152,7 +152,7 @@ def test_settings_that_a_repository_may_not_have_are_left_out(type: Type, repo: 
     settings = '[environment]\nhosts = ["evil.example.com"]\n'
     model = script(tmp_path / "m.json", submit(features=FEATURES, mission_toml=settings))
     said = init(type, repo, model).went(0)
-    assert "settings that the initializer wanted are left out" in said.err
+    assert "settings proposed by the initializer are invalid and were left out" in said.err
     assert "hosts" not in (repo / "mission.toml").read_text()
 
 
