@@ -28,7 +28,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from holdfast.hands.box.agent.bridge import Bridge
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from holdfast.vault.fake import FakeVault
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

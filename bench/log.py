@@ -34,9 +34,9 @@ from holdfast.log.base import Lease, Post, Snapshot
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.sqlite.append import Writer
 from holdfast.log.sqlite.connect import connect
-from holdfast.log.sqlite.thread import ConnectionThread
+from holdfast.log.sqlite.threads import ConnectionThread
 from holdfast.log.transaction import Transaction, ready
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 
 SEED = 1
 WRITERS = 8

@@ -23,9 +23,9 @@ from holdfast.facts.context import ContextReset, Handoff
 from holdfast.facts.session import Breakers, ContextPolicy
 from holdfast.session.context.signs import sign
 from holdfast.session.trace import Step, note
-from holdfast.sim.healthy import KINDS, healthy
-from holdfast.sim.tale import HELD_OUT, Tale
-from holdfast.sim.troubled import LOOPS, anxious, looping
+from holdfast.sim.synthetic.events import HELD_OUT, Tale
+from holdfast.sim.synthetic.healthy import KINDS, healthy
+from holdfast.sim.synthetic.troubled import LOOPS, anxious, looping
 
 WITHIN = 5
 RECALL, RESETS_IN_50, STOPS = 0.90, 1.0, 0.01

@@ -32,7 +32,7 @@ from holdfast.facts.union import AnyFact
 from holdfast.kinds import KINDS
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 
 SESSION = "ses_bench"
 BATCH = 600

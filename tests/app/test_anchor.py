@@ -89,9 +89,9 @@ def new_home(home: Path, name: str) -> None:
 
 
 ATTACKS: dict[str, tuple[Callable[[Path, str], None], str]] = {
-    "cut off": (cut_off, "its end was cut off"),
+    "cut off": (cut_off, "the log was truncated"),
     "session gone": (gone, "is gone"),
-    "written anew": (other_hash("max"), "written anew"),
+    "written anew": (other_hash("max"), "the log was rewritten"),
     "another log": (new_home, "is gone"),
 }
 

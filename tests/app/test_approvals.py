@@ -18,7 +18,7 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.log.sqlite import SqliteStore
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 from tests.app.asking import ASK, asks, comes_to, facts, item_of, kill_all, let_go, processes_of, rests, types
@@ -112,9 +112,9 @@ def test_a_file_that_changes_before_it_is_used_is_asked_about_again(
 def test_what_cannot_be_answered(type: Type, model: str, holdfast_home: Path) -> None:
     item = asks(type, model)
     before = kept(holdfast_home)
-    type("approve", "itm_nothing").refused(2, "no question 'itm_nothing'", "holdfast inbox")
-    type("deny", "").refused(2, "no question")
-    type("inbox", "itm_nothing").refused(2, "no question")
+    type("approve", "itm_nothing").refused(2, "no inbox item 'itm_nothing'", "holdfast inbox")
+    type("deny", "").refused(2, "no inbox item")
+    type("inbox", "itm_nothing").refused(2, "no inbox item")
     type("approve", item, "--digest", "0" * 64).refused(2, item, "another action", f"holdfast inbox {item}")
     type("approve", item, "--match", "*").refused(2, "bounded by time or by count")
     type("approve", item, "--budget", "3").refused(2, "not about money", "holdfast budget")

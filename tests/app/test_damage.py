@@ -128,7 +128,7 @@ def test_tables_of_a_newer_version(type: Type, database: Path) -> None:
         connection.execute("update meta set value = '9' where name = 'schema'")
     before = fingerprint(database)
     for words in EVERY:
-        type(*words).refused(6, "version 9", f"this Holdfast knows {SCHEMA_VERSION}", "upgrade Holdfast")
+        type(*words).refused(6, "version 9", f"this Holdfast supports {SCHEMA_VERSION}", "upgrade Holdfast")
         assert fingerprint(database) == before
 
 

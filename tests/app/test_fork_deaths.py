@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from tests.app.terminal import PRICE, Type, bash, rows, script, turn
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from holdfast.errors import RepositoryUnfit
 from holdfast.facts.session import SecretUse
 from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing.refs import forge_of
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.test_clients import heads, repository
 from tests.egress.upstream import World

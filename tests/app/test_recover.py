@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from tests.app.asking import let_go, processes_of
 from tests.app.families import until
 from tests.app.terminal import Type, bash, ended, rows, script, spawn, turn, typed
@@ -90,7 +90,7 @@ VERBS = (
 def test_nothing_goes_on_silently_and_nothing_is_done_twice(type: Type, tmp_path: Path, robbed: Path) -> None:
     files = {path.name: path.read_bytes() for path in robbed.glob("holdfast.db*") if not path.name.endswith("-shm")}
     for words in VERBS:
-        type(*words).refused(6, "lacks events that were acknowledged", "holdfast recover")
+        type(*words).refused(6, "lacks acknowledged events", "holdfast recover")
     shown = type("recover").went(6)
     session = rows_of_copy(robbed, tmp_path)
     assert f"session {session} has events up to 5 and had " in shown.out

@@ -203,7 +203,7 @@ def test_environment_variables(type: Type, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_an_ambiguous_beginning(type: Type, before: dict[str, object]) -> None:
     type("run", "x", "--model", "scripted:m.json", "--deny", "*").went()
-    type("wake", "ses_").refused(2, "'ses_' begins more than one session", "type more of it")
+    type("wake", "ses_").refused(2, "'ses_' matches several sessions", "type more of it")
 
 
 def test_other_databases(type: Type, before: dict[str, object], holdfast_home: Path) -> None:

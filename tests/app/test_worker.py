@@ -21,7 +21,7 @@ from holdfast.facts.codec import SCHEMA, Draft
 from holdfast.facts.session import Agent, CustomTool, SessionCreated, Workspace
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from tests.app.families import stands, until, working
 from tests.app.terminal import Type, bash, ended, rows, script, spawn, turn, typed
 

@@ -33,7 +33,7 @@ from holdfast.hands.fake.provider import FakeProvider
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore
-from holdfast.log.workers import Worker as LiveWorker
+from holdfast.log.worker_locks import Worker as LiveWorker
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.git_repository import GitRepository
 from holdfast.service.intake import Intake

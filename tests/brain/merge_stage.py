@@ -35,7 +35,7 @@ from holdfast.repo.fake_repository import FakeRepository
 from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.repository import Commit, Repository
 from holdfast.session.actions import Record
-from holdfast.sim.folders import Folders
+from holdfast.sim.missions.world import Folders
 from tests.brain.stage import Stage
 from tests.support.waiting import PATIENCE_S
 

@@ -25,7 +25,7 @@ from holdfast.model.base import Model
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.fake_repository import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
-from holdfast.sim.folders import Folders
+from holdfast.sim.missions.world import Folders
 from tests.brain.stage import Stage, WatchedModel
 from tests.support.waiting import PATIENCE_S
 

@@ -30,7 +30,7 @@ from holdfast.kinds import KINDS
 from holdfast.kinds.mission.acts.open_roles import open_role
 from holdfast.kinds.mission.conductor.actions import OpenRole
 from holdfast.log.sqlite import SqliteStore
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from holdfast.model.scripted import ScriptedModel, parse_script
 from holdfast.repo.base import Owner
 from holdfast.repo.git_repository import GitRepository

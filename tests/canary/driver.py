@@ -35,7 +35,7 @@ from holdfast.facts.session import (
     Workspace,
 )
 from holdfast.hands.user import choose_user
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from holdfast.vault.fake import FakeVault
 from tests.canary.injections import Injection, forms, injections, reading
 from tests.canary.obeying import ObeyingModel

@@ -11,8 +11,7 @@ import anyio
 
 from holdfast.egress.control import places
 from holdfast.privileges import status
-from holdfast.testing.egress import SECRETS
-from holdfast.testing.egress.rig import variable_of
+from holdfast.testing.egress import SECRETS, variable_of
 from tests.egress.rigs import ProxyRig, proxy_rig
 from tests.egress.scene import ONE, SECRET, SES, pid_of
 

@@ -16,8 +16,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress.base import Gateway
 from holdfast.egress.control import reach
 from holdfast.egress.proxy import ProxyEgress
-from holdfast.testing.egress import SECRETS, Answer, Place
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import SECRETS, Answer, Place, part
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World
 

@@ -15,8 +15,7 @@ from holdfast.egress.control import is_locked, places, reach
 from holdfast.facts.session import EgressPolicy
 from holdfast.hands.base import Hands, Network
 from holdfast.hands.user import choose_user
-from holdfast.testing.egress import SECRETS, Place, use_of
-from holdfast.testing.egress.rig import at
+from holdfast.testing.egress import SECRETS, Place, at, use_of
 from holdfast.testing.hands import bash, run
 from tests.egress.rigs import ProxyRig
 from tests.hands.rigs import bubblewrap, real

@@ -21,9 +21,7 @@ from holdfast.hands.base import Network
 from holdfast.hands.box.agent import bridge
 from holdfast.hands.launch import EGRESS_FOLDER
 from holdfast.hands.user import choose_user
-from holdfast.testing.egress import SECRETS, Place, use_of, variable_of
-from holdfast.testing.egress.network import part
-from holdfast.testing.egress.rig import at
+from holdfast.testing.egress import SECRETS, Place, at, part, use_of, variable_of
 from holdfast.testing.hands import bash, run
 from tests.egress.rigs import dial, proxy_rig
 from tests.egress.scene import ONE, SECRET, SES, TWO, code, inside

@@ -25,7 +25,7 @@ from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from holdfast.hands.base import Network
 from holdfast.hands.user import choose_user
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from holdfast.testing.hands import bash, run
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World

@@ -21,9 +21,7 @@ from holdfast.egress.proxy import ProxyEgress
 from holdfast.egress.server import PRESENT
 from holdfast.errors import EgressUnavailable
 from holdfast.facts.session import EgressPolicy
-from holdfast.testing.egress import SECRETS, variable_of
-from holdfast.testing.egress.network import part
-from holdfast.testing.egress.rig import at
+from holdfast.testing.egress import SECRETS, at, part, variable_of
 from holdfast.testing.hands import bash, run
 from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source

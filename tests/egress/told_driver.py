@@ -26,7 +26,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress.base import Gateway
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from holdfast.vault.reference_vault import ReferenceVault
 from holdfast.vault.sources import Source
 from tests.egress.rigs import tunnel

@@ -17,7 +17,7 @@ from holdfast.facts.egress import EgressRecorded
 from holdfast.facts.session import Destination, Environment
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.brief.events import NEWS, Seen
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World
 from tests.environment.rigs import Home, home, write

@@ -10,7 +10,7 @@ import pytest
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import SCHEMA, Chain, Draft, Event, body_digest, encode_body, genesis, stored_envelope
 from holdfast.facts.union import FACT_TYPES
-from holdfast.log.stored import StoredBlob, StoredEvent, events_of
+from holdfast.log.chain import StoredBlob, StoredEvent, events_of
 from holdfast.log.verify import Rebuilt
 from tests.golden.make import ERASED, HERE, Line, make
 

@@ -6,8 +6,6 @@ import pytest
 
 from holdfast.testing.hands import CHECKS
 
-LEAN = [
-    pytest.param(name, marks=() if name.startswith(("lives", "tools")) else (pytest.mark.faults,)) for name in CHECKS
-]
+LEAN = [pytest.param(name, marks=() if name.startswith("calls.") else (pytest.mark.faults,)) for name in CHECKS]
 """The kit, of which calls and files are shown each time; streams, jobs and services with the long forms: the agent that
 runs them is the same for every provider."""

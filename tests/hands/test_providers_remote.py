@@ -32,10 +32,10 @@ from tests.hands.rigs import Remembering, kill_and_wait
 from tests.support.waiting import PATIENCE_S
 
 SOME = (
-    "lives.a_call_id_runs_once",
-    "lives.the_dead_testify",
-    "lives.release_ends_everything_and_repeats",
-    "tools.a_file_must_have_been_read_before_it_is_changed",
+    "calls.a_call_id_runs_once",
+    "calls.dead_hands_testify_by_their_journal",
+    "calls.release_ends_everything_and_repeats",
+    "calls.a_file_must_have_been_read_before_it_is_changed",
 )
 """The verbs are those of hands elsewhere, which have the whole kit; these cross the queue."""
 

@@ -13,7 +13,11 @@ from holdfast.hands.landlock import LandlockProvider
 from holdfast.testing.hands import CHECKS, bash, run
 from tests.hands.rigs import LIVES, real
 
-FEW = ("lives.a_call_id_runs_once", "lives.the_dead_testify", "tools.a_file_must_have_been_read_before_it_is_changed")
+FEW = (
+    "calls.a_call_id_runs_once",
+    "calls.dead_hands_testify_by_their_journal",
+    "calls.a_file_must_have_been_read_before_it_is_changed",
+)
 
 
 def landlock(folder: Path) -> Provider:

@@ -19,7 +19,7 @@ from holdfast.errors import BudgetRefused, HeadMoved, HoldfastError
 from holdfast.ids import new_event_id, new_worker_id, system_entropy
 from holdfast.log.base import Lease, Post
 from holdfast.log.sqlite import SqliteStore
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from holdfast.testing.log import Scenario
 from holdfast.testing.log.rig import Rig
 from tests.log.rigs import SqliteRig, open_store

@@ -11,7 +11,7 @@ from holdfast.clock import Clock, SystemClock
 from holdfast.facts.codec import body_digest
 from holdfast.log.memory import MemoryStore
 from holdfast.log.sqlite import SqliteStore
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from holdfast.testing.log import JumpingClock, Rig
 
 

@@ -272,7 +272,7 @@ async def test_a_second_answer_is_found(holdfast_home: Path) -> None:
             sql.execute("update sessions set head = 5, head_hash = ?", (hash_,))
         (finding,) = (await verify(rig.store)).findings
         assert finding.seq == 5
-        assert "itm_a has an answer already, at event 4" in finding.message
+        assert "item itm_a already has an answer, at event 4" in finding.message
 
 
 async def test_a_file_of_another_program_is_left_alone(holdfast_home: Path) -> None:

@@ -15,8 +15,7 @@ import pytest
 
 from holdfast.errors import EventsLost, HoldfastError, LogDamaged, LogUnavailable
 from holdfast.facts.codec import genesis
-from holdfast.log.sqlite.salvage import heads_behind
-from holdfast.log.sqlite.watermark import SLOTS, forget, marks, missing, watermark_path
+from holdfast.log.sqlite.watermark import SLOTS, forget, heads_behind, marks, missing, watermark_path
 from holdfast.log.verify import verify
 from holdfast.testing.log import Scenario
 from tests.log.processes import line, running

@@ -17,7 +17,7 @@ from holdfast.log.base import Lease, Post
 from holdfast.log.memory import MemoryStore
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
-from holdfast.log.workers import Worker
+from holdfast.log.worker_locks import Worker
 from holdfast.testing.log import Scenario, Store
 from tests.log.model import CAP, NAMES, Model, Step
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import LogUnavailable
-from holdfast.log.workers import Worker, is_live
+from holdfast.log.worker_locks import Worker, is_live
 
 
 def test_a_worker_lives_until_it_is_closed(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_worker_lives_until_it_is_closed(tmp_path: Path) -> None:
 
 def test_an_id_is_one_workers(tmp_path: Path) -> None:
     with Worker.start(tmp_path, "wrk_1"):
-        with pytest.raises(LogUnavailable, match="another process lives as wrk_1"):
+        with pytest.raises(LogUnavailable, match="another process runs as wrk_1"):
             Worker.start(tmp_path, "wrk_1")
         assert is_live(tmp_path, "wrk_1")
     with Worker.start(tmp_path, "wrk_1"):
@@ -58,7 +58,7 @@ def test_starting_at_once_takes_nobodys_lock(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from holdfast.log.workers import Worker, is_live
+from holdfast.log.worker_locks import Worker, is_live
 for turn in range(100):
     with Worker.start(Path(sys.argv[1]), f"wrk_{sys.argv[2]}_{turn}") as worker:
         assert is_live(Path(sys.argv[1]), worker.worker_id), worker.worker_id
@@ -70,7 +70,7 @@ for turn in range(100):
 @pytest.mark.parametrize("name", ["", "../wrk", "a/b", "wrk 1", "x" * 101, "wrk\n"])
 def test_a_name_that_is_a_path_is_nobodys(tmp_path: Path, name: str) -> None:
     assert not is_live(tmp_path, name)
-    with pytest.raises(ValueError, match="not the id of a worker"):
+    with pytest.raises(ValueError, match="not a valid worker id"):
         Worker.start(tmp_path, name)
 
 
@@ -78,7 +78,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LogUnavailable, match="--home"):
         Worker.start(tmp_path / "file" / "workers", "wrk_1")
-    with pytest.raises(LogUnavailable, match="nobody can say whether its worker lives"):
+    with pytest.raises(LogUnavailable, match="unknown whether its worker lives"):
         is_live(tmp_path / "file", "wrk_1")
 
 

@@ -15,8 +15,8 @@ from holdfast.facts.model import AgentToolUse, ModelRequestEnd, ModelRequestStar
 from holdfast.facts.session import Limits
 from holdfast.facts.tool import ToolDispatched
 from holdfast.model.base import Model, ModelRequest, StreamPart, ToolSpec
+from holdfast.model.direct.wire import Patience
 from holdfast.model.names import Endpoint, parse_name
-from holdfast.model.patience import Patience
 from holdfast.model.prices import OwnPrice
 from holdfast.session.context.conversation import Message, Part, TextPart
 from holdfast.session.money import price_per_mtok

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.facts.base import Usage
-from holdfast.model.bounds import IMAGE_TOKENS, most_input_tokens
+from holdfast.model.base import IMAGE_TOKENS, most_input_tokens
 from holdfast.model.prices import OwnPrice
 from holdfast.session.context.conversation import (
     DocumentPart,

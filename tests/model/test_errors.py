@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError, ModelRateLimitError
 
-from holdfast.model.direct.errors import translate
-from holdfast.model.direct.wire import GarbledStream, Lines, Wire
+from holdfast.model.direct.model import translate
+from holdfast.model.direct.wire import GarbledStream, Lines, Patience, Watch, Wire
 from holdfast.model.names import Endpoint, parse_name
-from holdfast.model.patience import Patience, Watch
 from tests.model.test_scripted import VirtualClock
 
 ENDPOINT = Endpoint(parse_name("openai:m"), "http://127.0.0.1:1/v1", "the-key", "OPENAI_API_KEY")

@@ -66,7 +66,7 @@ def test_the_server_that_the_environment_names_is_kept_where_there_is_no_other(m
         ("openai-compatible:m", "http://host:99999999/v1", "cannot be read"),
         ("openai-compatible:m", "http://ho st/v1", "a space"),
         ("openai-compatible:m@http://a/v1", "http://b/v1", "differ"),
-        ("anthropic:", "https://a.example", "names no model"),
+        ("anthropic:", "https://a.example", "no name after the colon"),
         ("ollama:a b", "", "has a space"),
         ("scripted:m.json", "http://host/v1", "not with 'scripted:m.json'"),
     ],
@@ -185,8 +185,8 @@ def test_a_price_of_ones_own_comes_before_the_list(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (3, "has to be a table of models"),
-        ({"a:b": 3}, "has to be a table"),
+        (3, "must be a table of models"),
+        ({"a:b": 3}, "must be a table"),
         ({"a:b": {"input_per_mtok": 1}}, "has no output_per_mtok"),
         ({"a:b": {"input_per_mtok": 1, "output_per_mtok": -1}}, "not dollars"),
         ({"a:b": {"input_per_mtok": 1, "output_per_mtok": float("nan")}}, "not dollars"),

@@ -19,7 +19,7 @@ import anyio
 from holdfast.repo.base import Kept, shown
 from holdfast.repo.snapshot_store import ShadowShelf
 from holdfast.repo.walk import MAX_DEPTH, MAX_OPEN
-from holdfast.testing.repo.rig import refused
+from holdfast.testing.repo import refused
 from tests.repo.rigs import fresh, picture
 from tests.support.waiting import PATIENCE_S
 

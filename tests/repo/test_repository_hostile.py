@@ -18,7 +18,7 @@ from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing import Failed
 from holdfast.repo.plumbing.objects import is_git_name
 from holdfast.repo.repository import Commit, Conflict
-from holdfast.testing.repo.repository_rig import LINES, START
+from holdfast.testing.repo.rig import LINES, START
 from tests.repo.repositories import everything, git, made, put
 
 MAIN = "refs/heads/holdfast/m/main"

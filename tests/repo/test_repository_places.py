@@ -14,7 +14,7 @@ from holdfast.errors import CannotRunSafely, RepositoryUnfit
 from holdfast.repo.git_repository import GitRepository
 from holdfast.repo.plumbing.refs import NAMED_CHANGES
 from holdfast.repo.repository import Commit
-from holdfast.testing.repo.repository_rig import START, branch_of
+from holdfast.testing.repo.rig import START, branch_of
 from tests.repo.repositories import GitRepositoryRig, MemoryRepositoryRig, everything, git, made, put
 from tests.support.as_user import run_as_user
 

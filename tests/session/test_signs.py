@@ -12,7 +12,7 @@ from bench.signs import RECALL, RESETS_IN_50, STOPS, measure, verdict
 from holdfast.facts.session import Breakers, ContextPolicy
 from holdfast.session.context.signs import Sign, sign
 from holdfast.session.trace import STEPS_MAX, Step, note
-from holdfast.sim.tale import Done, Say, Teller
+from holdfast.sim.synthetic.events import Done, Say, Teller
 
 POLICY, BREAKERS = ContextPolicy(), Breakers()
 

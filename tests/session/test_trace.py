@@ -29,8 +29,8 @@ from holdfast.session.trace.digests import (
     result_digests,
 )
 from holdfast.session.trace.phrases import LEFT, LIMIT, STUB, stub_marks, text_marks
-from holdfast.sim.healthy import KINDS, healthy
-from holdfast.sim.tale import Done, Say, Teller
+from holdfast.sim.synthetic.events import Done, Say, Teller
+from holdfast.sim.synthetic.healthy import KINDS, healthy
 
 
 def bash(command: str) -> dict[str, Any]:

@@ -27,14 +27,14 @@ from holdfast.facts.shift import ShiftStarted
 from holdfast.hands.base import ExecRequest, HandsSpec
 from holdfast.log.ledger import Ledger
 from holdfast.session.actions import End
-from holdfast.sim.crowd import USABLE
 from holdfast.sim.doors import StoreDoor, doors_of
 from holdfast.sim.invariants import OF_SESSION, OF_WORLD
 from holdfast.sim.loop import Stuck, VirtualLoop, run
+from holdfast.sim.process import Killed, Process
 from holdfast.sim.run import Totals, run_family, run_seed, run_seeds
+from holdfast.sim.scenarios import USABLE
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import CALM, World
-from holdfast.sim.world_process import Killed, Process
 from tests.sim.planted import PLANTS
 from tests.sim.planted.kit import Plant, hunt
 

@@ -28,7 +28,7 @@ from holdfast.facts.codec import Event
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.user import choose_user
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import part
 from tests.app.terminal import HOLDFAST, bash, script, turn
 from tests.egress.upstream import World
 from tests.vault.rigs import keyring_home

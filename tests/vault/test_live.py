@@ -9,8 +9,7 @@ from pathlib import Path
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.session import Destination, EgressPolicy
-from holdfast.testing.egress import Place
-from holdfast.testing.egress.network import part
+from holdfast.testing.egress import Place, part
 from holdfast.vault.fake import FakeVault
 from tests.app.terminal import HOLDFAST, script, turn
 from tests.egress.rigs import _request as ask_there

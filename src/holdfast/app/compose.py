@@ -33,7 +33,7 @@ from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_worker_id, system_entropy
 from holdfast.kinds import KINDS, LOOP
 from holdfast.log.sqlite.store import SqliteStore
-from holdfast.log.workers import Worker as LiveWorker
+from holdfast.log.worker_locks import Worker as LiveWorker
 from holdfast.notify.base import Outlet
 from holdfast.repo.base import Shelf
 from holdfast.repo.git import is_here

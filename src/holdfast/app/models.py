@@ -110,7 +110,7 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
     remote = REMOTES[provider]
     try:
         family: Any = importlib.import_module(remote.module)
-        listed: Any = importlib.import_module("holdfast.model.listed")
+        listed: Any = importlib.import_module("holdfast.model.price_list")
     except ImportError as error:
         if (error.name or "").startswith("holdfast"):
             raise

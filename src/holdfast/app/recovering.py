@@ -17,10 +17,9 @@ from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import SessionEventsLost
 from holdfast.facts.tool import ToolDispatched
 from holdfast.hands.box.supervisor.journal import replay
-from holdfast.log.sqlite.salvage import heads_behind
 from holdfast.log.sqlite.store import SqliteStore
-from holdfast.log.sqlite.watermark import Mark, forget, watermark_path
-from holdfast.log.workers import is_live
+from holdfast.log.sqlite.watermark import Mark, forget, heads_behind, watermark_path
+from holdfast.log.worker_locks import is_live
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 

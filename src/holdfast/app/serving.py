@@ -11,7 +11,7 @@ from pathlib import Path
 from holdfast.app.home import Home
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import Index
-from holdfast.log.workers import Worker, is_live
+from holdfast.log.worker_locks import Worker, is_live
 
 
 def _folder(home: Home, database: Path | None) -> Path:

@@ -1,7 +1,7 @@
-"""Anchors: the heads of chains, kept where the log's writer cannot change them (S1).
+"""Anchors: chain heads kept where the log's writer cannot change them (S1).
 
-A chain without a key shows edits, not a log that was cut off or written anew. A head that was noted elsewhere shows
-both. An anchor is a line of JSON; a signature is one more line, over the bytes of the lines before it.
+An unkeyed chain shows edits, but not a truncated or rewritten log. A head noted elsewhere shows both. An anchor is a
+line of JSON; a signature is one more line, over the bytes of the lines before it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="si
 
 
 class Block(msgspec.Struct, frozen=True):
-    """Anchors that were written together: their line numbers, their bytes, and their signature, empty without one."""
+    """Anchors that were written together, with their line numbers, bytes, and signature, if any."""
 
     anchors: tuple[tuple[int, Anchor], ...]
     data: bytes
@@ -41,19 +41,19 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def lines_of(rows: Iterable[SessionRow], now_us: int) -> bytes:
-    """The anchors of sessions as they stand, one line each."""
+    """Return an anchor of each session's current head, one line each."""
     at = rfc3339(now_us)
     heads = (Anchor(row.session_id, row.head, row.head_hash.hex(), at) for row in rows)
     return b"".join(msgspec.json.encode(head) + b"\n" for head in heads)
 
 
 def signature_line(data: bytes, signature: str) -> bytes:
-    """The line that stands behind the lines of `data`."""
+    """Return the signature line for `data`."""
     return msgspec.json.encode(Signature(data.count(b"\n"), signature)) + b"\n"
 
 
 def parse(data: bytes) -> tuple[list[Block], list[str]]:
-    """The blocks of a file, and what is wrong with its lines."""
+    """Parse the blocks of an anchor file; also return the problems of its lines."""
     blocks: list[Block] = []
     problems: list[str] = []
     loose: list[tuple[int, Anchor, bytes]] = []
@@ -70,7 +70,7 @@ def parse(data: bytes) -> tuple[list[Block], list[str]]:
             continue
         signed = loose[-found.lines :] if 0 < found.lines <= len(loose) else []
         if not signed or [each[0] for each in signed] != list(range(number - found.lines, number)):
-            problems.append(f"line {number} signs {found.lines} lines before it, and they are not all there")
+            problems.append(f"line {number} signs the {found.lines} lines before it, and some of them are missing")
             continue
         blocks.append(_block(loose[: -found.lines]))
         blocks.append(_block(signed, found.signature))
@@ -85,7 +85,7 @@ def _block(lines: Sequence[tuple[int, Anchor, bytes]], signature: str = "") -> B
 
 
 async def check(source: Source, anchors: Sequence[Anchor], session_id: str | None = None) -> list[Finding]:
-    """Compare anchors with a log: of one session, or all. Each session has one finding at most, its first."""
+    """Compare anchors with the log, for one session or all. A session has at most one finding, its first."""
     return await source.look(lambda look: _check(look, anchors, session_id))
 
 
@@ -101,10 +101,10 @@ def _check(look: Look, anchors: Sequence[Anchor], session_id: str | None) -> lis
 def _problem(look: Look, anchor: Anchor) -> str:
     row = look.known(anchor.session_id)
     if row is None:
-        return f"the session was there at {anchor.at} with {anchor.seq} events, and is gone"
+        return f"the session had {anchor.seq} events at {anchor.at} and is gone"
     if row.head < anchor.seq:
-        return f"it had {anchor.seq} events at {anchor.at}, and has {row.head}: its end was cut off"
+        return f"it had {anchor.seq} events at {anchor.at} and has {row.head}: the log was truncated"
     found = look.hash_at(anchor.session_id, anchor.seq)
     if found is None or found.hex() != anchor.hash:
-        return f"this event has another hash than at {anchor.at}: the log was written anew"
+        return f"this event has another hash than at {anchor.at}: the log was rewritten"
     return ""

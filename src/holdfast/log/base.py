@@ -1,8 +1,8 @@
-"""The doors to the log: five Protocols of few verbs, and the shapes that cross them.
+"""The doors to the log: four Protocols and the types that cross them.
 
 One store implements them all, because an append, its posts, its wakes and its money are one
 transaction (S4). Rows beside the events (sessions, wakes, accounts, reservations) follow from the
-events alone and can be rebuilt from them (S20); `holdfast.session` says how (`rows`, `items`, `accounts`).
+events alone and can be rebuilt from them (S20) by `holdfast.session` (`rows`, `items`, `accounts`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from holdfast.session.rows import RowStatus, SessionRow, Uptime
 
 
 class Post(msgspec.Struct, frozen=True):
-    """Something from outside for a session. `key` is unique per session: a second one is dropped.
+    """An event from outside a session's shift. `key` is unique per session: a second post with it is dropped.
 
-    It makes the session due at once.
+    A post makes the session due at once.
     """
 
     session_id: str
@@ -31,7 +31,7 @@ class Post(msgspec.Struct, frozen=True):
 
 
 class PostReceipt(msgspec.Struct, frozen=True):
-    """Where a post stands. `duplicate` when its key was there before; `seq` is then the first one's."""
+    """The position of a post. With `duplicate`, its key was already used, and `seq` is the first post's."""
 
     session_id: str
     seq: int
@@ -39,7 +39,7 @@ class PostReceipt(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A folded state, valid for exactly that position, chain hash and fold program (S19)."""
+    """A folded state, valid for exactly one position, chain hash, and fold digest (S19)."""
 
     session_id: str
     seq: int
@@ -49,7 +49,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to act for a session under one epoch. `events` are those of its own transaction."""
+    """The right to act for a session under one epoch. `events` were appended when it was taken."""
 
     session_id: str
     epoch: int
@@ -58,7 +58,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Log(Protocol):
-    """The append-only truth."""
+    """The append-only event log."""
 
     async def append(
         self,
@@ -80,10 +80,10 @@ class Log(Protocol):
         ...
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
-        """Append what comes from outside: ordered, under no epoch, once per key (S3).
+        """Append an event from outside: ordered, without an epoch, once per key (S3).
 
-        `create` opens a new session with this, a `session.created`; its `key`, when not empty, names
-        the session one to one, and an existing one is returned as a duplicate. Refused with
+        `create` opens a new session with this event, a `session.created`. If the event's `key` is not empty, at most
+        one session has it, and an existing one is returned as a duplicate. Refused with
         `EmergencyStop` while the home is stopped.
 
         A post to `HOME` opens the home's log first when there is none. An answer to an item, or its
@@ -102,48 +102,48 @@ class Log(Protocol):
         ...
 
     async def wait(self, session_id: str, after: int) -> int:
-        """Return the head once it is beyond `after`, whoever moved it, in whichever process."""
+        """Return the head once it is beyond `after`, whichever process moved it."""
         ...
 
     async def changed(self, after: int) -> int:
-        """Return a token once anything in the whole log moved since the token `after`, whoever moved it.
+        """Return a new token once anything in the log moved since the token `after`, in any process.
 
-        0 begins: it returns at once. Look at what you wait for after each return, then wait with its
-        token: nothing is missed between. It may return without a change. A token is of this object alone.
+        Start with 0, which returns at once. Check your condition after each return, then wait again with the new
+        token, so that no move is missed. It may return without a change. Tokens belong to this object.
         """
         ...
 
 
 class Snapshots(Protocol):
-    """The cache of folded states."""
+    """A cache of folded states."""
 
     async def save(self, snapshot: Snapshot) -> None:
-        """Keep this one; it replaces the session's earlier one."""
+        """Save a snapshot in place of the session's earlier one."""
         ...
 
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """The kept one, if that fold program made it and its hash is that of the stored event."""
+        """The saved snapshot, if it has this fold digest and the hash of the stored event."""
         ...
 
 
 class Leases(Protocol):
-    """Who may act. Never stored as a flag: a lease lives while its holder does (S5)."""
+    """Leases of sessions. A lease lives as long as its holder's process and is never a stored flag (S5)."""
 
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
-        """Take the session and append `draft`, a `shift.started`, under the next epoch, in one transaction.
+        """Take a session's lease and append `draft`, a `shift.started`, under the next epoch, in one transaction.
 
         With `head` it is a decision: refused with `HeadMoved` unless that is the session's head (S2).
-        Raises `LeaseHeld` while a live process holds it; with `steal` it is taken all the same, and a
-        `lease.stolen` stands before the shift. Raises `EmergencyStop` while the home is stopped.
+        Raises `LeaseHeld` while a live process holds it. With `steal` it is taken anyway, and `lease.stolen`
+        precedes the shift. Raises `EmergencyStop` while the home is stopped.
         """
         ...
 
     async def renew(self, lease: Lease) -> None:
-        """Prove that the lease is still ours. Raises `Fenced` when it is not."""
+        """Check that the lease is still valid. Raises `Fenced` if it is not."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give it back. Safe to repeat, and after it was lost."""
+        """Release the lease. Safe to repeat, and after it was lost."""
         ...
 
     async def holders(self) -> dict[str, str]:
@@ -152,12 +152,11 @@ class Leases(Protocol):
 
 
 class Which(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter over sessions. A field that is empty does not filter.
+    """A filter over sessions. Empty fields do not filter.
 
-    `root` is the session at the top of a tree, `parent` the one that opened the session, `top` asks for sessions that
-    no session opened. `status` and `reason`
-    are those of the row, which says nothing of live processes; only a parked session has a reason. `updated_us` is
-    the earliest time of the latest event.
+    `root` is the top session of a tree, `parent` the session that opened the session; `top` selects sessions without a
+    parent. `status` and `reason` are those of the row, which does not know live processes; only a parked session has
+    a reason. `updated_us` is the earliest time of the latest event.
     """
 
     root: str = ""
@@ -168,7 +167,7 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     updated_us: int = 0
 
     def has(self, row: SessionRow) -> bool:
-        """Return whether a row passes the filter."""
+        """Return True if a row passes the filter."""
         return (
             self.root in ("", row.root)
             and self.parent in ("", row.parent)
@@ -184,7 +183,7 @@ EVERY = Which()
 
 
 def is_older(row: SessionRow, other: SessionRow) -> bool:
-    """Return whether a row comes after another in lists, which have the newest session first."""
+    """Return True if a row sorts after another one in lists, which begin with the newest session."""
     return (row.created_us, row.session_id) < (other.created_us, other.session_id)
 
 
@@ -198,9 +197,9 @@ class Index(Protocol):
     async def sessions(
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        """Those that pass the filter, newest first; with `home` the home's own log too.
+        """Sessions that pass the filter, newest first; with `home`, also the home's own log.
 
-        A page begins behind the row `before`, the last one of the page before it, and has at most `limit` rows.
+        A page starts after the row `before`, the last one of the previous page, and has at most `limit` rows.
         """
         ...
 
@@ -213,7 +212,7 @@ class Index(Protocol):
         ...
 
     async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
-        """The earliest time after `now_us` at which a parked session is due; None when none waits for a time."""
+        """The earliest time after `now_us` at which a parked session is due; None if there is none."""
         ...
 
     async def accounts(self) -> list[AccountRow]:
@@ -221,19 +220,19 @@ class Index(Protocol):
         ...
 
     async def account(self, account_id: str) -> AccountRow | None:
-        """One money account, None when no session and no budget has named it."""
+        """One money account, None if no session and no budget names it."""
         ...
 
     async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
-        """What people are asked, oldest first, at most `limit`; without `open_only` also what was answered."""
+        """Inbox items, oldest first, at most `limit`; without `open_only` also the answered ones."""
         ...
 
     async def item(self, name: str) -> ItemRow:
-        """The item with that id, or whose id alone begins so. Raises `UnknownItem`."""
+        """The item with that id or unique id prefix. Raises `UnknownItem`."""
         ...
 
     async def stopped(self) -> Stop | None:
-        """The emergency stop in force, None when there is none."""
+        """The emergency stop in force, if any."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""Accounts from leaf to root, moved by facts, checked before a reservation is held (S15).
+"""The ledger: accounts from leaf to root, updated by facts, checked before each reservation (S15).
 
-Pure: it reads accounts through a function and keeps what changed, for the store to write.
+Pure: it reads accounts through a Protocol and keeps the changes for the store to write.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.session.accounts import AccountRow, add_spend, frees_us
 from holdfast.session.money import Move, NameAccount, OpenAccount, Reserve, SetCap, Settle, usd
 
 _LARGEST_PICO = 2**62
-"""What fits a 64-bit column with room to add: about four million dollars."""
+"""The largest amount in a 64-bit column that leaves room to add: about four million dollars."""
 
 _PERIODS: tuple[Period, ...] = ("total", "day", "week")
 
@@ -32,12 +32,12 @@ class Books(Protocol):
         ...
 
     def reservation(self, session_id: str, seq: int) -> int | None:
-        """What the event at `seq` holds, in pico-dollars."""
+        """The reservation of the event at `seq`, in pico-dollars."""
         ...
 
 
 class _Miss(msgspec.Struct, frozen=True):
-    """A cap under which an amount does not fit."""
+    """A cap that an amount does not fit under."""
 
     account: AccountRow
     period: Period
@@ -46,8 +46,8 @@ class _Miss(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """The books with the moves of one transaction on top. `accounts` and `reservations` are the changes;
-    a reservation of None is gone. `now_us` is where rolling windows end.
+    """The stored books plus the moves of one transaction. `accounts` and `reservations` are the changes; a reservation
+    of None is removed. Rolling windows end at `now_us`.
     """
 
     __slots__ = ("_books", "_now_us", "accounts", "reservations")
@@ -59,39 +59,30 @@ class Ledger:
         self.reservations: dict[tuple[str, int], int | None] = {}
 
     def apply(self, session_id: str, move: Move) -> None:
-        """Move money, or raise `BudgetRefused`; the whole transaction is then given up."""
+        """Apply a move. `BudgetRefused` voids the whole transaction."""
         match move:
             case Reserve():
                 self._reserve(session_id, move)
             case Settle():
                 self._settle(session_id, move)
-            case OpenAccount():
-                self._open(move)
+            case OpenAccount(account_id=name, cap_pico=cap, at_us=at_us):
+                if self._find(name) is not None:
+                    raise UsageError(f"account {name!r} already exists; give the new session an account of its own")
+                self._keep(AccountRow(name, None if cap is None else _amount(cap), 0, 0, caps_us=at_us))
             case NameAccount(account_id=name):
                 if self._find(name) is None:
                     self._keep(AccountRow(name, None, 0, 0))
-            case SetCap():
-                self._set_cap(move)
+            case SetCap(account_id=name, cap_pico=cap):
+                account = self._find(name) or AccountRow(name, None, 0, 0)
+                self._keep(with_cap(account, move.period, None if cap is None else _amount(cap), move.at_us))
 
     def cap_time(self, moves: Iterable[Move]) -> int:
-        """When caps that these moves set are set: now, but later than any cap of the same accounts before.
+        """The time of caps set by these moves: now, but later than all earlier caps of the same accounts.
 
-        So the order of an account's caps can be read from the events, whichever sessions they stand in
-        and whatever the clock did.
+        The events thus order an account's caps, in whichever session they are and whatever the clock did.
         """
         named = [self._find(each.account_id) for each in moves if isinstance(each, OpenAccount | SetCap)]
         return max([self._now_us, *(account.caps_us + 1 for account in named if account is not None)])
-
-    def _open(self, move: OpenAccount) -> None:
-        if self._find(move.account_id) is not None:
-            raise UsageError(f"there is an account named {move.account_id!r} already; give the new session its own")
-        cap = None if move.cap_pico is None else _amount(move.cap_pico)
-        self._keep(AccountRow(move.account_id, cap, 0, 0, caps_us=move.at_us))
-
-    def _set_cap(self, move: SetCap) -> None:
-        account = self._find(move.account_id) or AccountRow(move.account_id, None, 0, 0)
-        cap = None if move.cap_pico is None else _amount(move.cap_pico)
-        self._keep(with_cap(account, move.period, cap, move.at_us))
 
     def _reserve(self, session_id: str, move: Reserve) -> None:
         amount = _amount(move.amount_pico)
@@ -129,7 +120,7 @@ class Ledger:
         )
 
     def _retry(self, miss: _Miss, amount: int, held: int) -> int | None:
-        """When time has made room: with what is held still held, or else with that given back."""
+        """The time at which the amount fits: with reservations unchanged, or else with them released."""
         if miss.period == "total":
             return None
         spend, needed = miss.account.spend, amount - miss.left_pico
@@ -162,7 +153,7 @@ class Ledger:
     def _need(self, account_id: str) -> AccountRow:
         account = self._find(account_id)
         if account is None:
-            raise UsageError(f"there is no account named {account_id!r} on the path of this session")
+            raise UsageError(f"no account {account_id!r} exists on the budget path of this session")
         return account
 
     def _keep(self, account: AccountRow) -> None:
@@ -170,7 +161,7 @@ class Ledger:
 
 
 def with_cap(account: AccountRow, period: Period, cap_pico: int | None, at_us: int) -> AccountRow:
-    """The account after that cap was set at that time."""
+    """Return the account with a new cap, set at `at_us`."""
     if period == "total":
         return replace(account, cap_pico=cap_pico, caps_us=at_us)
     if period == "day":

@@ -1,7 +1,6 @@
-"""The log in memory: the same transaction as every store, for tests and the simulator.
+"""The log in memory, with the transactions of every store, for tests and the simulator.
 
-Nothing survives it, so no disk fault can be shown with it. A worker lives from its first lease until
-`worker_died` says otherwise; nobody measures time for that.
+Nothing is written to disk. A worker lives from its first lease until `worker_died`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import anyio.lowlevel
 from holdfast.clock import Clock
 from holdfast.facts.codec import SCHEMA, Draft, Event, genesis
 from holdfast.ids import Entropy, new_event_id, system_entropy
-from holdfast.log import lineage
+from holdfast.log import chain
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, is_older
-from holdfast.log.stored import StoredBlob, StoredEvent, damaged, events_of
+from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
 from holdfast.log.transaction import Transaction, fenced, pick, pick_item, ready, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.accounts import AccountRow
@@ -29,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Tables:
-    """Everything that is stored, and the view of it that transactions read."""
+    """All stored data, and the view of it that transactions read."""
 
     def __init__(self) -> None:
         self.events: dict[str, list[Event]] = {}
@@ -60,7 +59,7 @@ class _Tables:
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
         row = self.row(session_id)
-        found = self.link_at(lineage.holder(row, self.row, seq), seq) if row else None
+        found = self.link_at(chain.holder(row, self.row, seq), seq) if row else None
         return found[0] if found else None
 
     def own(self, session_id: str, after: int, count: int) -> list[Event]:
@@ -110,7 +109,7 @@ class _Tables:
 
 
 class MemoryStore:
-    """Implements Log, Snapshots, Leases and Index. Each verb lets other tasks run once before it acts."""
+    """Implements Log, Snapshots, Leases, and Index (`holdfast.log.base`). Each verb first yields to other tasks."""
 
     def __init__(self, clock: Clock, entropy: Entropy = system_entropy) -> None:
         self._clock = clock
@@ -124,15 +123,15 @@ class MemoryStore:
         self._rewritten: set[str] = set()
 
     def worker_lives(self, worker_id: str) -> None:
-        """That worker's process runs; acquiring says so too."""
+        """Mark a worker as live; acquiring does so too."""
         self._live.add(worker_id)
 
     def worker_died(self, worker_id: str) -> None:
-        """End that worker's leases, as the kernel does when a process is gone."""
+        """End a worker's leases, as the kernel does when its process is gone."""
         self._live.discard(worker_id)
 
     def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
-        """Put other bytes where an event's body lies, or erase it with None; hash and digest stay."""
+        """Replace the stored body of an event, or erase it with None; hash and digest stay."""
         stored, place = self._tables.lying[session_id], seq - 1 - self._row(session_id).origin_seq
         stored[place] = (*stored[place][:5], body, stored[place][6])
         self._rewritten.add(session_id)
@@ -146,14 +145,12 @@ class MemoryStore:
         head: int | None = None,
         posts: Sequence[Post] = (),
     ) -> list[Event]:
-        """See `holdfast.log.base.Log`."""
         transaction = await self._begin()
         events = transaction.append(session_id, epoch, [ready(draft) for draft in drafts], head, posts)
         self._commit(transaction)
         return events
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
-        """See `holdfast.log.base.Log`."""
         transaction = await self._begin()
         receipt = transaction.post(post, create=create)
         self._commit(transaction)
@@ -162,10 +159,10 @@ class MemoryStore:
     async def read(
         self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
     ) -> list[Event]:
-        """See `holdfast.log.base.Log`. What this store stamped and nobody rewrote is not hashed again."""
+        """Read events. Only rewritten sessions are hashed again."""
         await anyio.lowlevel.checkpoint()
         row = self._row(session_id)
-        return lineage.read(row, self._tables.row, self._own, after, prev, lineage.ALL if limit is None else limit)
+        return chain.read(row, self._tables.row, self._own, after, prev, chain.ALL if limit is None else limit)
 
     def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
         row = self._row(session_id)
@@ -180,26 +177,22 @@ class MemoryStore:
         return self._tables.own(session_id, after, count)
 
     async def wait(self, session_id: str, after: int) -> int:
-        """See `holdfast.log.base.Log`."""
         await anyio.lowlevel.checkpoint()
         while (head := self._row(session_id).head) <= after:
             await self._moved.setdefault(session_id, anyio.Event()).wait()
         return head
 
     async def changed(self, after: int) -> int:
-        """See `holdfast.log.base.Log`."""
         await anyio.lowlevel.checkpoint()
         while self._token <= after:
             await self._anything.wait()
         return self._token
 
     async def save(self, snapshot: Snapshot) -> None:
-        """See `holdfast.log.base.Snapshots`."""
         await anyio.lowlevel.checkpoint()
         self._snapshots[snapshot.session_id] = snapshot
 
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """See `holdfast.log.base.Snapshots`."""
         await anyio.lowlevel.checkpoint()
         kept = self._snapshots.get(session_id)
         if kept is None or kept.fold_digest != fold_digest or kept.seq < 1:
@@ -208,7 +201,6 @@ class MemoryStore:
         return kept if link is not None and link[0] == kept.hash else None
 
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
-        """See `holdfast.log.base.Leases`."""
         transaction = await self._begin()
         lease = transaction.acquire(
             session_id, draft, self._event_id(), steal=steal, live=self._live.__contains__, head=head
@@ -218,89 +210,76 @@ class MemoryStore:
         return lease
 
     async def renew(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`."""
         await anyio.lowlevel.checkpoint()
         row = self._row(lease.session_id)
         if row.epoch != lease.epoch or row.holder != lease.worker_id or row.holder not in self._live:
             raise fenced(row, lease.epoch)
 
     async def release(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`."""
         transaction = await self._begin()
         transaction.release(lease, self._event_id())
         self._commit(transaction)
 
     async def holders(self) -> dict[str, str]:
-        """See `holdfast.log.base.Leases`."""
         await anyio.lowlevel.checkpoint()
         return {row.session_id: row.holder for row in self._tables.rows.values() if row.holder in self._live}
 
     async def find(self, name: str) -> SessionRow:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         tables = self._tables
         exact = tables.rows.get(name) or tables.rows.get(tables.keys.get(name, ""))
         if exact is not None:
             return exact
-        like = [row.session_id for row in tables.rows.values() if _begins(row, name) and row.session_id != HOME]
+        rows = (row for row in tables.rows.values() if row.session_id != HOME)
+        like = [row.session_id for row in rows if row.session_id.startswith(name) or row.key.startswith(name)]
         return tables.rows[pick(name, sorted(like))]
 
     async def sessions(
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         rows = [row for row in self._tables.rows.values() if (home or row.session_id != HOME) and which.has(row)]
         rows = [row for row in rows if before is None or is_older(row, before)]
         return sorted(rows, key=lambda row: (row.created_us, row.session_id), reverse=True)[:limit]
 
     async def count(self, which: Which = EVERY) -> int:
-        """See `holdfast.log.base.Index`."""
         return len(await self.sessions(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         rows = [row for row in self._tables.rows.values() if is_due(row, now_us, up)]
         rows.sort(key=lambda row: (due_rank(row, now_us), row.session_id))
         return [row.session_id for row in rows if row.holder not in self._live]
 
     async def accounts(self) -> list[AccountRow]:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         return sorted(self._tables.accounts.values(), key=lambda account: account.account_id)
 
     async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         times = [due_at(row, now_us, up) for row in self._tables.rows.values() if row.status == "parked"]
         return min((at for at in times if at is not None and at > now_us), default=None)
 
     async def account(self, account_id: str) -> AccountRow | None:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         return self._tables.account(account_id)
 
     async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         items = [item for item in self._tables.items.values() if item.status == "open" or not open_only]
         return sorted(items, key=lambda item: (item.opened_us, item.item_id))[:limit]
 
     async def item(self, name: str) -> ItemRow:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         items = self._tables.items
         return pick_item(name, [items[item_id] for item_id in sorted(items) if item_id.startswith(name)])
 
     async def stopped(self) -> Stop | None:
-        """See `holdfast.log.base.Index`."""
         await anyio.lowlevel.checkpoint()
         home = self._tables.row(HOME)
         return stop_in(home.detail) if home is not None else None
 
     async def look(self, work: Callable[[Look], T]) -> T:
-        """See `holdfast.log.verify.Source`."""
         await anyio.lowlevel.checkpoint()
         return work(self._tables)
 
@@ -335,9 +314,5 @@ class MemoryStore:
 
 
 def _erased(_: bytes) -> StoredBlob:
-    """Bodies lie in their rows here; one that does not was erased."""
+    """Bodies are stored in rows, so a missing one was erased."""
     return StoredBlob(found=True)
-
-
-def _begins(row: SessionRow, name: str) -> bool:
-    return row.session_id.startswith(name) or row.key.startswith(name)

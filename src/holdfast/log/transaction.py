@@ -1,7 +1,7 @@
-"""What one transaction of the log does, whatever stores it.
+"""Transactions of the log, independent of the store.
 
-Pure: it reads through a view, takes the time as a number, and keeps what is to be written. Both stores
-run it, so that there is one truth of stamping, fencing, posts, money and rows (S1–S5, S15, S20).
+Pure: a transaction reads through a view, takes the time as a number, and keeps the changes to write. Both stores
+run it, so stamping, fencing, posts, money, and rows are defined once (S1–S5, S15, S20).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from holdfast.facts.session import SessionCreated, SessionForked
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
+from holdfast.log.chain import holder
 from holdfast.log.ledger import Books, Ledger
-from holdfast.log.lineage import holder
 from holdfast.session import money
 from holdfast.session.home import HOME, HOME_FACTS, Stop, home_created, stop_in
 from holdfast.session.items import ANSWERS, ItemRow, item_key, item_of, next_item
@@ -31,10 +31,10 @@ from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
 
 
 class View(Books, Protocol):
-    """What is stored, as far as a transaction asks."""
+    """The stored data that a transaction reads."""
 
     def item(self, item_id: str) -> ItemRow | None:
-        """One question to a person."""
+        """One inbox item."""
         ...
 
     def row(self, session_id: str) -> SessionRow | None:
@@ -42,7 +42,7 @@ class View(Books, Protocol):
         ...
 
     def keyed(self, key: str) -> str | None:
-        """The session with that key of the caller's."""
+        """The id of the session opened under that key."""
         ...
 
     def link_at(self, session_id: str, seq: int) -> tuple[bytes, int] | None:
@@ -50,7 +50,7 @@ class View(Books, Protocol):
         ...
 
     def posted(self, session_id: str, key: str) -> int | None:
-        """The sequence number that a post with this key has."""
+        """The sequence number of the post with this key."""
         ...
 
 
@@ -63,7 +63,7 @@ class Sealed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ready(msgspec.Struct, frozen=True, gc=False):
-    """A draft with the bytes that will be stored: what can be done before the database is locked."""
+    """A draft with its encoded bytes, prepared before the database is locked."""
 
     draft: Draft
     body: bytes
@@ -72,15 +72,15 @@ class Ready(msgspec.Struct, frozen=True, gc=False):
 
 
 def ready(draft: Draft, key: str = "") -> Ready:
-    """A draft made ready; `key` is that of a post. Raises `UsageError` for what cannot be stored."""
+    """Encode a draft, with the key of a post. Raises `UsageError` for values that cannot be stored."""
     body, fact = prepare(draft, key)
     return Ready(draft, body, body_digest(body), fact)
 
 
 class Transaction:
-    """One transaction: verbs that stamp, then `sealed`, `rows`, `items`, `ledger` and `posts` to be written.
+    """One transaction: its verbs stamp events; `sealed`, `rows`, `items`, `ledger`, and `posts` are then written.
 
-    A verb that raises leaves it useless: nothing of it may be written.
+    After a verb raised, nothing of the transaction may be written.
     """
 
     __slots__ = ("_now_us", "_view", "before", "items", "ledger", "posts", "rows", "sealed")
@@ -116,7 +116,7 @@ class Transaction:
     def post(self, post: Post, *, create: bool = False) -> PostReceipt:
         """`Log.post`."""
         if not post.key:
-            raise UsageError("a post needs a key: a second one with the same key is then dropped")
+            raise UsageError("a post needs a key, so that a repeated one can be dropped")
         if create:
             return self._open(post)
         if post.session_id == HOME and self.row(HOME) is None:
@@ -138,7 +138,7 @@ class Transaction:
         live: Callable[[str], bool],
         head: int | None = None,
     ) -> Lease:
-        """`Leases.acquire`. `live` is the kernel's word on a worker; `stolen_id` names a `lease.stolen`."""
+        """`Leases.acquire`. `live` tells whether a worker lives; `stolen_id` is the id of a `lease.stolen`."""
         if not isinstance(draft.fact, ShiftStarted):
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
@@ -160,14 +160,14 @@ class Transaction:
         return Lease(session_id, epoch, draft.fact.worker_id, events)
 
     def release(self, lease: Lease, ended_id: str) -> None:
-        """`Leases.release`: the shift ends here unless it has ended, or was taken over."""
+        """`Leases.release`: end the shift unless it has ended or was taken over."""
         row = self.row(lease.session_id)
         if row is not None and row.holder and (row.epoch, row.holder) == (lease.epoch, lease.worker_id):
             ended = Draft(ended_id, "system", ShiftEnded(status="released"))
             self._stamp(lease.session_id, lease.epoch, ready(ended))
 
     def row(self, session_id: str) -> SessionRow | None:
-        """A session's row as this transaction leaves it."""
+        """A session's row, with the changes of this transaction."""
         if session_id not in self.before:
             self.before[session_id] = self._view.row(session_id)
         return self.rows.get(session_id) or self.before[session_id]
@@ -183,7 +183,7 @@ class Transaction:
         return self.posts[key] if key in self.posts else self._view.posted(*key)
 
     def _check_stop(self) -> None:
-        """Nothing starts while the home is stopped."""
+        """Raise `EmergencyStop` while the home is stopped."""
         home = self.row(HOME)
         stop = stop_in(home.detail) if home is not None else None
         if stop is not None:
@@ -194,8 +194,11 @@ class Transaction:
         if not isinstance(fact, FIRST):
             raise UsageError(f"a session begins with session.created or session.forked, not with {type_of(fact)}")
         if len(set(fact.accounts)) != len(fact.accounts):
-            raise UsageError("an account stands twice on the path of a new session")
-        known = self._keyed(fact.key) if fact.key else None
+            raise UsageError("duplicate account in the budget path of the new session")
+        known = None
+        if fact.key:
+            mine = (row.session_id for row in self.rows.values() if row.key == fact.key)
+            known = next(mine, None) or self._view.keyed(fact.key)
         there = self.row(known or post.session_id)
         if there is not None:
             return PostReceipt(there.session_id, there.origin_seq + 1, True)
@@ -205,12 +208,8 @@ class Transaction:
         event = self._stamp(post.session_id, 0, ready(post.draft, post.key), post.key)
         return PostReceipt(post.session_id, event.seq, False)
 
-    def _keyed(self, key: str) -> str | None:
-        mine = next((row.session_id for row in self.rows.values() if row.key == key), None)
-        return mine or self._view.keyed(key)
-
     def _forked_at(self, fact: SessionForked) -> tuple[bytes, int]:
-        """The hash and epoch that a fork goes on from. Its origin's must be what the fork says (S22)."""
+        """The hash and epoch that a fork continues, checked against its origin (S22)."""
         origin = self._need(fact.origin)
         if origin.session_id == HOME:
             raise UsageError(f"{HOME} is the log of the home itself and cannot be forked")
@@ -227,7 +226,7 @@ class Transaction:
             )
         if fact.accounts[1:] != origin.accounts[1:]:
             raise UsageError(
-                f"a fork of session {origin.session_id} has to stand under the same shared accounts "
+                f"a fork of session {origin.session_id} must have the same shared accounts "
                 f"({', '.join(origin.accounts[1:]) or 'none'}); nothing was written"
             )
         return link
@@ -268,19 +267,19 @@ class Transaction:
             return
         item = self.items.get(item_id) or self._view.item(item_id)
         if item is not None and isinstance(event.fact, ApprovalRequested):
-            raise UsageError(f"there is a question named {item_id!r} already; give the new one a name of its own")
+            raise UsageError(f"item {item_id!r} already exists; give the new one an id of its own")
         after = next_item(item, event)
         if after is not None and after is not item:
             self.items[item_id] = after
 
 
 def _check_place(session_id: str, fact: Fact, key: str) -> None:
-    """What concerns the home stands in its log and nothing else does; answers have one key an item (S21)."""
+    """Refuse events in the wrong log, and answers under another key than their item's (S21)."""
     if session_id == HOME:
         if not isinstance(fact, (*HOME_FACTS, SessionCreated)):
-            raise UsageError(f"{HOME} is the log of the home itself and takes no {type_of(fact)}: it never runs")
+            raise UsageError(f"{HOME} is the home's own log and takes no {type_of(fact)}")
     elif isinstance(fact, EmergencyStopped | EmergencyReleased):
-        raise UsageError(f"a {type_of(fact)} concerns every session: post it to {HOME}")
+        raise UsageError(f"{type_of(fact)} applies to every session: post it to {HOME}")
     if isinstance(fact, ANSWERS) and key != item_key(fact.item_id):
         raise UsageError(
             f"a {type_of(fact)} is posted under the key {item_key(fact.item_id)!r}, so that the first wins"
@@ -288,27 +287,27 @@ def _check_place(session_id: str, fact: Fact, key: str) -> None:
 
 
 def _check_head(row: SessionRow, head: int | None) -> None:
-    """A decision holds only under the head that it was made on (S2)."""
+    """Refuse a decision made on another head (S2)."""
     if head is not None and head != row.head:
         raise HeadMoved(
-            f"session {row.session_id} moved from {head} to {row.head} since it was folded: fold again, decide again",
+            f"session {row.session_id} moved from {head} to {row.head} since it was folded: fold and decide again",
             folded=head,
             head=row.head,
         )
 
 
 def fenced(row: SessionRow, epoch: int) -> Fenced:
-    """The refusal of a writer whose epoch is not the session's."""
+    """The error for a writer whose epoch is not the session's."""
     return Fenced(
-        f"session {row.session_id} is at epoch {row.epoch} and this process holds {epoch}: another one took it over, "
-        "stop acting on it",
+        f"session {row.session_id} is at epoch {row.epoch} and this process holds epoch {epoch}: another process took "
+        "the session over, so this one must stop",
         mine=epoch,
         current=row.epoch,
     )
 
 
 def emergency(stop: Stop) -> EmergencyStop:
-    """The refusal while an emergency stop is in force."""
+    """The error while an emergency stop is in force."""
     when = datetime.fromtimestamp(stop.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     who = stop.by.removeprefix("user:")
     why = f" ({stop.reason})" if stop.reason else ""
@@ -318,27 +317,27 @@ def emergency(stop: Stop) -> EmergencyStop:
 
 
 def unknown(name: str) -> UnknownSession:
-    """The refusal of a name that no session has."""
-    return UnknownSession(f"there is no session {name!r}; `holdfast ps --all` lists them")
+    """The error for a name that no session has."""
+    return UnknownSession(f"no session {name!r}; list sessions with `holdfast ps --all`")
 
 
 def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
-    """The one item whose id begins with `name`. Raises `UnknownItem` for none and for several."""
+    """The one item whose id begins with `name`. Raises `UnknownItem` unless there is exactly one."""
     exact = next((item for item in candidates if item.item_id == name), None)
     if exact is not None:
         return exact
     if not name or not candidates:
-        raise UnknownItem(f"there is no question {name!r}; `holdfast inbox` lists them")
+        raise UnknownItem(f"no inbox item {name!r}; list items with `holdfast inbox`")
     if len(candidates) > 1:
         several = ", ".join(item.item_id for item in candidates[:3])
-        raise UnknownItem(f"{name!r} begins more than one question ({several}); type more of it")
+        raise UnknownItem(f"{name!r} matches several inbox items ({several}); type more of the id")
     return candidates[0]
 
 
 def pick(name: str, candidates: Sequence[str]) -> str:
-    """The one session whose id or key begins with `name`. Raises `UnknownSession` for none and for several."""
+    """The one session whose id or key begins with `name`. Raises `UnknownSession` unless there is exactly one."""
     if not name or not candidates:
         raise unknown(name)
     if len(candidates) > 1:
-        raise UnknownSession(f"{name!r} begins more than one session ({', '.join(candidates[:3])}); type more of it")
+        raise UnknownSession(f"{name!r} matches several sessions ({', '.join(candidates[:3])}); type more of it")
     return candidates[0]

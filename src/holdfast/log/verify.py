@@ -1,7 +1,7 @@
-"""Walk the log and say what does not hold: the chain, the rows beside it, the money (S1, S20).
+"""Verification of the log: the hash chain, the rows beside the events, and money (S1, S20).
 
-Nothing is written. An unkeyed chain shows edits; it cannot show that the newest events were cut off
-together with the rows that named them: the watermark does that (see `sqlite.watermark`).
+Nothing is written. An unkeyed chain shows edits, but not that the newest events were removed together with
+their rows; the watermark shows that (see `sqlite.watermark`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased
 from holdfast.facts.budget import Period
 from holdfast.facts.codec import Event, genesis, stored_envelope
+from holdfast.log.chain import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.log.ledger import with_cap
-from holdfast.log.stored import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.session import money
 from holdfast.session.accounts import AccountRow, add_spend
 from holdfast.session.items import ANSWERS, ItemRow, item_of, next_item
@@ -27,13 +27,12 @@ from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
 T = TypeVar("T")
 
 _PART = 2_000
-"""How many events are in memory at a time."""
+"""Events read into memory at a time."""
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """The rows beside the events: sessions by id, posts by (session, key), accounts by id, what open
-    requests and calls hold by (session, event), the highest schema version among a session's bodies, and
-    items by id.
+    """The rows beside the events: sessions by id, posts by (session, key), accounts by id, reservations by
+    (session, event), the highest schema version of a session's bodies, and items by id.
     """
 
     rows: dict[str, SessionRow] = {}
@@ -45,26 +44,26 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Look(Protocol):
-    """One consistent look at a store. It is over when the function that it was given to returns."""
+    """A consistent view of a store, valid until the function that received it returns."""
 
     def session_ids(self) -> list[str]:
         """Every session that has a row or an event."""
         ...
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
-        """One session's events as they lie there, in order."""
+        """One session's stored events, in order."""
         ...
 
     def blob(self, digest: bytes) -> StoredBlob:
-        """What lies under a digest."""
+        """The blob with that digest."""
         ...
 
     def known(self, session_id: str) -> SessionRow | None:
-        """One session's row, None when it has none."""
+        """One session's row, if it has one."""
         ...
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        """The chain hash of an event of a session, also of one that it shares with its origin."""
+        """The chain hash of a session's event, own or shared with its origin."""
         ...
 
     def beside(self) -> Beside:
@@ -73,15 +72,15 @@ class Look(Protocol):
 
 
 class Source(Protocol):
-    """A store that lets itself be looked at."""
+    """A store that can be verified."""
 
     async def look(self, work: Callable[[Look], T]) -> T:
-        """What `work` returns, on one consistent look; other verbs go on meanwhile."""
+        """Run `work` on a consistent view and return its result; other verbs continue meanwhile."""
         ...
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that does not hold. `seq` is the first bad sequence number, 0 for a row beside the log."""
+    """One inconsistency. `seq` is the first bad sequence number, 0 for a row beside the events."""
 
     session_id: str
     seq: int
@@ -89,7 +88,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """What was walked: how many sessions and events, and what does not hold."""
+    """The result of a verification: the number of sessions and events, and the findings."""
 
     sessions: int
     events: int
@@ -97,7 +96,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 async def verify(source: Source, session_id: str | None = None) -> Verified:
-    """Verify one session or all. Accounts are compared when all are walked: sessions share them."""
+    """Verify one session or all. Accounts are compared only with all sessions, since sessions share them."""
     return await source.look(lambda look: _verify(look, session_id))
 
 
@@ -128,7 +127,7 @@ def _verify(look: Look, session_id: str | None) -> Verified:
 
 
 def _lineage(look: Look, session_id: str) -> list[str]:
-    """A session and those that it is a fork of, as far as they are there."""
+    """A session and its fork ancestors, as far as they exist."""
     found: list[str] = []
     while session_id and session_id not in found:
         found.append(session_id)
@@ -146,8 +145,8 @@ def _rebuild(look: Look) -> Beside:
 
 
 class Books:
-    """Accounts made again from moves, in any order of sessions and without caps to run into: what was
-    refused was never written.
+    """Accounts rebuilt from moves, with sessions in any order. Caps are not enforced: refused moves were never
+    written.
     """
 
     def __init__(self) -> None:
@@ -156,7 +155,7 @@ class Books:
         self.held: dict[tuple[str, int], int] = {}
 
     def apply(self, session_id: str, move: money.Move) -> None:
-        """One more move of a session; its own moves come in order."""
+        """Apply a session's next move."""
         match move:
             case money.OpenAccount():
                 self._cap(move.account_id, "total", move.cap_pico, move.at_us)
@@ -172,14 +171,14 @@ class Books:
                 self._move(move.path, move.at_us, -held, move.cost_pico)
 
     def accounts(self) -> dict[str, AccountRow]:
-        """The accounts that were opened or named."""
+        """All accounts that were opened or named."""
         return dict(self._accounts)
 
     def _account(self, name: str) -> AccountRow:
         return self._accounts.setdefault(name, AccountRow(name, None, 0, 0))
 
     def _cap(self, name: str, period: Period, cap_pico: int | None, at_us: int) -> None:
-        """The cap that was set last counts; the log sees to it that no two are set at one time."""
+        """Set a cap; the latest one counts, and the log gives no two caps of an account the same time."""
         account = self._account(name)
         if at_us > self._caps_at.get((name, period), -(2**63)):
             self._caps_at[name, period] = at_us
@@ -198,8 +197,8 @@ class Books:
 
 
 class Rebuilt:
-    """Rows made again from events, session by session. `partly` are sessions with an erased body: what it
-    said of rows and money is gone with it.
+    """Rows rebuilt from events, session by session. `partly` are sessions with an erased body, whose effect on rows
+    and money is lost.
     """
 
     def __init__(self) -> None:
@@ -212,9 +211,9 @@ class Rebuilt:
         self._answered: dict[tuple[str, str], int] = {}
 
     def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob, look: Look | None = None) -> int:
-        """Walk one session's own events; returns how many there are. Raises `LogDamaged`.
+        """Verify one session's own events and return their number. Raises `LogDamaged`.
 
-        `look` says where a fork begins; without it there are none.
+        `look` tells where a fork begins; without it the session is no fork.
         """
         rows = iter(stored)
         at, prev = 0, genesis(session_id)
@@ -240,7 +239,11 @@ class Rebuilt:
         elif row is None and not isinstance(event.fact, FIRST) and session_id not in self.partly:
             raise damaged(session_id, event.seq, "it does not begin with session.created or session.forked")
         else:
-            self._envelope(event, kept, blob)
+            body = kept[5] if kept[5] is not None else blob(kept[6] or b"").body
+            version, key = stored_envelope(body or b"")
+            self.vocabularies[session_id] = max(version, self.vocabularies.get(session_id, 0))
+            if key:
+                self.posts[session_id, key] = event.seq
         if row is not None:
             row = next_row(row, event)
         elif isinstance(event.fact, FIRST):
@@ -258,26 +261,19 @@ class Rebuilt:
         if isinstance(event.fact, ANSWERS):  # S21
             seq = self._answered.setdefault((event.session_id, item_id), event.seq)
             if seq != event.seq:
-                raise damaged(event.session_id, event.seq, f"question {item_id} has an answer already, at event {seq}")
+                raise damaged(event.session_id, event.seq, f"item {item_id} already has an answer, at event {seq}")
         item = next_item(self.items.get(item_id), event)
         if item is not None:
             self.items[item_id] = item
 
-    def _envelope(self, event: Event, kept: StoredEvent, blob: Blob) -> None:
-        body = kept[5] if kept[5] is not None else blob(kept[6] or b"").body
-        version, key = stored_envelope(body or b"")
-        self.vocabularies[event.session_id] = max(version, self.vocabularies.get(event.session_id, 0))
-        if key:
-            self.posts[event.session_id, key] = event.seq
-
 
 def _check_session(session_id: str, beside: Beside, rebuilt: Rebuilt) -> None:
-    """Raises `LogDamaged` when the rows beside a session are not those that its events make."""
+    """Raise `LogDamaged` if a session's rows differ from the rebuilt ones."""
     row, again = beside.rows.get(session_id), rebuilt.rows.get(session_id)
     if row is None:
-        raise damaged(session_id, 0, "it has events and no row")
+        raise damaged(session_id, 0, "it has events but no row")
     if again is None and session_id not in rebuilt.partly:
-        raise damaged(session_id, 1, "its row names events and there are none")
+        raise damaged(session_id, 1, "its row names events, but there are none")
     if again is not None:
         check_head(row, again.head, again.head_hash)
     if session_id in rebuilt.partly:
@@ -296,14 +292,14 @@ def _by_session(items: Mapping[str, ItemRow]) -> dict[tuple[str, str], ItemRow]:
 def _compare_keyed(
     chosen: set[str], what: str, have: Mapping[tuple[str, Any], object], want: Mapping[tuple[str, Any], object]
 ) -> list[Finding]:
-    """Rows keyed by session and something else, of the sessions that were walked whole."""
+    """Findings for rows keyed by session, of the chosen sessions."""
     keys = have.keys() | want.keys()
     wrong = {key[0] for key in keys if have.get(key) != want.get(key)} & chosen
     return [Finding(each, 0, f"the {what} of session {each} do not follow from its events") for each in sorted(wrong)]
 
 
 def _compare_money(beside: Beside, rebuilt: Rebuilt) -> list[Finding]:
-    """Accounts are compared when no body is gone."""
+    """Findings for accounts; none can be told when a body was erased."""
     if rebuilt.partly:
         return []
     want = rebuilt.books.accounts()

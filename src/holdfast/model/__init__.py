@@ -1,1 +1,1 @@
-"""The door to models: a small Protocol, a scripted one, and real ones."""
+"""The door to models: a Protocol, a scripted model, and models of providers."""

@@ -1,4 +1,4 @@
-"""The door to models: what is asked, what streams back."""
+"""The door to models: requests, streamed parts, and an upper bound of input tokens."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ import msgspec
 
 from holdfast.facts.base import Usage
 from holdfast.facts.model import Purpose, StopReason
-from holdfast.session.context.conversation import Message
+from holdfast.session.context.conversation import (
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    told_as_text,
+)
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it. `input_schema` is JSON schema."""
+    """A tool declared to the model. `input_schema` is a JSON schema."""
 
     name: str
     description: str
@@ -21,9 +31,9 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
-    """One attempt. `responses` counts the responses of this purpose already in the session's log,
-    `attempt` the tries since the last of them, from 1. With `output_schema`, a JSON schema, the whole text
-    of the answer is one JSON value of it, and no tool is called.
+    """One attempt at a response. `responses` counts the responses of this purpose in the session's log, `attempt` the
+    tries since the last of them, from 1. With `output_schema`, a JSON schema, the whole text of the answer is one
+    matching JSON value, and no tool is called.
     """
 
     purpose: Purpose
@@ -39,14 +49,14 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More words. `block` numbers the block they belong to in the response; -1 says the latest of its kind."""
+    """More text. `block` is the number of its block in the response; -1 is the latest of its kind."""
 
     text: str
     block: int = -1
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True):
-    """More reasoning; `signature` comes with the last piece, if the provider signs. `block` is as in `TextDelta`."""
+    """More reasoning. `signature` comes with the last piece, if the provider signs. `block` is as in `TextDelta`."""
 
     text: str
     signature: str = ""
@@ -54,7 +64,7 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCallStart(msgspec.Struct, frozen=True):
-    """A call begins: its name is known, its arguments are not. Hands may be made ready now (S13)."""
+    """The start of a call, with its name but no arguments yet. Hands can be prepared now (S13)."""
 
     index: int
     name: str
@@ -69,11 +79,10 @@ class ToolCallDelta(msgspec.Struct, frozen=True):
 
 
 class PartDetails(msgspec.Struct, frozen=True):
-    """What the provider wants back with a block, beside its text (S13).
+    """Data of a block that the provider wants back, beside its text (S13).
 
-    `index` is the block's: that of a call, the `block` of words or reasoning, -1 for the latest of that
-    kind. A block that has no text yet begins with it. It may come at any time before the finish; the
-    details of a later one are added to those of an earlier one.
+    `index` is that of a call, or the `block` of text or reasoning; -1 is the latest of that kind. A block without
+    text yet begins with it. It may come at any time before the finish; later details are added to earlier ones.
     """
 
     kind: Literal["text", "thinking", "call"]
@@ -86,7 +95,7 @@ class PartDetails(msgspec.Struct, frozen=True):
 class Finish(msgspec.Struct, frozen=True):
     """The last part of a whole response. A stream without it is an error (`bad_stream`).
 
-    Set `counted` to False when the model does not know its usage, which is then recorded as unknown.
+    `counted` is False if the model does not know its usage, which is then recorded as unknown.
     """
 
     stop_reason: StopReason
@@ -98,18 +107,72 @@ StreamPart = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | PartDet
 
 
 class Model(Protocol):
-    """A model that can be asked. Money is in pico-dollars; None says that it has no known price."""
+    """A model. Money is in pico-dollars; None means that the price is unknown."""
 
     name: str
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The most that this request can cost (S15)."""
+        """The largest possible cost of a request (S15)."""
         ...
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """What that usage costs."""
+        """The cost of a usage."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """Ask, and yield what comes. Raises `ModelError`. Closing the iterator abandons the request."""
+        """Send a request and yield its parts. Raises `ModelError`. Closing the iterator abandons the request."""
         ...
+
+
+FIXED_TOKENS = 2_000
+"""Tokens that a provider adds to a request: its tool prompt and framing."""
+
+PIECE_TOKENS = 64
+"""Tokens that it adds to each message, part, and tool."""
+
+IMAGE_TOKENS = 20_000
+"""More tokens than any provider counts for an image."""
+
+DOCUMENT_TOKENS = 1_000_000
+"""The largest context window in use."""
+
+
+def most_input_tokens(request: ModelRequest) -> int:
+    """An upper bound, not an estimate, of a request's input tokens, since money is reserved by it (S15).
+
+    Tokenizers work on bytes or fall back to them, so a text never has more tokens than bytes of UTF-8. Provider
+    overhead is bounded by fixed amounts. Images cost by pixels and documents by pages, so both are bounded by what
+    providers accept. The context window is no bound: lists of them lag behind.
+    """
+    parts = [part for message in request.messages for part in message.parts]
+    pieces = len(request.messages) + len(parts) + len(request.tools) + 1
+    tokens = FIXED_TOKENS + pieces * PIECE_TOKENS + _bytes(request.system)
+    tokens += len(msgspec.json.encode(request.tools))
+    if request.output_schema is not None:
+        tokens += len(msgspec.json.encode(request.output_schema)) * 2  # as a parameter and in the prompt
+    return tokens + sum(_part(part) for part in parts)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _part(part: Part) -> int:
+    match part:
+        case TextPart():
+            return _bytes(part.text) + _details(part.details)
+        case ThinkingPart():
+            return _bytes(part.text) + _bytes(part.signature) + _details(part.details)
+        case ToolCallPart():
+            # JSON inside JSON: each quote and backslash may be escaped once more.
+            return len(msgspec.json.encode(part.input)) * 2 + _bytes(part.name) + _details(part.details)
+        case ToolResultPart():
+            return len(msgspec.json.encode(part.content))
+        case ImagePart():
+            return IMAGE_TOKENS
+        case DocumentPart():
+            return len(part.data) * 3 if told_as_text(part) else max(DOCUMENT_TOKENS, len(part.data))
+
+
+def _details(details: dict[str, object]) -> int:
+    return len(msgspec.json.encode(details)) if details else 0

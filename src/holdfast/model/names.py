@@ -1,6 +1,6 @@
-"""Names of models: `provider:name`, or `provider:name@http://host:port/v1` for a server of one's own.
+"""Model names: `provider:name`, or `provider:name@http://host:port/v1` for a custom server.
 
-The address is part of the name because any process may wake a session, and it has to find the same server.
+The address is part of the name, since any process may wake a session and must find the same server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.errors import UsageError
 
 
 class ModelName(msgspec.Struct, frozen=True):
-    """A name taken apart. `base_url` is empty when the name says none."""
+    """A parsed model name. `base_url` is empty if the name has none."""
 
     provider: str
     model: str
@@ -25,8 +25,8 @@ class ModelName(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where and as whom a model is asked. `key_variable` is the environment variable that `key` came from,
-    or that it should stand in; an empty `key` says that the server wants none.
+    """The address and key of a model. `key_variable` is the environment variable of `key`; an empty `key` means that
+    the server needs none.
     """
 
     name: ModelName
@@ -42,40 +42,40 @@ _ADDRESS = re.compile(r"@(?=https?://)")
 
 
 def parse_name(text: str) -> ModelName:
-    """The parts of a model's name. Raises `UsageError` when there is no model or the address is none."""
+    """Parse a model name. Raises `UsageError` for a missing model or an invalid address."""
     provider, _, rest = text.partition(":")
     model, *address = _ADDRESS.split(rest, maxsplit=1)
     if not model:
-        raise UsageError(f"the model {text!r} names no model after the colon; an example is --model {provider}:NAME")
+        raise UsageError(f"the model {text!r} has no name after the colon; an example is --model {provider}:NAME")
     if not model.isprintable() or any(char.isspace() for char in model):
         raise UsageError(f"the model {text!r} has a space in its name; an example is --model {provider}:NAME")
     return ModelName(provider, model, check_base_url(address[0]) if address else "")
 
 
 def check_base_url(text: str) -> str:
-    """An address of a server, without a slash at its end. Raises `UsageError` for anything that is none.
+    """Check the address of a server; return it without a trailing slash. Raises `UsageError`.
 
-    It is written into the log with the model's name, so it may carry neither a password nor a query.
+    The address is logged with the model's name, so it may contain neither a password nor a query.
     """
     example = "an example is --base-url http://127.0.0.1:8000/v1"
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"the base URL {text!r} cannot be read ({error}); {example}") from error
+        raise UsageError(f"the base URL {text!r} is invalid ({error}); {example}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise UsageError(f"the base URL {text!r} is no http or https address; {example}")
+        raise UsageError(f"the base URL {text!r} is not an http or https address; {example}")
     if not text.isprintable() or any(char.isspace() for char in text):
-        raise UsageError(f"the base URL {text!r} has a space in it; {example}")
+        raise UsageError(f"the base URL {text!r} contains a space; {example}")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise UsageError(
-            "the base URL may hold no user, password, query or fragment, since it is written into the log; "
+            "the base URL must not contain a user, password, query, or fragment, since it is logged; "
             f"put the key into the provider's environment variable; {example}"
         )
     return text.rstrip("/")
 
 
 def is_loopback(base_url: str) -> bool:
-    """Whether the address is this machine, as far as its text says."""
+    """Return True if the address names this machine."""
     host = urlsplit(base_url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")

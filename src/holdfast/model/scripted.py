@@ -1,4 +1,4 @@
-"""A model that follows a script: for tests and demonstrations, with no key and no network.
+"""A model that follows a script, for tests and demos, without a key or a network.
 
 The script is a JSON file:
 
@@ -8,18 +8,18 @@ The script is a JSON file:
                 "delay_s": 0.0, "error": null}],
      "price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0}}
 
-The turn served is the number of responses already in the session's log, so a session that was killed
-goes on where it was. What the format leaves open is settled here:
+The next turn is the number of responses in the session's log, so a killed session continues where it was.
+Details:
 
-- `delay_s` passes before whatever the turn yields first, its error included.
-- `error` is served when `attempt` is 1; the retry gets the turn. `retry_after_s` stands beside it.
-  `bad_stream` breaks off in the middle, after some parts. `refusal` is no failed request but an
-  answer: the words of the turn, no call, and the stop reason `refusal`; it uses the turn up.
-- A call may carry `"malformed": "{bad"` in place of `input`: that text is streamed as its arguments.
-- A turn without `usage` costs an estimate: four characters a token, of what was sent and of the turn.
-- After the last turn the model says that it is done, and that costs nothing.
-- Requests are counted per purpose: a compaction uses up no turn. Lists of turns named `compaction` and `handoff`
-  beside `turns` answer those; after the last of them comes a summary or a note that follows from what was shown.
+- `delay_s` passes before the first part or error of the turn.
+- `error` is raised if `attempt` is 1, with `retry_after_s`; the retry gets the turn. `bad_stream` breaks off after
+  some parts. `refusal` is not a failed request but an answer: the text of the turn, no calls, and the stop reason
+  `refusal`; it consumes the turn.
+- A call may carry `"malformed": "{bad"` instead of `input`: that text is streamed as its arguments.
+- Without `usage`, tokens are estimated at four characters each, from the request and the turn.
+- After the last turn the model answers that it is done, at no cost.
+- Requests are counted per purpose: a compaction consumes no turn. Lists of turns named `compaction` and `handoff`
+  beside `turns` answer those; after the last of them, a summary or note is derived from the request.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from holdfast.session.context.conversation import TextPart
 from holdfast.session.money import Price, price_per_mtok
 
 DONE = "The script has no more turns: I am done."
-"""What is said after the last turn."""
+"""The answer after the last turn."""
 
 EXAMPLE = (
     '{"turns": [{"text": "I look first.", "tool_calls": [{"name": "bash", "input": {"command": "ls"}}], '
     '"usage": {"input_tokens": 1000, "output_tokens": 50}}]}'
 )
-"""A right script, shown with every complaint about a wrong one."""
+"""A valid script, shown in every error message."""
 
 ErrorKind = Literal["rate_limited", "overloaded", "timeout", "bad_stream", "refusal"]
 
@@ -71,14 +71,14 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 class ScriptCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool call of a turn. `malformed`, when not empty, is streamed in place of `input`."""
+    """A tool call of a turn. `malformed`, if not empty, is streamed instead of `input`."""
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     input: dict[str, Any] = {}
     malformed: str = ""
 
     def arguments(self) -> str:
-        """The text that is streamed as the call's arguments."""
+        """The arguments as streamed."""
         return self.malformed or msgspec.json.encode(self.input).decode()
 
 
@@ -92,7 +92,7 @@ class ScriptUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One response. Everything may be left out; an empty turn ends the work without a word."""
+    """One response. All fields are optional; an empty turn ends the work without text."""
 
     text: str = ""
     thinking: str = ""
@@ -104,7 +104,7 @@ class ScriptTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Dollars per million tokens. Cached tokens cost as input ones unless said."""
+    """Dollars per million tokens. Cached tokens cost as much as input tokens by default."""
 
     input_per_mtok: _Dollars
     output_per_mtok: _Dollars
@@ -113,7 +113,7 @@ class ScriptPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole script. `compaction` and `handoff` are answered in their own order."""
+    """A whole script. `compaction` and `handoff` have their own turns."""
 
     turns: tuple[ScriptTurn, ...]
     compaction: tuple[ScriptTurn, ...] = ()
@@ -122,7 +122,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_script(text: str, origin: str = "the script") -> Script:
-    """The script in `text`. Raises `UsageError` with `origin`, the place, what is wrong and an example."""
+    """Parse a script. Raises `UsageError` with `origin`, the place, the problem, and an example."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
@@ -134,18 +134,14 @@ def parse_script(text: str, origin: str = "the script") -> Script:
         script = msgspec.convert(value, Script)
     except msgspec.ValidationError as error:
         raise _wrong(origin, str(error).replace("`$", "`script")) from error
-    _check_turns(script, origin)
+    for name in ("turns", "compaction", "handoff"):
+        for number, turn in enumerate(getattr(script, name)):
+            _check_turn(turn, f"script.{name}[{number}]", origin)
     return script
 
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
-
-
-def _check_turns(script: Script, origin: str) -> None:
-    for name in ("turns", "compaction", "handoff"):
-        for number, turn in enumerate(getattr(script, name)):
-            _check_turn(turn, f"script.{name}[{number}]", origin)
 
 
 def _check_turn(turn: ScriptTurn, place: str, origin: str) -> None:
@@ -157,11 +153,11 @@ def _check_turn(turn: ScriptTurn, place: str, origin: str) -> None:
 
 
 def _wrong(origin: str, what: str) -> UsageError:
-    return UsageError(f"the model script {origin} cannot be used: {what}. A right one looks like this: {EXAMPLE}")
+    return UsageError(f"the model script {origin} cannot be used: {what}. A valid one looks like this: {EXAMPLE}")
 
 
 def load_script(path: Path) -> Script:
-    """The script in a file. Raises `UsageError` when it cannot be read or is no script."""
+    """Load a script file. Raises `UsageError`."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -175,7 +171,7 @@ def load_script(path: Path) -> Script:
 
 
 class ScriptedModel:
-    """Serves a script through the door of the models. A pure function of the request, but for time."""
+    """A model that serves a script: a pure function of the request, except for time."""
 
     def __init__(self, script: Script, clock: Clock, name: str = "scripted") -> None:
         self.name = name
@@ -189,15 +185,15 @@ class ScriptedModel:
         return cls(load_script(path), clock, f"scripted:{path}")
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """What the turn's declared usage costs (S15); its estimate when none is declared."""
+        """The cost of the turn's declared or estimated usage (S15)."""
         return self.cost_pico(self._usage(request))
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """What that usage costs in pico-dollars, None for a script without a price."""
+        """The cost of a usage in pico-dollars, None for a script without a price."""
         return None if self._price is None else self._price.cost(usage)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """The parts of the turn. Raises `ModelError` where the script says so."""
+        """Stream the parts of the turn. Raises `ModelError` if the script has an error here."""
         turn = self._turn(request)
         error = turn.error if request.attempt == 1 else None
         if turn.delay_s:
@@ -212,13 +208,16 @@ class ScriptedModel:
             yield part
         if error == "bad_stream":
             raise _failure(error, turn)
-        yield Finish(_stop_reason(turn, error), self._usage(request))
+        ended: StopReason = "tool_use" if turn.tool_calls else "end_turn"
+        yield Finish("refusal" if error == "refusal" else ended, self._usage(request))
 
     def _turn(self, request: ModelRequest) -> ScriptTurn:
         script, number = self._script, request.responses
         match request.purpose:
             case "compaction":
-                return script.compaction[number] if number < len(script.compaction) else _summary(request)
+                if number < len(script.compaction):
+                    return script.compaction[number]
+                return ScriptTurn(text=f"Summary {number + 1}: {_said_of(request)}")
             case "handoff":
                 return script.handoff[number] if number < len(script.handoff) else _note(request)
             case _:
@@ -227,7 +226,9 @@ class ScriptedModel:
     def _usage(self, request: ModelRequest) -> Usage:
         turn = self._turn(request)
         if turn.usage is None:
-            return Usage(input_tokens=_tokens(_sent(request)), output_tokens=_tokens(_answered(turn)))
+            sent = len(request.system) + len(msgspec.json.encode((request.messages, request.tools)))
+            calls = sum(len(call.name) + len(call.arguments()) for call in turn.tool_calls)
+            return Usage(_tokens(sent), _tokens(len(turn.thinking) + len(turn.text) + calls))
         declared = turn.usage
         return Usage(
             declared.input_tokens, declared.output_tokens, declared.cache_read_tokens, declared.cache_write_tokens
@@ -241,10 +242,6 @@ def _said_of(request: ModelRequest) -> str:
     text = "\n".join(part.text for message in request.messages for part in message.parts if isinstance(part, TextPart))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{len(text)} characters of work were shown (SHA-256 {digest})."
-
-
-def _summary(request: ModelRequest) -> ScriptTurn:
-    return ScriptTurn(text=f"Summary {request.responses + 1}: {_said_of(request)}")
 
 
 def _note(request: ModelRequest) -> ScriptTurn:
@@ -262,12 +259,6 @@ def _price(price: ScriptPrice | None) -> Price | None:
 
 def _failure(kind: ErrorKind, turn: ScriptTurn) -> ModelError:
     return ModelError(kind, f"the script says {kind} here", retry_after_s=turn.retry_after_s)
-
-
-def _stop_reason(turn: ScriptTurn, error: ErrorKind | None) -> StopReason:
-    if error == "refusal":
-        return "refusal"
-    return "tool_use" if turn.tool_calls else "end_turn"
 
 
 def _parts(turn: ScriptTurn, responses: int, *, refused: bool) -> list[StreamPart]:
@@ -288,12 +279,3 @@ def _pieces(text: str) -> list[str]:
 
 def _tokens(characters: int) -> int:
     return -(-characters // _CHARACTERS_PER_TOKEN)
-
-
-def _sent(request: ModelRequest) -> int:
-    return len(request.system) + len(msgspec.json.encode((request.messages, request.tools)))
-
-
-def _answered(turn: ScriptTurn) -> int:
-    calls = sum(len(call.name) + len(call.arguments()) for call in turn.tool_calls)
-    return len(turn.thinking) + len(turn.text) + calls

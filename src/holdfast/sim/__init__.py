@@ -1,1 +1,1 @@
-"""The seeded simulator: whole worlds of sessions and missions, judged by invariants."""
+"""The seeded simulator: worlds of sessions and missions, judged by invariants."""

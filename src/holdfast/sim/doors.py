@@ -1,21 +1,26 @@
-"""The doors of a simulated process: to the log, the hands, the model and the clock.
+"""The doors of a simulated process: log, hands, model, and clock.
 
-Behind them stand the log in memory, the hands in memory and a scripted model. Every door call passes
-the seams of its process, where the weather strikes, and is observed.
+They lead to the log and hands in memory and to a scripted model. Every door call passes the seams of its
+process, where the weather strikes, and is recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import BinaryIO, TypeVar
 
 from holdfast.brain.doors import Doors
-from holdfast.errors import ModelError
+from holdfast.errors import HandsLost, ModelError
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Draft, Event
+from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.session import Workspace
 from holdfast.facts.union import type_of
+from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Hands, HandsSpec, Output
 from holdfast.kinds import KINDS
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
 from holdfast.model.base import ModelRequest, StreamPart
@@ -23,22 +28,20 @@ from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow, Uptime
-from holdfast.sim.doors_hands import ProviderDoor
-from holdfast.sim.world_model import PRICE
-from holdfast.sim.world_process import FullDisk, Process
-from holdfast.sim.world_record import Served
+from holdfast.sim.process import FullDisk, NoHands, NoSandbox, Process, StuckHands
+from holdfast.sim.record import Asked, Heard, Served
+from holdfast.sim.script import PRICE
 
 PROMPT = "You are an agent in a simulated world."
-
 
 PROMPTS = {"compaction": "Summarise.", "handoff": "Leave a note."}
 
 SPARE = "spare"
-"""The model that is asked when the first one fails."""
+"""The fallback model."""
 
 
 def doors_of(process: Process, session_id: str) -> Doors:
-    """What a brain of that process is given for a session."""
+    """The doors that a brain of the process gets for a session."""
     store = StoreDoor(process)
     world = process.world
     return Doors(
@@ -59,27 +62,24 @@ def doors_of(process: Process, session_id: str) -> Doors:
 
 
 class ClockDoor:
-    """The clock, as a process has it."""
+    """The clock of a process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     def now_us(self) -> int:
-        """Wall time."""
         return self._process.world.clock.now_us()
 
     def monotonic_s(self) -> float:
-        """Virtual seconds."""
         return self._process.world.clock.monotonic_s()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
         await self._process.world.clock.sleep(seconds)
         await self._process.seam("sleep")
 
 
 class StoreDoor:
-    """Log, Leases, Snapshots and Index of a process. Every commit is observed where it happens."""
+    """Log, Leases, Snapshots, and Index of a process. Every commit is recorded when it happens."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -95,7 +95,6 @@ class StoreDoor:
         head: int | None = None,
         posts: Sequence[Post] = (),
     ) -> list[Event]:
-        """See `holdfast.log.base.Log`."""
         label = "append " + " ".join(type_of(draft.fact) for draft in drafts)
         await self._process.seam(label)
         if self._world.happens(self._world.weather.full):
@@ -110,7 +109,6 @@ class StoreDoor:
         return events
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
-        """See `holdfast.log.base.Log`."""
         receipt = await self._store.post(post, create=create)
         self._world.committed(self._process.name, "post", 0, None)
         return receipt
@@ -118,29 +116,23 @@ class StoreDoor:
     async def read(
         self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
     ) -> list[Event]:
-        """See `holdfast.log.base.Log`."""
         return await self._process.through(
             "read", lambda: self._store.read(session_id, after=after, prev=prev, limit=limit)
         )
 
     async def wait(self, session_id: str, after: int) -> int:
-        """See `holdfast.log.base.Log`."""
         return await self._process.through("wait", lambda: self._store.wait(session_id, after))
 
     async def changed(self, after: int) -> int:
-        """See `holdfast.log.base.Log`."""
         return await self._process.through("changed", lambda: self._store.changed(after))
 
     async def save(self, snapshot: Snapshot) -> None:
-        """See `holdfast.log.base.Snapshots`."""
         await self._process.through("save", lambda: self._store.save(snapshot))
 
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """See `holdfast.log.base.Snapshots`."""
         return await self._process.through("load", lambda: self._store.load(session_id, fold_digest))
 
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
-        """See `holdfast.log.base.Leases`."""
         await self._process.seam("acquire")
         lease = await self._store.acquire(session_id, draft, steal=steal, head=head)
         self._world.committed(self._process.name, "acquire", lease.epoch, head, steal=steal)
@@ -149,67 +141,55 @@ class StoreDoor:
         return lease
 
     async def renew(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`."""
         await self._process.through("renew", lambda: self._store.renew(lease))
 
     async def release(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`."""
         await self._process.seam("release")
         await self._store.release(lease)
         self._world.committed(self._process.name, "release", lease.epoch, None)
         await self._process.seam("release, done")
 
     async def holders(self) -> dict[str, str]:
-        """See `holdfast.log.base.Leases`."""
         return await self._process.through("holders", self._store.holders)
 
     async def find(self, name: str) -> SessionRow:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("find", lambda: self._store.find(name))
 
     async def sessions(
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through(
             "sessions", lambda: self._store.sessions(which, home=home, before=before, limit=limit)
         )
 
     async def count(self, which: Which = EVERY) -> int:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("count", lambda: self._store.count(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """See `holdfast.log.base.Index`. Whoever dies here has not begun: no weather."""
+        """Due sessions. No weather strikes here: a process killed at this point has not begun."""
         return await self._store.due(now_us, up)
 
     async def accounts(self) -> list[AccountRow]:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("accounts", self._store.accounts)
 
     async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("next_due", lambda: self._store.next_due(now_us, up))
 
     async def account(self, account_id: str) -> AccountRow | None:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("account", lambda: self._store.account(account_id))
 
     async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("items", lambda: self._store.items(open_only=open_only, limit=limit))
 
     async def item(self, name: str) -> ItemRow:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("item", lambda: self._store.item(name))
 
     async def stopped(self) -> Stop | None:
-        """See `holdfast.log.base.Index`."""
         return await self._process.through("stopped", self._store.stopped)
 
 
 class ModelDoor:
-    """The model of one session, as a process reaches it."""
+    """The model of one session, for one process."""
 
     def __init__(self, process: Process, name: str, session_id: str) -> None:
         self.name = name
@@ -218,15 +198,12 @@ class ModelDoor:
         self._session = process.world.sessions[session_id]
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """See `holdfast.model.base.Model`."""
         return self.cost_pico(Usage(request.input_tokens_estimate, request.max_output_tokens))
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """See `holdfast.model.base.Model`."""
         return PRICE.cost(usage) if self._session.script.priced else None
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """See `holdfast.model.base.Model`."""
         process, session, world = self._process, self._session, self._world
         await process.seam("model")
         start_seq = process.requests.get(session.session_id, 0)
@@ -247,3 +224,144 @@ class ModelDoor:
             yield turn.finish(request.input_tokens_estimate, request.max_output_tokens)
         elif trouble.kind is not None:
             raise ModelError(trouble.kind, "trouble in this world", retry_after_s=trouble.retry_after_s)
+
+
+T = TypeVar("T")
+
+
+class ProviderDoor:
+    """The hands provider of a process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+
+    async def probe(self) -> Capabilities:
+        return await self._world.hands.probe()
+
+    async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
+        world, process = self._world, self._process
+        await process.seam("provision")
+        if world.happens(world.weather.no_hands):
+            world.note(process.name, "provision fails")
+            raise world.chance.choice((NoHands, NoSandbox))("no hands can be made in this world now")
+        await asyncio.sleep(world.chance.choice((0.0, 0.05, 1.0)))
+        made = await world.hands.provision(spec, epoch)
+        world.provisioned[spec.hands_id] = made.identity
+        world.shown[spec.hands_id] = epoch
+        world.owners[spec.hands_id] = spec.session_id
+        world.claims[spec.hands_id] = {process.name}
+        world.note(process.name, f"made hands {spec.hands_id[-4:]}")
+        if not process.alive:
+            world.unclaim(process.name)
+        await process.seam("provision, done")
+        return HandsDoor(process, made, spec.session_id)
+
+    async def attach(self, identity: HandsProvisioned) -> Hands:
+        hands = await self._process.through("attach", lambda: self._world.hands.attach(identity))
+        return HandsDoor(self._process, hands, self._world.owners[identity.hands_id])
+
+
+class HandsDoor:
+    """One incarnation of hands, for one process. Every accepted verb is recorded."""
+
+    def __init__(self, process: Process, hands: Hands, session_id: str) -> None:
+        self.identity = hands.identity
+        self._process = process
+        self._world = process.world
+        self._hands = hands
+        self._session_id = session_id
+
+    async def _ask(
+        self,
+        verb: str,
+        epoch: int,
+        ask: Callable[[], Awaitable[T]],
+        call_id: str = "",
+        request: ExecRequest | None = None,
+    ) -> T:
+        world, hands_id = self._world, self.identity.hands_id
+        label = f"{verb} {call_id}"
+        await self._process.seam(label)
+        if world.happens(world.weather.stuck):
+            world.stuck_until[hands_id] = world.loop.time() + world.chance.choice((1.0, 20.0))
+        if world.loop.time() < world.stuck_until.get(hands_id, 0.0):
+            world.note(self._process.name, f"{hands_id[-4:]} {label}: no answer")
+            raise StuckHands("the supervisor of these hands is alive but does not answer")
+        world.claims.setdefault(hands_id, set()).add(self._process.name)
+        shown = world.shown.get(hands_id, 0)
+        head = world.sessions[self._session_id].head
+        alive = hands_id in world.hands.alive()
+        answer = await ask()
+        record = world.record
+        asked = Asked(record.tick(), self._process.name, verb, self._session_id, hands_id, epoch, shown, alive, head)
+        record.asked.append(replace(asked, call_id=call_id, request=request))
+        if alive:
+            world.shown[hands_id] = max(epoch, world.shown.get(hands_id, 0))
+        world.note(self._process.name, f"{hands_id[-4:]} {label}")
+        return answer
+
+    async def fence(self, epoch: int) -> None:
+        await self._ask("fence", epoch, lambda: self._hands.fence(epoch))
+        await self._process.seam("fence, done")
+
+    async def start(self, epoch: int, call_id: str, request: ExecRequest) -> None:
+        world, hands_id = self._world, self.identity.hands_id
+        if world.happens(world.weather.worn):
+            world.worn.add(hands_id)
+        if hands_id in world.worn:
+            await self._process.seam("start, worn")
+            raise HandsLost("these hands reached their longest life; make new ones")
+        await self._ask("start", epoch, lambda: self._hands.start(epoch, call_id, request), call_id, request=request)
+        world.tempt(hands_id)
+        if world.happens(world.weather.echo):
+            world.note(self._process.name, f"{hands_id[-4:]} start {call_id} again: the answer was lost on the way")
+            await self._hands.start(epoch, call_id, request)
+        await self._process.seam("start, done")
+
+    async def wait(self, epoch: int, call_id: str) -> ExecResult:
+        result = await self._ask("wait", epoch, lambda: self._hands.wait(epoch, call_id), call_id)
+        self._heard(call_id, result)
+        await self._process.seam("wait, done")
+        return result
+
+    async def kill(self, epoch: int, call_id: str) -> None:
+        await self._ask("kill", epoch, lambda: self._hands.kill(epoch, call_id), call_id)
+        await self._process.seam("kill, done")
+
+    async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
+        status = await self._ask("status", epoch, lambda: self._hands.status(epoch, call_id, wait_s=wait_s), call_id)
+        if status.result is not None:
+            self._heard(call_id, status.result)
+        await self._process.seam(f"status {status.state}")
+        return status
+
+    def _heard(self, call_id: str, result: ExecResult) -> None:
+        record = self._world.record
+        record.heard.append(Heard(record.tick(), self._session_id, self.identity.hands_id, call_id, result))
+
+    async def release(self, epoch: int) -> None:
+        await self._ask("release", epoch, lambda: self._hands.release(epoch))
+        await self._process.seam("release, done")
+
+    async def read(
+        self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
+    ) -> Output:
+        ask = partial(self._hands.read, epoch, call_id, after, wait_s=wait_s, max_bytes=max_bytes)
+        return await self._ask("read", epoch, ask, call_id)
+
+    async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
+        ask = partial(self._hands.write, epoch, call_id, data, offset=offset, close=close)
+        await self._ask("write", epoch, ask, call_id)
+
+    async def pause(self, epoch: int) -> None:
+        await self._ask("pause", epoch, lambda: self._hands.pause(epoch))
+
+    async def resume(self, epoch: int) -> None:
+        await self._ask("resume", epoch, lambda: self._hands.resume(epoch))
+
+    async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
+        return await self._ask("pack", epoch, lambda: self._hands.pack(epoch, path, target))
+
+    async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
+        return await self._ask("unpack", epoch, lambda: self._hands.unpack(epoch, path, source))

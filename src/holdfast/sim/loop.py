@@ -1,7 +1,7 @@
-"""An event loop of the simulator: its time is a number, and a seed draws which task goes next.
+"""The event loop of the simulator: time is virtual, and a seed draws the next task.
 
-Nothing here waits, and nothing comes from outside: when no task can go on, time jumps to the next
-timer. Two runs of one seed take the same steps in the same order.
+Nothing waits and nothing comes from outside: when no task is ready, time jumps to the next timer. Two runs of
+one seed take the same steps in the same order.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import anyio.to_thread
 from anyio._backends._asyncio import CancelScope
 
 OWNED_TASKS: ContextVar[list[asyncio.Task[Any]] | None] = ContextVar("OWNED_TASKS", default=None)
-"""Where the tasks that code of this context starts are listed: a simulated process owns its tasks."""
+"""The list of tasks started in this context: a simulated process owns its tasks."""
 
 
 TICK_S = 1e-9
-"""Waiting takes at least this long: a wait that a float cannot tell from none would never be over."""
+"""The shortest wait: one below float resolution would never end."""
 
 STEPS_TO_END = 10_000
-"""Rounds that tasks left over are given to end."""
+"""Rounds in which leftover tasks must end."""
 
 
 class Stuck(Exception):
-    """The simulation does not come to an end: no task can ever go on, or too many steps were taken."""
+    """The simulation does not end: no task can ever run, or too many steps were taken."""
 
 
 class _Drawn(deque[Any]):
-    """The ready queue: whoever is taken next is drawn, not first come first served."""
+    """The ready queue: the next callback is drawn at random, not taken in order."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class _Drawn(deque[Any]):
 
 
 class _Jump:
-    """Stands where a selector would: waiting makes the time jump."""
+    """The loop's selector: waiting makes the time jump."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -60,7 +60,7 @@ class _Jump:
 
 
 class _Task(asyncio.Task[Any]):
-    """A task with a number: sets of tasks have the same order in every run."""
+    """A task hashed by its number, so that sets of tasks have the same order in every run."""
 
     def __init__(self, coro: Any, *, number: int, **options: Any) -> None:
         self._number = number
@@ -76,7 +76,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, chance: Random, *, steps_max: int = 100_000) -> None:
         super().__init__()
         self._now_s = 0.0
-        self._clock_resolution = 0.0  # a timer that went off early would find its time not yet come, for ever
+        self._clock_resolution = 0.0  # a timer that fired early would be rescheduled forever
         self._steps = 0
         self._steps_max = steps_max
         self._tasks = 0
@@ -85,11 +85,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_task_factory(_new_task)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds since the loop was created."""
         return self._now_s
 
     def allow(self, steps: int) -> None:
-        """Allow that many rounds more."""
+        """Allow that many more rounds."""
         self._steps_max = self._steps + steps
 
     def number(self) -> int:
@@ -98,7 +98,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._tasks
 
     def jump(self, timeout: float | None) -> None:
-        """Let that much time pass. Raises `Stuck` when nothing could end the wait."""
+        """Advance the time. Raises `Stuck` if nothing could end the wait."""
         if timeout is None:
             raise Stuck("no task can go on and no timer is set")
         self._steps += 1
@@ -108,10 +108,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._now_s += max(timeout, TICK_S)
 
     def _process_events(self, event_list: Any) -> None:
-        """There are none."""
+        """No I/O events exist."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """The selector never sleeps."""
 
 
 def _new_task(
@@ -127,7 +127,7 @@ def _new_task(
 
 
 def is_under_way(task: asyncio.Task[Any]) -> bool:
-    """Whether a task has begun and has not ended. One that has not begun is not cancelled but let run."""
+    """Return True if a task has begun and not ended. Tasks that have not begun are not cancelled."""
     coroutine = task.get_coro()
     return not task.done() and inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) != "CORO_CREATED"
 
@@ -144,9 +144,9 @@ def run(loop: VirtualLoop, main: Coroutine[Any, Any, Any]) -> Any:
 
 @contextlib.contextmanager
 def _ordered_scopes() -> Iterator[None]:
-    """Cancel scopes of our tasks are hashed by the task's number instead of by their address in memory.
+    """Hash cancel scopes of our tasks by the task's number instead of their memory address.
 
-    anyio keeps them in sets and cancels in the order of those. Scopes of other loops keep their hash.
+    anyio keeps them in sets and cancels in set order. Scopes of other loops keep their hash.
     """
 
     def hashed(scope: CancelScope) -> int:
@@ -163,10 +163,7 @@ def _ordered_scopes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_threads() -> Iterator[None]:
-    """What code of a virtual loop hands to a thread is done at once: nothing comes from outside.
-
-    Other loops keep their threads.
-    """
+    """Run thread jobs of a virtual loop at once, in the loop. Other loops keep their threads."""
     before = anyio.to_thread.run_sync
 
     async def at_once(func: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The people of a simulated world: they open sessions, write, answer, steer, stop everything.
+"""The users of a simulated world: they open sessions, send messages, answer items, steer, and stop everything.
 
-They use the product's own intake; no weather hits them, but two of them may do the same at the same time.
+They use the product's own intake. No weather strikes them, but two of them may act at the same time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from holdfast.service.posting import Caller
 from holdfast.session.items import ItemRow
 from holdfast.session.rows import SessionRow
 from holdfast.sim.doors import SPARE, ClockDoor, StoreDoor
+from holdfast.sim.process import Process
+from holdfast.sim.record import Replied, Said
+from holdfast.sim.script import PRICE, Script
 from holdfast.sim.world import Session, World
-from holdfast.sim.world_model import PRICE, Script
-from holdfast.sim.world_process import Process
-from holdfast.sim.world_record import Replied, Said
 
 POWERS = (
     "spawn",
@@ -37,19 +37,19 @@ POWERS = (
     "ask_person",
     "end_phase",
 )
-"""What a script of a family draws its calls of the harness from."""
+"""The harness tools that the scripts of a family draw from."""
 
 OWN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep")
 
 CHECKED = "- Never edit `src/**`."
-"""A rule that code can check."""
+"""A project rule that code can check."""
 
 ONE_PICO = PRICE.input * 200 + PRICE.output * 1024
-"""About what a request may cost at most."""
+"""About the largest cost of a request."""
 
 
 class Persons:
-    """Whoever stands at the terminals of a world."""
+    """The users of a world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -62,7 +62,7 @@ class Persons:
     # --- opening ---
 
     async def open(self, root: str = "") -> None:
-        """Open a session; with `root`, its money comes from that session's account too."""
+        """Open a session; with `root`, that session's account is on its budget path."""
         world = self.world
         chance = world.chance
         session_id = new_session_id(world.clock.now_us(), world.entropy)
@@ -94,7 +94,7 @@ class Persons:
         await self.opened(session_id, created, script)
 
     async def opened(self, session_id: str, created: SessionCreated, script: Script) -> None:
-        """Open that session."""
+        """Open a session with that script."""
         self.world.add(Session(session_id, created, script))
         await self.intake.open(session_id, created)
 
@@ -159,7 +159,7 @@ class Persons:
     # --- what they say ---
 
     async def act(self) -> None:
-        """One thing that people do."""
+        """Take one random action."""
         chance = self.world.chance
         if chance.random() < (0.55 if self.world.family else 0.12):
             await self._steer()
@@ -185,7 +185,7 @@ class Persons:
             self.world.note("people", "refused: the session was cancelled")
 
     def any(self) -> Session:
-        """Some session."""
+        """A random session."""
         return self.world.chance.choice(list(self.world.sessions.values()))
 
     async def _message(self, session: Session, row: SessionRow) -> None:
@@ -213,7 +213,7 @@ class Persons:
     # --- steering and answers ---
 
     async def _steer(self) -> None:
-        """Pause, resume, caps, the emergency stop; most often an answer."""
+        """Pause, resume, set a cap, stop, release, or, most often, answer an item."""
         chance = self.world.chance
         draw = chance.random()
         if draw < 0.55:
@@ -241,7 +241,7 @@ class Persons:
         await self.intake.set_cap(row, chance.choice(row.accounts), period, cap)
 
     async def answer(self) -> None:
-        """Answer an item: in time or late, once or by two people at the same time, having been shown it or not."""
+        """Answer an item: in time or late, by one user or two at once, seen before or not."""
         chance = self.world.chance
         items = await self.store.items(open_only=chance.random() < 0.85)
         if not items:
@@ -276,7 +276,7 @@ class Persons:
     # --- the end of the storm ---
 
     async def settle(self) -> None:
-        """What people do when all is calm: whoever is stopped may go on, most of what is asked is answered."""
+        """Release stops, resume paused sessions, and answer most items, in calm weather."""
         chance = self.world.chance
         await self.intake.release("calm")
         for row in await self.store.sessions():

@@ -1,28 +1,26 @@
-"""Run seeds, and tell of a failing one so that anybody can run it again."""
+"""Runs of seeds, with a reproducible report of a failing one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from holdfast.sim.crowd import Crowd
 from holdfast.sim.invariants import Violation, judge, judge_jobs, judge_workers
 from holdfast.sim.loop import Stuck, run
+from holdfast.sim.scenarios import Crowd, Yard
 from holdfast.sim.storm import Storm
 from holdfast.sim.workers import Workers
 from holdfast.sim.world import World
-from holdfast.sim.yard import Yard
 
 TRACE_LINES = 60
-"""The last steps that are told of a failing seed."""
+"""The number of last steps in the report of a failing seed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed came to. `trace` is empty when nothing is wrong.
+    """The result of one seed. `trace` is empty unless an invariant fails.
 
-    Of a family under one cap: whether the weather was `calm`, the part of the cap that was `used`, and how far
-    it was ever exceeded.
+    For a family under one cap, `calm` is the weather, `used` the used part of the cap, and `over_pico` its overspend.
     """
 
     seed: int
@@ -47,7 +45,7 @@ class Outcome:
         return f"holdfast sim {kind}--first {self.seed} --seeds 1"
 
     def report(self) -> str:
-        """A failing seed, in words: what does not hold, the last steps, how to see it again."""
+        """Describe a failing seed: violations, last steps, and the command that repeats it."""
         wrong = [f"  {each.invariant}: {each.message}" for each in self.violations[:8]]
         head = f"seed {self.seed} violates:"
         steps = "the last steps (seconds, who, what):"
@@ -55,13 +53,13 @@ class Outcome:
 
 
 def run_seed(seed: int, only: str = "") -> Outcome:
-    """Live through the world of a seed and judge it; with `only`, by that invariant alone."""
+    """Run the world of a seed and judge it, with `only` by that invariant alone."""
     world = World(seed)
     return _outcome(world, _lived(world, Storm(world), only))
 
 
 def run_family(seed: int) -> Outcome:
-    """Live through the world of sixteen children under one cap, and judge it."""
+    """Run a world of sixteen children under one cap, and judge it."""
     world = World(seed, family=False)
     crowd = Crowd(world)
     violations = _lived(world, crowd)
@@ -79,13 +77,13 @@ def run_family(seed: int) -> Outcome:
 
 
 def run_jobs(seed: int, only: str = "") -> Outcome:
-    """Live through a world of commands that outlive their shifts, and judge it; with `only`, by that invariant."""
+    """Run a world of jobs that outlive their shifts, and judge it, with `only` by that invariant alone."""
     world = World(seed, family=False)
     return replace(_outcome(world, _lived(world, Yard(world), only, judge_jobs)), jobs=True)
 
 
 def run_workers(seed: int, only: str = "") -> Outcome:
-    """Live through a world of workers that serve one home, and judge it; with `only`, by that invariant."""
+    """Run a world of workers that serve one home, and judge it, with `only` by that invariant alone."""
     world = World(seed, family=False)
     shop = Workers(world)
 
@@ -103,7 +101,7 @@ def _lived(
         return by(world, only)
     except Stuck as stuck:
         return [Violation("comes_to_rest", str(stuck))]
-    except Exception as error:  # people and the look at the end meet what brains meet
+    except Exception as error:  # users and the final look meet the same errors as brains
         return [Violation("nothing_unexplained", f"the world fell apart: {error!r}")]
 
 
@@ -124,7 +122,7 @@ def _outcome(world: World, violations: list[Violation]) -> Outcome:
 
 @dataclass
 class Totals:
-    """What many seeds came to. The used parts of caps, and how far one was exceeded, are of families."""
+    """Totals of many seeds. Used parts of caps and overspend are of families."""
 
     seeds: int = 0
     events: int = 0
@@ -139,7 +137,7 @@ class Totals:
     over_pico: int = 0
 
     def add(self, outcome: Outcome) -> None:
-        """Count one more seed. The first failing one is kept."""
+        """Add one seed. The first failing one is kept."""
         self.seeds += 1
         self.events += outcome.events
         self.crashes += outcome.crashes
@@ -154,7 +152,7 @@ class Totals:
             self.failing = outcome
 
     def join(self, other: Totals) -> None:
-        """Add what other seeds came to."""
+        """Add the totals of other seeds."""
         self.seeds += other.seeds
         self.events += other.events
         self.crashes += other.crashes
@@ -169,7 +167,7 @@ class Totals:
 
 
 def run_seeds(seeds: Iterable[int], one: Callable[[int], Outcome] = run_seed) -> Totals:
-    """Run seeds one after another, up to the first that fails."""
+    """Run seeds in order, up to the first that fails."""
     totals = Totals()
     for seed in seeds:
         totals.add(one(seed))

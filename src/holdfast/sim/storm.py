@@ -1,14 +1,13 @@
-"""What happens to a world: sessions are opened, brains come and go, people post, things break.
+"""The course of a world: sessions are opened, brains come and go, users post, and faults strike.
 
-First a storm of bounded length, then calm: no more faults, every zombie thaws, and whoever is due is
-woken until nothing is due any more. What is at rest then must stay at rest.
+After a storm of bounded length comes calm: no more faults, zombies thaw, and due sessions are woken until none is
+due. Everything must then stay at rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from holdfast.brain.doors import uptime
 from holdfast.brain.recall import encode, fold_digest
@@ -16,22 +15,21 @@ from holdfast.brain.wake import wake
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.kinds import KINDS
 from holdfast.log.base import Snapshot
-from holdfast.log.stored import StoredEvent
-from holdfast.log.verify import Look, verify
+from holdfast.log.verify import verify
 from holdfast.session.fold import empty
 from holdfast.session.home import HOME
 from holdfast.session.rows import due_at
 from holdfast.sim.doors import ClockDoor, StoreDoor, doors_of
 from holdfast.sim.loop import Stuck
 from holdfast.sim.people import Persons
+from holdfast.sim.process import Process
 from holdfast.sim.world import CALM, Session, World
-from holdfast.sim.world_process import Process
 
 ROUNDS_MAX = 200
-"""Wakes that the calm after a storm may take."""
+"""Wakes allowed in the calm after a storm."""
 
 AT_ONCE = 3
-"""Brains that run at the same time, at most, not counting zombies."""
+"""The largest number of concurrent brains, not counting zombies."""
 
 
 class Storm:
@@ -44,7 +42,6 @@ class Storm:
         self._count = 0
 
     async def run(self) -> None:
-        """The whole life of the world."""
         chance = self.world.chance
         await self.people.open()
         if chance.random() < 0.15:
@@ -56,12 +53,12 @@ class Storm:
         await self._look()
 
     async def _look(self) -> None:
-        """What lies in the log at the end."""
+        """Read the final log and rows for the invariants."""
         store = self.world.store
         self.world.verified = await verify(store)
         self.world.beside = await store.beside()
         for session_id in (*self.world.sessions, *((HOME,) if self.world.home.head else ())):
-            self.world.stored[session_id] = await store.look(partial(_lying, session_id))
+            self.world.stored[session_id] = await store.look(lambda look, name=session_id: list(look.stored(name)))  # type: ignore[misc]
             self.world.events[session_id] = await store.read(session_id)
 
     # --- brains ---
@@ -76,11 +73,11 @@ class Storm:
         return process
 
     def worker(self) -> Process:
-        """A process that wakes whoever is due."""
+        """Start a process that wakes due sessions."""
         return self.spawn(_serve_due)
 
     def thief(self) -> Process:
-        """A process that takes a session over, whoever holds it."""
+        """Start a process that steals a random session's lease."""
         session_id = self.people.any().session_id
 
         async def steal(process: Process) -> None:
@@ -109,7 +106,7 @@ class Storm:
             await self.trouble()
 
     async def trouble(self) -> None:
-        """One thing that goes wrong."""
+        """Cause one random fault."""
         chance = self.world.chance
         moving = [each for each in self.processes if each.alive and not each.frozen]
         draw = chance.uniform(0.60, 1.0)
@@ -123,7 +120,7 @@ class Storm:
             self._break()
 
     def _succeed(self, zombie: Process) -> None:
-        """Somebody takes over from a process that stands still."""
+        """Take over from a frozen process."""
         world = self.world
         if world.chance.random() < 0.5:
             world.note("world", f"{zombie.name} is taken for dead")
@@ -151,7 +148,7 @@ class Storm:
             asyncio.get_running_loop().create_task(self._rot(self.people.any()))
 
     async def _rot(self, session: Session) -> None:
-        """A snapshot that does not belong to this log, or that another program made, comes to lie there."""
+        """Save a snapshot that is not of this log, or of another program."""
         world = self.world
         state = empty(session.session_id, KINDS)
         state.seq = max(1, session.head - 1)
@@ -168,7 +165,7 @@ class Storm:
     # --- the calm ---
 
     async def calm(self) -> None:
-        """No more faults: wake whoever is due until all is at rest. Raises `Stuck` when it never is."""
+        """End all faults and wake due sessions until all are at rest. Raises `Stuck` if they never are."""
         world = self.world
         world.weather = CALM
         world.stuck_until = dict.fromkeys(world.stuck_until, 0.0)
@@ -196,7 +193,7 @@ class Storm:
         raise Stuck(f"no rest after {ROUNDS_MAX} wakes in calm weather")
 
     async def _all_gone(self) -> None:
-        """Wait until every process has ended; who stood still goes on."""
+        """Thaw frozen processes, and wait until every process has ended."""
         for process in self.processes:
             process.thaw()
         tasks = [process.task for process in self.processes if process.task is not None and not process.task.done()]
@@ -215,7 +212,3 @@ async def _serve_due(process: Process) -> None:
         await wake(session_id, doors_of(process, session_id))
 
     await dispatcher.run(ring)
-
-
-def _lying(session_id: str, look: Look) -> list[StoredEvent]:
-    return list(look.stored(session_id))

@@ -1,4 +1,4 @@
-"""Turns of a fake model, and the history of a conversation that it answers."""
+"""Turns of a fake model, and the conversation history that it answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Workers that serve one home: crews smaller than what is due, several of them, two versions of the program.
+"""Workers that serve one home, with fewer slots than due sessions and in two versions of the program.
 
-Here the service itself runs (`holdfast.fleet.serve`), where a storm has short-lived processes that look once. Workers
-are killed and started again, the disk fills or is away, the wall clock is set back and forth, users open sessions and
-write. Then comes calm: one worker of the new version is enough for every session to come to rest.
+Here the service itself runs (`holdfast.fleet.serve`), while a storm has short-lived processes. Workers are killed and
+restarted, the disk fills or is away, the wall clock is set back and forth, and users open sessions and post messages.
+Then comes calm: one worker of the new version must bring every session to rest.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from holdfast.ids import new_session_id
 from holdfast.sim.doors import ClockDoor, StoreDoor, doors_of
 from holdfast.sim.loop import Stuck
 from holdfast.sim.people import OWN_TOOLS
+from holdfast.sim.process import Process, Weathered
+from holdfast.sim.script import SaidCall, Script, Trouble, Turn
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import CALM, World
-from holdfast.sim.world_model import SaidCall, Script, Trouble, Turn
-from holdfast.sim.world_process import Process, Weathered
 
 SLEEPS_S = (2.0, 20.0, 60.0, 300.0)
 JUMPS_S = (-31_536_000.0, -3_600.0, -30.0, 3_600.0)
 
 REST_S = 4_000.0
-"""Virtual seconds in which everything comes to rest once it is calm."""
+"""Virtual seconds of calm in which everything must come to rest."""
 
 
 class DiskAway(Weathered, LogUnavailable):
@@ -44,12 +44,12 @@ class DiskAway(Weathered, LogUnavailable):
 
 
 class Shut(Weathered, CannotRunSafely):
-    """This one session cannot be worked on now, while the log and all others can."""
+    """This session cannot be worked on now; the log and all others can."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A session, or the log for an empty id, that a worker could not serve, and when it wants to try again."""
+    """A failure of a session, or of the log for an empty id, at a worker, and its next try."""
 
     at_s: float
     worker: str
@@ -60,9 +60,9 @@ class Failed:
 
 @dataclass
 class Duty:
-    """What was seen of the workers. `free` has from when on a worker had room, `crews` how many were at work at once
-    under which limit, `left` the workers that ended by themselves. `idle` counts tries that found nothing to do, by
-    worker, session and its head.
+    """Observations of the workers. `free` has the times from which a worker had room or not, `crews` the number of
+    sessions at work and its limit, `left` the workers that ended by themselves. `idle` counts tries without work,
+    by worker, session, and head.
     """
 
     free: list[tuple[float, bool]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Duty:
     forward: bool = False
 
     def free_s(self, first_s: float, last_s: float) -> float:
-        """For how long between two times a worker had room."""
+        """The time between two moments in which a worker had room."""
         total, ends = 0.0, [at_s for at_s, _ in self.free[1:]] + [last_s]
         for (at_s, free), end_s in zip(self.free, ends, strict=True):
             if free:
@@ -84,7 +84,7 @@ class Duty:
 
 
 class _Store(StoreDoor):
-    """The log as a program of one version reaches it: it may be away, and refuses what a newer one wrote."""
+    """The log for a program of one version: it may be away, and refuses sessions that a newer version wrote."""
 
     def __init__(self, process: Process, shop: Workers, reads: int) -> None:
         super().__init__(process)
@@ -102,37 +102,32 @@ class _Store(StoreDoor):
             self._shop.wrote(event.session_id, self._reads)
 
     async def append(self, session_id: str, epoch: int, *args: Any, **named: Any) -> Any:
-        """See `StoreDoor`."""
         self._check()
         events = await super().append(session_id, epoch, *args, **named)
         self._wrote()
         return events
 
     async def acquire(self, session_id: str, *args: Any, **named: Any) -> Any:
-        """See `StoreDoor`."""
         self._check(session_id)
         lease = await super().acquire(session_id, *args, **named)
         self._wrote()
         return lease
 
     async def read(self, session_id: str, **named: Any) -> Any:
-        """See `StoreDoor`."""
         self._check(session_id)
         return await super().read(session_id, **named)
 
     async def due(self, *args: Any) -> list[str]:
-        """See `StoreDoor`."""
         self._check()
         return await super().due(*args)
 
     async def changed(self, after: int) -> int:
-        """See `StoreDoor`."""
         self._check()
         return await super().changed(after)
 
 
 class Workers(Storm):
-    """The driver of such a world. In a `quiet` one nothing breaks but the clock."""
+    """The driver of a world of workers. In a `quiet` one, the only fault is the clock."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -152,7 +147,6 @@ class Workers(Storm):
         world.weather = CALM if self.quiet else replace(world.weather, freeze=0.0, stop=0.0)
 
     async def run(self) -> None:
-        """The whole life of the world."""
         chance = self.world.chance
         self._free()
         for number in range(chance.randint(4, 9)):
@@ -218,13 +212,13 @@ class Workers(Storm):
         self.duty.failed.append(Failed(self.world.loop.time(), process.name, session_id, error, again_s))
 
     def _free(self) -> None:
-        """Note whether some worker could take a session of any version now."""
+        """Record whether a worker could take a session of any version now."""
         now_s = self.world.loop.time()
         room = [name for name in self._living() if self._reads[name] == SCHEMA and self._busy[name] < self.limit]
         self.duty.free.append((now_s, bool(room) and now_s >= self.away_until_s))
 
     def wrote(self, session_id: str, version: int) -> None:
-        """A program of that version wrote into a session: an older one cannot read it from now on."""
+        """Record that a program of that version wrote to a session, which older ones can no longer read."""
         self.written[session_id] = max(version, self.written.get(session_id, 0))
 
     # --- what happens ---
@@ -252,14 +246,14 @@ class Workers(Storm):
             self._free()
             self.world.loop.call_later(seconds + 0.001, self._free)
         elif draw < 0.95:
-            # Not longer: a session has to be taken up within its last pause, and those before it add up to as much.
+            # Not longer: a session must be taken up within its last pause, and the earlier pauses add up to as much.
             shut, seconds = self.people.any().session_id, chance.choice((1.0, 5.0, 10.0))
             self._shut_until_s[shut] = self.world.loop.time() + seconds
             self.world.note("world", f"{shut[-4:]} cannot be worked on for {seconds:.0f} s")
 
     async def _answered(self) -> None:
-        """Wait a little for a moment right after an answer: a clock that is set then is the hardest for a sleep that
-        the answer asks for, and rare otherwise.
+        """Wait for a moment right after a response: setting the clock then is hardest for a sleep that the response
+        requests, and rare otherwise.
         """
         for _ in range(100):
             latest = {each.session_id: each.events[-1].fact for each in self.world.record.commits}
@@ -278,7 +272,7 @@ class Workers(Storm):
         await self._see_to(session.session_id)
 
     async def _see_to(self, session_id: str) -> None:
-        """A user's command leaves a session to a worker that reads what it wrote; else it starts a process for it."""
+        """Leave a session to a worker that can read it, or start a process for it, as a user's command does."""
         if any(self._reads[name] >= SCHEMA for name in self._living()):
             return
 
@@ -311,7 +305,7 @@ class Workers(Storm):
     # --- the calm ---
 
     async def calm(self) -> None:
-        """No more faults, and the workers stay: everything comes to rest. Raises `Stuck` when it does not."""
+        """End all faults and keep the workers until all sessions rest. Raises `Stuck` if they never do."""
         world = self.world
         world.weather = CALM
         world.stuck_until = dict.fromkeys(world.stuck_until, 0.0)

@@ -1,4 +1,4 @@
-"""The simulated world of one seed: its time, its chance, its weather, its log, its hands."""
+"""The simulated world of one seed: time, chance, weather, log, and hands."""
 
 from __future__ import annotations
 
@@ -20,34 +20,33 @@ from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake.calls import Files
 from holdfast.hands.fake.provider import FakeProvider
+from holdfast.log.chain import StoredEvent
 from holdfast.log.memory import MemoryStore
-from holdfast.log.stored import StoredEvent
 from holdfast.log.transaction import Transaction
 from holdfast.log.verify import Beside, Verified
 from holdfast.session.home import HOME, home_created
 from holdfast.sim.loop import VirtualLoop
-from holdfast.sim.world_model import Script
-from holdfast.sim.world_record import Commit, CommitKind, Effect, EndSaid, Known, Mishap, Record, Testimony
+from holdfast.sim.record import Commit, CommitKind, Effect, EndSaid, Known, Mishap, Record, Testimony
+from holdfast.sim.script import Script
 
 START_US = 1_790_000_000_000_000
-"""Wall time at which every world begins."""
+"""The wall time at which every world begins."""
 
 GRACE_S = 30.0
-"""How long hands that nobody claims wait before they end themselves."""
+"""Seconds after which unclaimed hands end themselves."""
 
 
 FAMILIES = 0.35
-"""The share of worlds in which sessions open others, ask people, and renew their contexts."""
+"""The share of worlds in which sessions spawn children, ask approvers, and renew their contexts."""
 
 
 @dataclass(frozen=True)
 class Weather:
-    """How bad it gets: chances per door call, drawn anew for each seed, many of them 0.
+    """Fault rates per door call, drawn for each seed, many of them 0.
 
-    `kill`, `freeze` and `stop` hit the process that calls, `delay` makes it wait, `full` makes the log
-    refuse. `hands_die` is per execution; `worn` hands take no new call; `no_hands` is how often making
-    them fails; `echo` how often the answer to a start is lost, so that it is asked for again;
-    `stuck` how often a supervisor stands still for a while.
+    `kill`, `freeze`, and `stop` hit the calling process, `delay` makes it wait, `full` makes the log refuse.
+    `hands_die` is per execution; `worn` hands accept no new call; `no_hands` is the rate of failed provisioning,
+    `echo` of lost answers to a start, which is then repeated, and `stuck` of a supervisor that hangs for a while.
     """
 
     kill: float
@@ -63,7 +62,7 @@ class Weather:
 
 
 def draw_weather(chance: Random) -> Weather:
-    """The weather of a seed. Each fault is left out of some seeds, so that none hides the others."""
+    """Draw the weather of a seed. Each fault is absent in some seeds, so that none hides the others."""
 
     def rate(share: float, most: float) -> float:
         return chance.uniform(most / 8, most) if chance.random() < share else 0.0
@@ -83,35 +82,32 @@ def draw_weather(chance: Random) -> Weather:
 
 
 CALM = Weather(0.0, 0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""No more faults: what must come to rest, comes to rest."""
+"""Weather without faults."""
 
 
 class VirtualClock:
-    """The clock of the world. Wall time can be made to jump; durations cannot."""
+    """The clock of the world. Wall time can jump; durations cannot."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self.jumped_us = 0
 
     def now_us(self) -> int:
-        """Wall time."""
         return START_US + int(self._loop.time() * 1_000_000) + self.jumped_us
 
     def monotonic_s(self) -> float:
-        """Virtual seconds since the world began."""
         return self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
-        """Return after that many virtual seconds."""
         await anyio.sleep(seconds)
 
 
 @dataclass
 class Session:
-    """One session of this world: how it was opened, what its model will say, and what its log came to.
+    """One session of the world: its creation, its model's script, and its log.
 
-    `holder` is the worker of a shift that has not ended, `dispatched` the hands of each call's latest
-    dispatch, `children` the sessions and jobs that it opened, each with its place in the log, `born` counts those.
+    `holder` is the worker of an unfinished shift, `dispatched` the hands of each call's latest dispatch, `children` the
+    sessions and jobs that it opened, with their positions; `born` counts the sessions.
     """
 
     session_id: str
@@ -126,7 +122,7 @@ class Session:
     dispatched: dict[str, str] = field(default_factory=dict)
 
     def follow(self, event: Event) -> None:
-        """Take in one more event."""
+        """Follow one more event."""
         self.head = event.seq
         self.hashes.append(event.hash)
         match event.fact:
@@ -142,12 +138,12 @@ class Session:
                 self.children.append((event.seq, job_id))
 
     def children_before(self, seq: int) -> list[str]:
-        """The sessions and jobs that it had opened before that position, in order."""
+        """The sessions and jobs opened before that position, in order."""
         return [child_id for at, child_id in self.children if at < seq]
 
 
 class WatchedStore(MemoryStore):
-    """The log in memory, which says what its latest transaction wrote."""
+    """The log in memory, with the events of its latest transaction."""
 
     latest: tuple[Event, ...] = ()
 
@@ -157,7 +153,7 @@ class WatchedStore(MemoryStore):
 
 
 class World:
-    """What all simulated processes of a seed share."""
+    """The state that all simulated processes of a seed share."""
 
     def __init__(self, seed: int, *, family: bool | None = None) -> None:
         self.seed = seed
@@ -198,21 +194,21 @@ class World:
         self.verified = Verified(0, 0, ())
 
     def note(self, who: str, what: str) -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.record.trace.append((self.loop.time(), who, what))
 
     def _broken(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Something that runs by itself, such as the hands, raised."""
+        """Record an error of a background callback, such as the hands'."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.record.mishaps.append(Mishap(self.record.tick(), "world", error))
 
     def happens(self, rate: float) -> bool:
-        """Whether something of that chance happens now. Draws nothing when it cannot."""
+        """Draw whether an event of that rate happens now. A rate of 0 draws nothing."""
         return rate > 0.0 and self.chance.random() < rate
 
     def committed(self, who: str, kind: CommitKind, epoch: int, head: int | None, *, steal: bool = False) -> None:
-        """Observe the transaction that the store has just made."""
+        """Record the store's latest transaction."""
         written: dict[str, list[Event]] = {}
         for event in self.store.latest:
             written.setdefault(event.session_id, []).append(event)
@@ -237,7 +233,7 @@ class World:
             self._take(session, commit)
 
     def _take(self, session: Session, commit: Commit) -> None:
-        """Observe what a transaction wrote into one session."""
+        """Record what a transaction wrote to one session."""
         record = self.record
         record.commits.append(commit)
         for event in commit.events:
@@ -253,7 +249,7 @@ class World:
             self.note(commit.who, f"{session.script.name} #{event.seq} e{event.epoch} {event.type}")
 
     def _born(self, event: Event) -> Session:
-        """A session that another one opened: its script follows from its parent's."""
+        """Add a child session, with a script that follows from its parent's."""
         created = event.fact
         assert isinstance(created, SessionCreated)
         assert created.parent is not None
@@ -264,12 +260,12 @@ class World:
         return born
 
     def add(self, session: Session) -> None:
-        """A session of this world."""
+        """Add a session to the world."""
         self.sessions[session.session_id] = session
         self.named[session.script.name] = session
 
     def _testimony(self, session: Session, seq: int, call_id: str) -> Testimony:
-        """What the hands of the latest dispatch know of a call, asked behind everybody's back."""
+        """The knowledge of the latest dispatch's hands about a call, read without a door call."""
         identity = self.provisioned.get(session.dispatched.get(call_id, ""))
         made = self.hands.find(identity) if identity is not None else None
         state: Known = "gone"
@@ -284,14 +280,14 @@ class World:
         return Testimony(self.record.tick(), session.session_id, seq, call_id, state)
 
     def died(self, worker_id: str) -> None:
-        """A worker is gone, or taken for gone: its leases end."""
+        """End the leases of a worker that is gone or taken for gone."""
         self.live.discard(worker_id)
         self.store.worker_died(worker_id)
         if self.on_death is not None:
             self.on_death(worker_id)
 
     def workspace(self, session_id: str) -> str:
-        """The path of a session's workspace; its files tell of every write."""
+        """Create a session's workspace, which counts every write, and return its path."""
         path = f"/{session_id}"
         self.hands.workspaces[path] = _WatchedFiles(self)
         return path
@@ -307,7 +303,7 @@ class World:
         return (1, f"{key} failed") if word == "fail" else (0, f"{key} done")
 
     def effect(self, key: str) -> None:
-        """Count a real effect, for the session whose script has that key."""
+        """Record a real effect of the session whose script has that key."""
         self.note("hands", f"effect {key}")
         session = self.named[key[1:].partition(".")[0]]
         self.record.effects.append(Effect(self.record.tick(), session.session_id, key, session.head))
@@ -331,25 +327,25 @@ class World:
             self.told(session_id, call_id, news)
 
     def tempt(self, hands_id: str) -> None:
-        """A call was started on these hands: they may die while it runs, or just after."""
+        """Let hands die while a call runs, or right after it, by the weather."""
         if self.happens(self.weather.hands_die):
             self.loop.call_later(self.chance.uniform(0.0, 1.2) * self._lasts_s, self.lose, hands_id)
 
     def lose(self, hands_id: str, reason: str = "killed") -> None:
-        """Kill an incarnation of hands, if it lives."""
+        """Kill an incarnation of hands if it is alive."""
         if hands_id in self.hands.alive():
             self.note("hands", f"{hands_id[-4:]} gone: {reason}")
             self.record.kills += 1
             self.hands.lose(hands_id, reason)
 
     def reboot(self) -> None:
-        """Another boot of the one host: every incarnation is gone, and none can testify."""
+        """Reboot the host: every incarnation is gone, and none can testify."""
         self.boots += 1
         self.note("host", f"boot {self.boots}")
         self.hands.reboot(f"boot-{self.boots}")
 
     def unclaim(self, who: str) -> None:
-        """A process is gone: hands that nobody else claims end themselves after a time."""
+        """Drop a process's claims; unclaimed hands end themselves after `GRACE_S`."""
         for hands_id, claims in self.claims.items():
             if who in claims:
                 claims.discard(who)
@@ -364,11 +360,11 @@ class World:
         if made is not None and any(call.running for call in made.calls.values()):
             self.loop.call_later(GRACE_S, self._idle, hands_id)
         else:
-            self.lose(hands_id, "nobody needed them")
+            self.lose(hands_id, "unclaimed")
 
 
 class _WatchedFiles(Files):
-    """Files of a workspace that count each write as an effect of the call whose key it carries."""
+    """Workspace files that record each write as an effect of the call whose key it carries."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -380,5 +376,5 @@ class _WatchedFiles(Files):
         self._world.effect(words[1].decode())
 
     def quietly(self, path: str, content: bytes) -> None:
-        """Write without counting: the command that did it was counted."""
+        """Write without recording an effect, since the command was recorded."""
         super().__setitem__(path, content)

@@ -20,7 +20,7 @@ from holdfast.app.settings.config import budget_pico
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import UsageError
-from holdfast.log.workers import is_live
+from holdfast.log.worker_locks import is_live
 from holdfast.service import forks
 from holdfast.service.forks import Forked, Ground, Point, Wish, point_at
 from holdfast.service.opening import check_key, check_models

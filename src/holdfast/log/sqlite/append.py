@@ -1,4 +1,4 @@
-"""The writing thread's work: an append is one transaction with one sync, and no word is said before it is true."""
+"""The writing thread: an append is one transaction with one sync, acknowledged only after the commit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from holdfast.clock import Clock
 from holdfast.errors import DiskError, HoldfastError, LogFailed, LogUnavailable, SchemaTooNew, StorageFull
 from holdfast.facts.codec import SCHEMA
 from holdfast.log.base import Snapshot
-from holdfast.log.sqlite.connect import SQL
+from holdfast.log.sqlite.connect import PATIENCE_S, SQL, Outage, code_of, sentences, translated
 from holdfast.log.sqlite.tables import SqliteView, number, write
-from holdfast.log.sqlite.thread import ConnectionThread
-from holdfast.log.sqlite.trouble import PATIENCE_S, Outage, code_of, sentences, translated
+from holdfast.log.sqlite.threads import ConnectionThread
 from holdfast.log.sqlite.watermark import Watermark
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.rows import SessionRow
@@ -24,16 +23,16 @@ from holdfast.session.rows import SessionRow
 T = TypeVar("T")
 
 _KNOWN_MAX = 1_000
-"""How many sessions' rows a writer keeps in mind."""
+"""The number of session rows that a writer caches."""
 
 _TOGETHER_MAX = 64
-"""How many transactions are committed together."""
+"""The number of transactions that are committed together, at most."""
 
 
 class Ask(Generic[T]):
-    """One transaction that somebody waits for: its work, then its result or its error.
+    """A queued transaction: its work, then its result or its error.
 
-    `moved` are the sessions whose heads it moved, with their heads.
+    `moved` lists the sessions whose heads it moved, with their new heads.
     """
 
     __slots__ = ("_result", "answered", "error", "moved", "work")
@@ -46,18 +45,18 @@ class Ask(Generic[T]):
         self._result: T | None = None
 
     def answer(self, result: T, rows: dict[str, SessionRow]) -> None:
-        """It is committed."""
+        """Record the result of a committed transaction."""
         self._result = result
         self.moved = [(session_id, row.head) for session_id, row in rows.items()]
         self.answered = True
 
     def refuse(self, error: Exception) -> None:
-        """It is not: nothing of it was written, or nobody can say."""
+        """Record the error: nothing was written, or that is unknown."""
         self.error = error
         self.answered = True
 
     def result(self) -> T:
-        """What the work returned. Raises what it, or the commit, raised."""
+        """Return the work's result. Raises the error of the work or of the commit."""
         if self.error is not None:
             raise self.error
         return cast(T, self._result)
@@ -66,10 +65,10 @@ class Ask(Generic[T]):
 class Writer:
     """Runs transactions on the writing thread's connection.
 
-    Those that wait while another one syncs are committed together; one that is refused has written nothing
-    and takes nothing of the others with it. A commit that the disk failed is looked up on a new connection: it is
-    acknowledged when it is there for good, and done again when it is not there. While neither can be found out, the
-    writer waits, up to the outage's patience; then nothing more is written in this process.
+    Transactions that wait while another one syncs are committed together; a refused one writes nothing and does not
+    affect the others. After a disk error in a commit, the commit is looked up on a new connection: it is acknowledged
+    if it is durable, and repeated if it is absent. While neither is known, the writer waits up to the outage's
+    patience; after that this process writes nothing more.
     """
 
     def __init__(self, path: Path, thread: ConnectionThread, clock: Clock, outage: Outage | None = None) -> None:
@@ -83,13 +82,13 @@ class Writer:
         self._known: dict[str, SessionRow] = {}
 
     def ask(self, work: Callable[[Transaction], T]) -> Ask[T]:
-        """Queue a transaction, from any thread; then let the writing thread `settle` it."""
+        """Queue a transaction, from any thread; `settle` it in the writing thread."""
         ask = Ask(work)
         self._waiting.append(ask)
         return ask
 
     def settle(self, ask: Ask[T]) -> None:
-        """Answer an ask, and with it whoever else waits. In the writing thread."""
+        """Answer an ask and all others that wait. In the writing thread."""
         if len(self._waiting) == 1 and not ask.answered:
             self._alone(self._waiting.popleft())
         while not ask.answered:
@@ -110,7 +109,7 @@ class Writer:
             ask.refuse(error)
 
     def _once(self, ask: Ask[T]) -> tuple[T, dict[str, SessionRow]]:
-        """One transaction. Raises `DiskError` only when nothing of it was written."""
+        """Run one transaction. Raises `DiskError` only if nothing was written."""
         with sentences(self._path):
             connection = self._begin()
             transaction = self._transaction(connection)
@@ -125,7 +124,7 @@ class Writer:
         return result, transaction.rows
 
     def _together(self, asks: list[Ask[Any]]) -> bool:
-        """One commit for all. False when one could not be written: then nothing was, and each is tried alone."""
+        """Run all in one commit. False if one could not be written; then nothing was, and each is tried alone."""
         sealed: list[Sealed] = []
         done: list[tuple[Ask[Any], object, dict[str, SessionRow]]] = []
         refused: list[tuple[Ask[Any], Exception]] = []
@@ -164,7 +163,7 @@ class Writer:
         return True
 
     def _begin(self) -> sqlite3.Connection:
-        """Begin, and forget what another connection may have changed."""
+        """Begin a transaction; drop cached rows that another connection may have changed."""
         self._outage.check()
         connection = self._thread.connection()
         connection.execute("begin immediate")
@@ -184,17 +183,17 @@ class Writer:
             self._roll_back(connection)
 
     def check_vocabulary(self, session_id: str) -> None:
-        """Refuse a session in which a newer program wrote (S19). Inside a transaction."""
+        """Refuse a session that a newer program wrote to (S19). Inside a transaction."""
         found = self._thread.connection().execute(SQL["vocabulary"], {"session_id": session_id}).fetchone()
         if found is not None and number(found[0], session_id) > SCHEMA:
             raise SchemaTooNew(
-                f"session {session_id} holds events of schema {found[0]}, this Holdfast knows {SCHEMA}; nothing was "
+                f"session {session_id} holds events of schema {found[0]}, this Holdfast supports {SCHEMA}; nothing was "
                 "written: upgrade Holdfast and try again",
                 session_id=session_id,
             )
 
     def save(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot instead of the session's earlier one."""
+        """Save a snapshot in place of the session's earlier one."""
         values = {
             "session_id": snapshot.session_id,
             "seq": snapshot.seq,
@@ -236,10 +235,10 @@ class Writer:
         self._watermark.write(last.event)
 
     def _kept_after_all(self, last: Sealed) -> bool:
-        """Whether a commit that failed to answer is there. Raises `LogFailed` when that cannot be found out.
+        """Return True if a commit without an answer is durable. Raises `LogFailed` if that stays unknown.
 
-        It is read back by its chain hash, which binds the draft's id. Being there is not enough after a
-        failed sync: the checkpoint copies it into the database and syncs that.
+        The event is read back by its chain hash, which covers the draft's id. After a failed sync that is not
+        enough, so a checkpoint copies it into the database and syncs that.
         """
         values = {"session_id": last.event.session_id, "seq": last.event.seq}
         while True:

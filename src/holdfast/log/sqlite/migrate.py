@@ -1,4 +1,4 @@
-"""Tables of an earlier version become today's, in one transaction; what is new in them comes from the events."""
+"""Migration of tables to today's version, in one transaction; new columns are filled from the events."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from holdfast.errors import LogDamaged
-from holdfast.log.sqlite.connect import SCHEMA_VERSION, SQL, connect, prepare_file, version_of
+from holdfast.log.sqlite.connect import SCHEMA_VERSION, SQL, connect, migration, prepare_file, sentences, version_of
 from holdfast.log.sqlite.read import Reader
 from holdfast.log.sqlite.tables import row_values, save_account, save_item
-from holdfast.log.sqlite.trouble import sentences
 from holdfast.log.sqlite.watermark import check_acknowledged
-from holdfast.log.statements import migration
 from holdfast.log.verify import Rebuilt
 
 COLUMNS_VERSION = 4
-"""Since this version tables got indexes and no columns: nothing has to be filled in from the events."""
+"""Later versions add only indexes, so nothing has to be filled from the events."""
 
 
 def open_file(path: Path, busy_timeout_s: float, *, accept_loss: bool = False) -> None:
-    """Make the file ready for today's statements: made, migrated, or refused before anything is written.
+    """Create or migrate the database file, or refuse it before anything is written.
 
     Raises `LogUnavailable`, `LogDamaged`, `SchemaTooNew`, `StorageFull`, and, unless the loss is accepted,
     `EventsLost`.
@@ -56,10 +54,10 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _refill(connection: sqlite3.Connection, reader: Reader) -> None:
-    """Rows beside the events from the events (S20).
+    """Rebuild the rows beside the events (S20).
 
-    A session that is damaged, or whose bodies were partly erased, keeps its row as it is; `verify` says
-    what does not hold. Accounts then keep their sums, for they cannot be added up again.
+    A session with damage or erased bodies keeps its row; `verify` reports it. Accounts then keep their sums,
+    since they cannot be recomputed.
     """
     rebuilt = Rebuilt()
     unsure: set[str] = set()

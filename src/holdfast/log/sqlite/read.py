@@ -1,4 +1,4 @@
-"""The reading thread's work: each verb one consistent look at the file."""
+"""The reading thread: each verb reads one consistent state of the file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import Any, TypeVar, get_args
 from msgspec.structs import asdict
 
 from holdfast.facts.codec import Event
-from holdfast.log import lineage
+from holdfast.log import chain
 from holdfast.log.base import EVERY, Snapshot, Which
-from holdfast.log.lineage import ALL
-from holdfast.log.sqlite.connect import SQL
+from holdfast.log.chain import ALL, StoredBlob, StoredEvent, check_head, events_of
+from holdfast.log.sqlite.connect import SQL, code_of, damaged_file
 from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
-from holdfast.log.sqlite.trouble import code_of, damaged_file
-from holdfast.log.stored import StoredBlob, StoredEvent, check_head, events_of
 from holdfast.log.transaction import pick, pick_item, unknown
 from holdfast.log.verify import Beside, Look
 from holdfast.session.accounts import AccountRow
@@ -42,11 +40,11 @@ _FILTERS = {
     "reason": "reason = :reason and reason <> ''",
     "updated_us": "updated_us >= :updated_us",
 }
-"""Field of `Which` → its condition. Each status is a literal, so that its own index fits."""
+"""Field of `Which` → its condition. A status is a literal, so that SQLite uses its index."""
 
 
 def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[str, dict[str, object]]:
-    """The conditions of a filter and a page, and the values in them. Only the filter's own fields name a condition."""
+    """The SQL condition of a filter and a page, and its values. Only fields of the filter select conditions."""
     values: dict[str, object] = {name: value for name, value in asdict(which).items() if value}
     conditions = [_FILTERS[f"status:{value}" if name == "status" else name] for name, value in values.items()]
     if not home:
@@ -59,7 +57,7 @@ def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[st
 
 
 class Reader:
-    """Reads through one connection; made for one verb."""
+    """Reads through one connection, for one verb."""
 
     __slots__ = ("_connection", "_path", "_view")
 
@@ -69,37 +67,37 @@ class Reader:
         self._view = SqliteView(connection, {})
 
     def events(self, session_id: str, after: int, prev: bytes | None, limit: int | None) -> list[Event]:
-        """Events after `after`; with `prev` verified, and when read to the end, held against the row."""
+        """Events after `after`. With `prev` they are verified and, if read to the end, compared with the row."""
         count = ALL if limit is None else limit
-        with self._one_look():
+        with self._consistent():
             row = self.row(session_id)
-            events = lineage.read(row, self._view.row, self._own, after, prev, count)
+            events = chain.read(row, self._view.row, self._own, after, prev, count)
         if prev is not None and len(events) < count:
             at, hash_ = (events[-1].seq, events[-1].hash) if events else (after, prev)
             check_head(row, at, hash_)
         return events
 
     def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
-        # An error keeps the cursor alive, and with it the past that it reads, unless it is closed.
+        # Unless it is closed, an error keeps the cursor and its read transaction open.
         with closing(self._rows("events", session_id=session_id, after=after, count=count)) as stored:
             return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
 
     def row(self, session_id: str) -> SessionRow:
-        """One row. Raises `UnknownSession`."""
+        """A session's row. Raises `UnknownSession`."""
         row = self._view.row(session_id)
         if row is None:
             raise unknown(session_id)
         return row
 
     def head(self, session_id: str) -> int:
-        """The head. Raises `UnknownSession`."""
+        """A session's head. Raises `UnknownSession`."""
         found = self._rows("session_head", session_id=session_id).fetchone()
         if found is None:
             raise unknown(session_id)
         return number(found[0], session_id)
 
     def snapshot(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """The kept snapshot, if it is still true and whole."""
+        """The saved snapshot, if it is valid."""
         found = self._rows("snapshot", session_id=session_id, fold_digest=fold_digest).fetchone()
         if found is None:
             return None
@@ -108,8 +106,8 @@ class Reader:
         return Snapshot(session_id, seq, hash_, fold, state) if whole else None
 
     def find(self, name: str) -> SessionRow:
-        """By id, key, or unique prefix of either."""
-        with self._one_look():
+        """The session with that id, key, or unique prefix of either."""
+        with self._consistent():
             exact = self._view.row(name)
             if exact is not None:
                 return exact
@@ -129,18 +127,18 @@ class Reader:
         return [session_row(each) for each in found]
 
     def count(self, which: Which) -> int:
-        """The number of rows that pass the filter, without the home's."""
+        """The number of sessions that pass the filter, without the home."""
         conditions, values = _conditions(which, False, None)
         ((found,),) = self._connection.execute(SQL["sessions_count"].format(conditions=conditions), values)
         return int(found)
 
     def due(self, now_us: int, up: Uptime | None) -> list[tuple[str, str]]:
-        """`(session, holder)` of what is due, longest due first."""
+        """`(session, holder)` of due sessions, longest due first."""
         found = self._rows("due", now_us=now_us, future_us=now_us + CLOCK_STEP_US, **_of_boot(up)).fetchall()
         return [(session_id, holder) for session_id, holder, _ in found]
 
     def due_later(self, now_us: int, up: Uptime | None) -> int | None:
-        """When the first parked session after now is due."""
+        """The earliest due time of a parked session after now."""
         ((due_us, due_boot_us),) = self._rows("due_later", now_us=now_us, **_of_boot(up)).fetchall()
         times = [] if due_us is None else [int(due_us)]
         if up is not None and due_boot_us is not None:
@@ -157,7 +155,7 @@ class Reader:
         return [item_row(values) for values in found]
 
     def item(self, name: str) -> ItemRow:
-        """By id or unique prefix."""
+        """The item with that id or unique prefix."""
         return pick_item(name, [item_row(values) for values in self._rows("items_like", prefix=name)])
 
     def stopped(self) -> Stop | None:
@@ -166,7 +164,7 @@ class Reader:
         return stop_in(home.detail) if home is not None else None
 
     def works(self) -> None:
-        """Whether the file can be read. Raises what SQLite says when not."""
+        """Check that the file can be read. Raises SQLite's error."""
         self._rows("schema_version").fetchone()
 
     def held(self) -> dict[str, str]:
@@ -185,33 +183,33 @@ class Reader:
         return found
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
-        """One session's events as they lie there."""
+        """One session's stored events."""
         return self._rows("events", session_id=session_id, after=0, count=ALL)
 
     def blob(self, digest: bytes) -> StoredBlob:
-        """What lies under a digest."""
+        """The blob with that digest."""
         return self._view.blob(digest)
 
     def known(self, session_id: str) -> SessionRow | None:
-        """One row, None when there is none."""
+        """A session's row, if it exists."""
         return self._view.row(session_id)
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        """The chain hash of an event, also of one that a fork shares."""
+        """The chain hash of an event, own or shared with the origin."""
         row = self._view.row(session_id)
         if row is None:
             return None
-        found = self._view.link_at(lineage.holder(row, self._view.row, seq), seq)
+        found = self._view.link_at(chain.holder(row, self._view.row, seq), seq)
         return found[0] if found else None
 
     def look(self, work: Callable[[Look], T]) -> T:
-        """`work` on one consistent look, however long it takes."""
-        with self._one_look():
+        """Run `work` on one consistent state."""
+        with self._consistent():
             return work(self)
 
     def beside(self) -> Beside:
-        """All rows beside the events, in one look."""
-        with self._one_look():
+        """All rows beside the events."""
+        with self._consistent():
             return Beside(
                 {row.session_id: row for row in self.sessions()},
                 {(session_id, key): seq for session_id, key, seq in self._rows("posts")},
@@ -222,14 +220,14 @@ class Reader:
             )
 
     def check_file(self) -> list[str]:
-        """SQLite's own look at pages, indexes and rows."""
+        """Problems found by SQLite's integrity check."""
         return [line for (line,) in self._connection.execute("pragma integrity_check(10)") if line != "ok"]
 
     def _rows(self, name: str, **values: Any) -> sqlite3.Cursor:
         return self._connection.execute(SQL[name], values)
 
     @contextmanager
-    def _one_look(self) -> Iterator[None]:
+    def _consistent(self) -> Iterator[None]:
         if self._connection.in_transaction:
             yield
             return

@@ -1,4 +1,4 @@
-"""The store on SQLite: every door of the log over one file, one transaction an append (S4)."""
+"""The SQLite store: every door of the log over one file, one transaction per append (S4)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from holdfast.facts.codec import Draft, Event
 from holdfast.ids import Entropy, new_event_id, system_entropy
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
 from holdfast.log.sqlite.append import Writer
-from holdfast.log.sqlite.connect import connect
+from holdfast.log.sqlite.connect import PATIENCE_S, Outage, connect, sentences
 from holdfast.log.sqlite.migrate import open_file
 from holdfast.log.sqlite.read import Reader
-from holdfast.log.sqlite.thread import ConnectionThread
-from holdfast.log.sqlite.trouble import PATIENCE_S, Outage, sentences
-from holdfast.log.sqlite.watch import ANYTHING, Watch
+from holdfast.log.sqlite.threads import ANYTHING, ConnectionThread, Watch
 from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
-from holdfast.log.workers import is_live
+from holdfast.log.worker_locks import is_live
 from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
 from holdfast.session.items import ItemRow
@@ -35,10 +33,10 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """Implements Log, Snapshots, Leases and Index. `open` makes one; `close` it, or use it with `async with`.
+    """Implements Log, Snapshots, Leases, and Index (`holdfast.log.base`). Made by `open`.
 
-    One thread writes, one reads, so that a long read delays no append; a third looks for other
-    processes' appends while somebody waits.
+    One thread writes and one reads, so a long read delays no append; a third watches for appends of other
+    processes while a task waits.
     """
 
     def __init__(
@@ -68,11 +66,11 @@ class SqliteStore:
         patience_s: float = PATIENCE_S,
         accept_loss: bool = False,
     ) -> Self:
-        """Open the file, or make it. `workers` is the folder of lock files that say who lives.
+        """Open or create the file. `workers` is the folder of the workers' lock files.
 
-        `patience_s` is how long a failing disk is waited for. `accept_loss` opens a file that lacks events which were
-        acknowledged. Raises `LogUnavailable`, `LogDamaged` (`SchemaTooNew` for tables of a newer version,
-        `EventsLost`), `StorageFull`; then nothing was written.
+        A failing disk is retried for `patience_s`. `accept_loss` opens a file that lacks acknowledged events.
+        Raises `LogUnavailable`, `LogDamaged` (`SchemaTooNew` for tables of a newer version, `EventsLost`),
+        `StorageFull`; then nothing was written.
         """
         await anyio.to_thread.run_sync(partial(open_file, path, busy_timeout_s, accept_loss=accept_loss))
         return cls(path, workers, clock, entropy, busy_timeout_s, patience_s)
@@ -102,22 +100,18 @@ class SqliteStore:
         head: int | None = None,
         posts: Sequence[Post] = (),
     ) -> list[Event]:
-        """See `holdfast.log.base.Log`."""
         made = [ready(draft) for draft in drafts]
         return await self._write(lambda now: now.append(session_id, epoch, made, head, posts))
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
-        """See `holdfast.log.base.Log`."""
         return await self._write(lambda now: now.post(post, create=create))
 
     async def read(
         self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
     ) -> list[Event]:
-        """See `holdfast.log.base.Log`."""
         return await self._read(lambda reader: reader.events(session_id, after, prev, limit))
 
     async def wait(self, session_id: str, after: int) -> int:
-        """See `holdfast.log.base.Log`."""
         while True:
             with self._watch.waiting(session_id, after) as waiter:
                 head = await self._read(lambda reader: reader.head(session_id))
@@ -126,7 +120,6 @@ class SqliteStore:
                 await waiter.event.wait()
 
     async def changed(self, after: int) -> int:
-        """See `holdfast.log.base.Log`."""
         while True:
             with self._watch.waiting(ANYTHING, after) as waiter:
                 await self._read(lambda reader: reader.works())
@@ -136,15 +129,12 @@ class SqliteStore:
                 await waiter.event.wait()
 
     async def save(self, snapshot: Snapshot) -> None:
-        """See `holdfast.log.base.Snapshots`."""
         await self._writing.run(lambda: self._writer.save(snapshot))
 
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """See `holdfast.log.base.Snapshots`."""
         return await self._read(lambda reader: reader.snapshot(session_id, fold_digest))
 
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
-        """See `holdfast.log.base.Leases`."""
         stolen_id = new_event_id(self._clock.now_us(), self._entropy)
 
         def work(now: Transaction) -> Lease:
@@ -154,13 +144,12 @@ class SqliteStore:
         return await self._write(work)
 
     async def renew(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`."""
         row = await self._read(lambda reader: reader.row(lease.session_id))
         if row.epoch != lease.epoch or row.holder != lease.worker_id:
             raise fenced(row, lease.epoch)
 
     async def release(self, lease: Lease) -> None:
-        """See `holdfast.log.base.Leases`. One that cannot be written now is released by a later `due`."""
+        """Release a lease. If that cannot be written now, a later `due` does it."""
         ended_id = new_event_id(self._clock.now_us(), self._entropy)
         try:
             await self._write(lambda now: now.release(lease, ended_id))
@@ -169,28 +158,24 @@ class SqliteStore:
             raise
 
     async def holders(self) -> dict[str, str]:
-        """See `holdfast.log.base.Leases`."""
         held = await self._read(lambda reader: reader.held())
         live = {worker for worker in set(held.values()) if self._live(worker)}
         return {session_id: worker for session_id, worker in held.items() if worker in live}
 
     async def find(self, name: str) -> SessionRow:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.find(name))
 
     async def sessions(
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.sessions(which, home=home, before=before, limit=limit))
 
     async def count(self, which: Which = EVERY) -> int:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.count(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """See `holdfast.log.base.Index`. What a live process holds is not due: that one looks itself."""
-        while self._unreleased:  # else this process would hold them, and nobody run them
+        """Sessions that are due. A session held by a live process is left to that process."""
+        while self._unreleased:  # else this process would hold them without running them
             try:
                 await self.release(self._unreleased.pop())
             except (StorageFull, LogUnavailable):
@@ -200,31 +185,25 @@ class SqliteStore:
         return [session_id for session_id, holder in due if holder not in live]
 
     async def accounts(self) -> list[AccountRow]:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.accounts())
 
     async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.due_later(now_us, up))
 
     async def account(self, account_id: str) -> AccountRow | None:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.account(account_id))
 
     async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.items(open_only, limit))
 
     async def item(self, name: str) -> ItemRow:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.item(name))
 
     async def stopped(self) -> Stop | None:
-        """See `holdfast.log.base.Index`."""
         return await self._read(lambda reader: reader.stopped())
 
     async def look(self, work: Callable[[Look], T]) -> T:
-        """See `holdfast.log.verify.Source`. On a connection of its own: nobody waits for it."""
+        """Run `work` on a connection of its own, which blocks no other verb."""
         thread = ConnectionThread("holdfast-log-look", self._to_read)
         try:
             return await self._read(lambda reader: reader.look(work), thread)
@@ -236,7 +215,7 @@ class SqliteStore:
         return await self._read(lambda reader: reader.beside())
 
     async def check_file(self) -> list[str]:
-        """What SQLite itself finds wrong with the file; empty when nothing."""
+        """Problems found by SQLite's integrity check."""
         return await self._read(lambda reader: reader.check_file())
 
     def _live(self, worker_id: str) -> bool:
@@ -256,7 +235,7 @@ class SqliteStore:
     async def _write(self, work: Callable[[Transaction], T]) -> T:
         self._writing.check_open()
         self._outages[1].check()
-        await anyio.lowlevel.checkpoint_if_cancelled()  # what is asked is done, so nobody may leave after it
+        await anyio.lowlevel.checkpoint_if_cancelled()  # from here on the work is done even if the caller is cancelled
         ask = self._writer.ask(work)
         await self._writing.run_now(lambda: self._writer.settle(ask))
         for session_id, head in ask.moved:

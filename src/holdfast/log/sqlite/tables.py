@@ -1,4 +1,4 @@
-"""Rows to structs and back: the view that transactions read, and the writing of what they did."""
+"""Conversion of rows and structs: the view that transactions read, and the writing of their changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from holdfast.facts.codec import SCHEMA
+from holdfast.log.chain import BLOB_OVER, StoredBlob, damaged
 from holdfast.log.sqlite.connect import SQL
-from holdfast.log.stored import BLOB_OVER, StoredBlob, damaged
 from holdfast.log.transaction import Sealed, Transaction
 from holdfast.session.accounts import AccountRow, Spend
 from holdfast.session.home import HOME, stop_in
@@ -25,7 +25,7 @@ _decode_spend = msgspec.msgpack.Decoder(Spend).decode
 
 
 def session_row(values: tuple[Any, ...]) -> SessionRow:
-    """A row of `session` or `sessions`. Raises `LogDamaged` for values of another kind."""
+    """Decode a row of `session` or `sessions`. Raises `LogDamaged`."""
     fields = dict(zip(_FIELDS, values, strict=True))
     try:
         fields["accounts"] = tuple(msgspec.json.decode(fields["accounts"]))
@@ -38,7 +38,7 @@ def session_row(values: tuple[Any, ...]) -> SessionRow:
 
 
 def account_row(values: tuple[Any, ...]) -> AccountRow:
-    """A row of `account` or `accounts`. Raises `LogDamaged` for values of another kind."""
+    """Decode a row of `account` or `accounts`. Raises `LogDamaged`."""
     fields = dict(zip(AccountRow.__struct_fields__, values, strict=True))
     try:
         fields["spend"] = _decode_spend(fields["spend"])
@@ -48,7 +48,7 @@ def account_row(values: tuple[Any, ...]) -> AccountRow:
 
 
 def item_row(values: tuple[Any, ...]) -> ItemRow:
-    """A row of `item` or `items`. Raises `LogDamaged` for values of another kind."""
+    """Decode a row of `item` or `items`. Raises `LogDamaged`."""
     fields = dict(zip(ItemRow.__struct_fields__, values, strict=True))
     try:
         return msgspec.convert(fields, ItemRow)
@@ -57,14 +57,14 @@ def item_row(values: tuple[Any, ...]) -> ItemRow:
 
 
 def number(value: object, session_id: str) -> int:
-    """A whole number as stored. Raises `LogDamaged` for anything else."""
+    """Return a stored integer. Raises `LogDamaged` for anything else."""
     if not isinstance(value, int):
-        raise damaged(session_id, 0, "a row holds something else where a number belongs")
+        raise damaged(session_id, 0, "a row holds another value in place of a number")
     return value
 
 
 class SqliteView:
-    """The stored state as a transaction reads it. `known` holds rows that are known to be as stored."""
+    """The stored data as a transaction reads it. `known` caches rows that are as stored."""
 
     __slots__ = ("_connection", "_known")
 
@@ -112,7 +112,7 @@ class SqliteView:
 
 
 def write(connection: sqlite3.Connection, done: Transaction) -> None:
-    """Write what a transaction did, inside the database's transaction that it read from."""
+    """Write a transaction's changes, inside the database transaction that it read from."""
     execute = connection.execute
     for sealed in done.sealed:
         _write_event(connection, sealed)
@@ -166,5 +166,5 @@ def _write_row(connection: sqlite3.Connection, before: SessionRow | None, row: S
 
 
 def row_values(row: SessionRow) -> dict[str, Any]:
-    """A row as the values of `insert_session`."""
+    """Encode a row as the values of `insert_session`."""
     return {**asdict(row), "accounts": msgspec.json.encode(row.accounts).decode(), "vocabulary": SCHEMA}

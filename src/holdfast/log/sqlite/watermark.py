@@ -1,21 +1,22 @@
-"""The watermark: what was acknowledged last, in a small file beside the database.
+"""The watermark: the last acknowledged events, in a small file beside the database.
 
-SQLite ends the write-ahead log at the first frame whose checksum is wrong, and says nothing: a flipped bit there, a
-deleted log, or an older copy of the database is a shorter log that verifies. The watermark names the last event of each
-of the latest commits. Commits have one order, so a database that holds the newest of these events holds everything that
-was acknowledged before it, and one that lacks any of them has lost something.
+SQLite silently ends the write-ahead log at the first frame with a wrong checksum: after a flipped bit, a deleted log,
+or a restored older copy, the log is shorter and still verifies. The watermark names the last event of each of the
+latest commits. Commits are ordered, so a database with the newest of these events has all that was acknowledged
+before it, and one that lacks any of them has lost events.
 
-A record is written after its commit was synced, and is not synced itself: it is never ahead of the log. One that is
-torn, lost, or could not be written claims nothing.
+A record is written after its commit was synced and is not synced itself, so it is never ahead of the log. A torn,
+lost, or unwritten record claims nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sqlite3
 import struct
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -23,11 +24,10 @@ import msgspec
 from holdfast.clock import rfc3339
 from holdfast.errors import EventsLost
 from holdfast.facts.codec import Event
-from holdfast.log.sqlite.connect import SQL
-from holdfast.log.sqlite.trouble import code_of, translated
+from holdfast.log.sqlite.connect import SQL, code_of, translated
 
 SLOTS = 8
-"""Records are written in turn: a torn one, or a late one of another process, leaves the others."""
+"""Records are written in turn, so a torn or late one leaves the others intact."""
 
 _SLOT_BYTES = 512
 _MAGIC = b"HFMARK1\0"
@@ -37,7 +37,7 @@ _ID_BYTES = _SLOT_BYTES - _RECORD.size - _CHECKSUM_BYTES
 
 
 class Mark(msgspec.Struct, frozen=True, order=True):
-    """The last event of a transaction that was acknowledged."""
+    """The last event of an acknowledged transaction."""
 
     at_us: int
     session_id: str
@@ -46,13 +46,13 @@ class Mark(msgspec.Struct, frozen=True, order=True):
 
 
 def watermark_path(database: Path) -> Path:
-    """The file beside a database."""
+    """The path of a database's watermark."""
     real = Path(os.path.realpath(database))
     return real.with_name(f"{real.name}-mark")
 
 
 class Watermark:
-    """The file as a writer of the log keeps it. It never raises: the commit that a record is about has happened."""
+    """A writer's watermark file. It never raises, since the recorded commit has already happened."""
 
     def __init__(self, database: Path) -> None:
         self._path = watermark_path(database)
@@ -60,7 +60,7 @@ class Watermark:
         self._next = 0
 
     def write(self, last: Event) -> None:
-        """Record the last event of a commit that was synced."""
+        """Record the last event of a synced commit."""
         name = last.session_id.encode()
         if len(name) > _ID_BYTES:
             return
@@ -82,7 +82,7 @@ class Watermark:
                 os.close(fd)
 
     def _open(self) -> None:
-        """Open or make the file; go on after its newest record."""
+        """Open or create the file; continue after its newest record."""
         self.close()
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         slots = _slots(os.pread(self._fd, SLOTS * _SLOT_BYTES, 0))
@@ -91,7 +91,7 @@ class Watermark:
 
 
 def marks(database: Path) -> list[Mark]:
-    """The intact records, oldest first."""
+    """The intact records of a watermark, oldest first."""
     try:
         stored = watermark_path(database).read_bytes()
     except OSError:
@@ -102,8 +102,8 @@ def marks(database: Path) -> list[Mark]:
 def missing(database: Path, busy_timeout_s: float) -> list[Mark]:
     """Acknowledged events that the watermark names and the database lacks, oldest first.
 
-    It looks through a read-only connection: closing that neither checkpoints nor removes the write-ahead log, so
-    what lies behind damage in it stays there. A database that is damaged itself, or is none, is not judged here.
+    It uses a read-only connection: closing that neither checkpoints nor removes the write-ahead log, so events
+    behind damage in it stay. A damaged database or another file is not judged here.
     """
     claimed = marks(database)
     if not claimed:
@@ -115,7 +115,13 @@ def missing(database: Path, busy_timeout_s: float) -> list[Mark]:
         try:
             if connection.execute("select 1 from sqlite_master").fetchone() is None:
                 return claimed
-            return [mark for mark in claimed if not _holds(connection, mark)]
+            lost = []
+            for mark in claimed:
+                values = {"session_id": mark.session_id, "seq": mark.seq}
+                found = connection.execute(SQL["event_hash"], values).fetchone()
+                if found is None or found[0] != mark.hash:
+                    lost.append(mark)
+            return lost
         finally:
             connection.close()
     except sqlite3.Error as error:
@@ -125,13 +131,13 @@ def missing(database: Path, busy_timeout_s: float) -> list[Mark]:
 
 
 def check_acknowledged(database: Path, busy_timeout_s: float) -> None:
-    """Raise `EventsLost` for a database that lacks events which were acknowledged. Nothing is written."""
+    """Raise `EventsLost` if the database lacks acknowledged events. Nothing is written."""
     lost = missing(database, busy_timeout_s)
     if not lost:
         return
     last = lost[-1]
     raise EventsLost(
-        f"the database {database} lacks events that were acknowledged, the newest of them event {last.seq} of session "
+        f"the database {database} lacks acknowledged events, the newest of them event {last.seq} of session "
         f"{last.session_id} at {rfc3339(last.at_us)[:19]}Z: its write-ahead log was damaged or removed, or it was "
         "replaced by an older copy, such as a restored backup. Nothing was written. Put the newest copy of the "
         "database and of its -wal file back, or see what is missing and go on without it with `holdfast recover`",
@@ -141,7 +147,7 @@ def check_acknowledged(database: Path, busy_timeout_s: float) -> None:
 
 
 def forget(database: Path, lost: list[Mark]) -> None:
-    """Erase the records of events that were given up for lost, in place."""
+    """Erase the records of lost events, in place."""
     fd = os.open(watermark_path(database), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         for slot, mark in enumerate(_slots(os.pread(fd, SLOTS * _SLOT_BYTES, 0))):
@@ -152,14 +158,8 @@ def forget(database: Path, lost: list[Mark]) -> None:
         os.close(fd)
 
 
-def _holds(connection: sqlite3.Connection, mark: Mark) -> bool:
-    values = {"session_id": mark.session_id, "seq": mark.seq}
-    found = connection.execute(SQL["event_hash"], values).fetchone()
-    return found is not None and found[0] == mark.hash
-
-
 def _slots(stored: bytes) -> list[Mark | None]:
-    """What stands in each slot; None for one that is empty, torn, or of another format."""
+    """The record of each slot, None for an empty, torn, or foreign one."""
     return [_mark(stored[at : at + _SLOT_BYTES]) for at in range(0, SLOTS * _SLOT_BYTES, _SLOT_BYTES)]
 
 
@@ -175,3 +175,66 @@ def _mark(slot: bytes) -> Mark | None:
 
 def _checksum(record: bytes) -> bytes:
     return hashlib.sha256(record).digest()[:_CHECKSUM_BYTES]
+
+
+_HEADER = struct.Struct(">8I")
+_FRAME = struct.Struct(">6I")
+_WAL_MAGIC = 0x377F0682
+_BIG_ENDIAN_SUMS = 1
+_READ_MAX_BYTES = 256 << 20
+"""Larger logs are not read: their checksums take minutes."""
+
+
+def heads_behind(database: Path, folder: Path) -> dict[str, int]:
+    """Session → head, as far as a copy in `folder` can be read past damage in its write-ahead log.
+
+    Evidence of lost events, never a log to continue from. SQLite stops at the first frame whose checksum does not
+    continue the previous one. In a copy with recomputed checksums it reads on: damaged pages are then wrong, and rows
+    on the other pages name what existed.
+    """
+    wal = database.with_name(f"{database.name}-wal")
+    try:
+        if wal.stat().st_size > _READ_MAX_BYTES:
+            return {}
+        mended = _mended(wal.read_bytes())
+        copy = folder / "behind.db"
+        shutil.copyfile(database, copy)
+        copy.with_name("behind.db-wal").write_bytes(mended)
+        with closing(sqlite3.connect(copy)) as connection:
+            found = connection.execute("select session_id, head from sessions").fetchall()
+            return {name: head for name, head in found if isinstance(name, str) and isinstance(head, int)}
+    except (OSError, sqlite3.Error, UnicodeDecodeError, struct.error):
+        return {}
+
+
+def _mended(wal: bytes) -> bytes:
+    """The log up to its last commit frame, with recomputed checksums, without frames whose header is damaged."""
+    magic, version, page_bytes, *_ = _HEADER.unpack_from(wal)
+    order = ">" if magic & _BIG_ENDIAN_SUMS else "<"
+    if magic & ~_BIG_ENDIAN_SUMS != _WAL_MAGIC:
+        order = "<"
+    salts = wal[16:24]
+    head = struct.pack(">4I", _WAL_MAGIC | (order == ">"), version, page_bytes, _HEADER.unpack_from(wal)[3]) + salts
+    sums = _sums(head, (0, 0), order)
+    mended, committed = [head + struct.pack(">2I", *sums)], 1
+    size = _FRAME.size + page_bytes
+    for at in range(_HEADER.size, len(wal) - size + 1, size):
+        page, commit, *_ = _FRAME.unpack_from(wal, at)
+        if wal[at + 8 : at + 16] != salts or not page:
+            continue
+        content = wal[at + _FRAME.size : at + size]
+        sums = _sums(content, _sums(wal[at : at + 8], sums, order), order)
+        mended.append(wal[at : at + 8] + salts + struct.pack(">2I", *sums) + content)
+        if commit:
+            committed = len(mended)
+    return b"".join(mended[:committed])
+
+
+def _sums(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
+    """SQLite's running checksum over whole pairs of words."""
+    first, second = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for index in range(0, len(words), 2):
+        first = (first + words[index] + second) & 0xFFFFFFFF
+        second = (second + words[index + 1] + first) & 0xFFFFFFFF
+    return first, second

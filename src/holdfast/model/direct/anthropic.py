@@ -13,30 +13,30 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from holdfast.clock import Clock
 from holdfast.model.base import ModelRequest
 from holdfast.model.direct.model import DirectModel
+from holdfast.model.direct.wire import Patience
 from holdfast.model.names import Endpoint
-from holdfast.model.patience import Patience
 from holdfast.model.prices import PriceList
 
 _BUDGETS = {"low": 2_048, "medium": 10_000, "high": 24_000}
-"""Tokens of reasoning for models that want a number. They count as output."""
+"""Reasoning tokens for models that need a number. They count as output."""
 
 _LEAST_BUDGET = 1_024
-"""The least that these models take."""
+"""The least number that these models accept."""
 
 
 class Anthropic:
-    """Reasoning is signed. The pinned head (tools, system prompt, first words) and the end carry cache marks."""
+    """Signed reasoning; cache marks at the pinned head (tools, system prompt, first message) and the end."""
 
     signs = True
     marks_cache = True
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """The library's model."""
+        """Build the library's model."""
         sdk = AsyncAnthropic(api_key=endpoint.key, base_url=endpoint.base_url, http_client=client, max_retries=0)
         return AnthropicModel(endpoint.name.model, provider=AnthropicProvider(anthropic_client=sdk))
 
     def settings(self, request: ModelRequest, model: TheirModel) -> dict[str, Any]:
-        """Three marks here and one behind the first words make the four that are allowed."""
+        """Request settings. Three cache marks here and one after the first message make the allowed four."""
         settings: dict[str, Any] = {
             "max_retries": 0,
             "anthropic_cache_tool_definitions": True,
@@ -50,7 +50,7 @@ class Anthropic:
             budget = min(_BUDGETS[request.thinking], request.max_output_tokens - _LEAST_BUDGET)
             settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
         if model.profile.get("anthropic_binds_thinking_blocks") and request.thinking != "off":
-            # A compacted context is another prefix: its reasoning is to be dropped there, not the request refused.
+            # A compacted context is another prefix: drop its reasoning there instead of refusing the request.
             settings["anthropic_thinking"] = {
                 "type": "adaptive",
                 "block_binding": {"prefix_mismatch_behavior": "drop_block"},
@@ -59,5 +59,5 @@ class Anthropic:
 
 
 def connect(endpoint: Endpoint, prices: PriceList, clock: Clock, patience: Patience | None = None) -> DirectModel:
-    """The model at that endpoint."""
+    """Connect to the model at an endpoint."""
     return DirectModel(endpoint, Anthropic(), prices, clock, patience)

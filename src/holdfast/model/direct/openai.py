@@ -17,24 +17,24 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from holdfast.clock import Clock
 from holdfast.model.base import ModelRequest
 from holdfast.model.direct.model import DirectModel, Family
+from holdfast.model.direct.wire import Patience
 from holdfast.model.names import Endpoint
-from holdfast.model.patience import Patience
 from holdfast.model.prices import PriceList
 from holdfast.session.context.conversation import TextPart
 
-# The pieces of a call's arguments and its summary differ: something was lost on the way, so nothing is to be run.
+# The streamed arguments of a call differ from its summary: data was lost, so the call must not run.
 warnings.filterwarnings("error", message="The provider sent a `function_call_arguments.done`", category=UserWarning)
 
 _WHOLE = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-"""A stream that just ends was cut."""
+"""A stream without a finish reason was cut."""
 
 _LOCAL = OpenAIModelProfile(
     openai_chat_streaming_requires_finish_reason=True, openai_chat_supports_max_completion_tokens=False
 )
-"""Servers of one's own know the response limit by its older name."""
+"""Custom servers use the older name of the response limit."""
 
 _NO_KEY = "none"
-"""The library wants some key; a local server looks at none."""
+"""The library requires a key; local servers ignore it."""
 
 
 def _sdk(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
@@ -42,7 +42,7 @@ def _sdk(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
 
 
 def _cache_key(request: ModelRequest) -> str:
-    """The same for all requests with the same pinned head, so that they reach the same cache."""
+    """A key shared by all requests with the same pinned head, so that they reach the same cache."""
     digest = hashlib.sha256(request.system.encode("utf-8", "replace"))
     first = request.messages[0].parts[0] if request.messages and request.messages[0].parts else None
     if isinstance(first, TextPart):
@@ -57,18 +57,18 @@ def _thinking(request: ModelRequest) -> dict[str, Any]:
 
 
 class Responses:
-    """Nothing is kept at the provider: its reasoning comes encrypted and is given back so."""
+    """OpenAI's Responses API. Nothing is stored at the provider: reasoning is returned to it encrypted."""
 
     signs = True
     marks_cache = False
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """The library's model."""
+        """Build the library's model."""
         provider = OpenAIProvider(openai_client=_sdk(endpoint, client))
         return OpenAIResponsesModel(endpoint.name.model, provider=provider)
 
     def settings(self, request: ModelRequest, model: TheirModel) -> dict[str, Any]:
-        """No storage, one cache key for the session."""
+        """Request settings: no storage, and one cache key per session."""
         return {
             "max_retries": 0,
             "openai_store": False,
@@ -79,34 +79,34 @@ class Responses:
 
 
 class Chat:
-    """OpenAI's older API."""
+    """OpenAI's Chat API."""
 
     signs = False
     marks_cache = False
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """The library's model."""
+        """Build the library's model."""
         provider = OpenAIProvider(openai_client=_sdk(endpoint, client))
         return OpenAIChatModel(endpoint.name.model, provider=provider, profile=_WHOLE)
 
     def settings(self, request: ModelRequest, model: TheirModel) -> dict[str, Any]:
-        """One cache key for the session."""
+        """Request settings: one cache key per session."""
         return {"max_retries": 0, "openai_prompt_cache_key": _cache_key(request), **_thinking(request)}
 
 
 class Compatible:
-    """A server that speaks the Chat API. It is sent nothing that only OpenAI's own knows."""
+    """A server with the Chat API, without OpenAI's own extensions."""
 
     signs = False
     marks_cache = False
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """The library's model."""
+        """Build the library's model."""
         provider = OpenAICompatibleProvider(endpoint.name.provider, openai_client=_sdk(endpoint, client))
         return OpenAIChatModel(endpoint.name.model, provider=provider, profile=_LOCAL)
 
     def settings(self, request: ModelRequest, model: TheirModel) -> dict[str, Any]:
-        """Only how much to reason, where the model is known to."""
+        """Request settings: only the reasoning effort."""
         return {"max_retries": 0, **_thinking(request)}
 
 
@@ -114,6 +114,6 @@ _FAMILIES: dict[str, type[Family]] = {"openai": Responses, "openai-chat": Chat}
 
 
 def connect(endpoint: Endpoint, prices: PriceList, clock: Clock, patience: Patience | None = None) -> DirectModel:
-    """The model at that endpoint."""
+    """Connect to the model at an endpoint."""
     family = _FAMILIES.get(endpoint.name.provider, Compatible)
     return DirectModel(endpoint, family(), prices, clock, patience)

@@ -1,42 +1,45 @@
-"""What goes over the wire for one attempt: one request, and a stream in which no line is out of place.
+"""The wire of one attempt: exactly one request, a validated event stream, and time limits.
 
-A client library that sent a second request behind our back would spend money that no event knows of, so the
-second one is refused before it leaves (S13). Lines that are no server-sent events are errors here: libraries
-skip them, and an answer without its middle could look whole.
+A second request by a client library would spend money without an event, so it is refused before it is sent (S13).
+Lines that are not server-sent events are errors: libraries skip them, so a damaged answer could look whole.
 """
 
 from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from functools import cache
+from typing import TypeVar
 
+import anyio
 import httpx2
+import msgspec
 
 from holdfast import __version__
+from holdfast.clock import Clock
+from holdfast.errors import ModelError
 from holdfast.facts.nesting import DEPTH_MAX
 from holdfast.model.names import is_loopback
-from holdfast.model.patience import Watch
 
 _FIELD = re.compile(rb"(?::|(?:event|data|id|retry)(?::|$))")
 
 _LONGEST_LINE = 64 * 1024 * 1024
 
 PRUNED_FROM = 2 * DEPTH_MAX
-"""Levels of nesting in one line that its library gets to see: the bound on arguments, and room for what is around."""
+"""Levels of nesting in one line that the library sees: the bound on arguments, plus room for what surrounds them."""
 
 
 class SecondRequest(Exception):
-    """A client library tried to ask twice within one attempt."""
+    """A client library tried to send a second request in one attempt."""
 
 
 class GarbledStream(Exception):
-    """The stream holds something that is no server-sent event."""
+    """The stream contains a line that is not a server-sent event."""
 
 
 class Wire:
-    """The wire of one attempt. `status` is of the answer, 0 before it; `streaming` once its body is a stream."""
+    """The wire of one attempt. `status` is the answer's, 0 before it; `streaming` is set once the body is a stream."""
 
     def __init__(self, watch: Watch) -> None:
         self.requests = 0
@@ -46,9 +49,7 @@ class Wire:
         self._body: _Checked | None = None
 
     def client(self, base_url: str) -> httpx2.AsyncClient:
-        """An HTTP client for this attempt alone: a connection that waits in a pool may be dead, and nobody
-        here asks again because of that.
-        """
+        """An HTTP client for this attempt alone: a pooled connection may be dead, and there is no retry here."""
         return httpx2.AsyncClient(
             headers={"User-Agent": f"holdfast/{__version__}", "Accept-Encoding": "identity"},
             event_hooks={"request": [self._on_request], "response": [self._on_response]},
@@ -73,19 +74,19 @@ class Wire:
             response.stream = self._body = _Checked(response.stream, self._watch)
 
     async def close(self) -> None:
-        """Let go of the body, read to its end or not."""
+        """Close the body, read to its end or not."""
         if self._body is not None:
             await self._body.finish()
 
 
 @cache
 def trusted() -> ssl.SSLContext:
-    """Whom we trust; reading the certificates takes longer than a local request."""
+    """The trusted certificates, cached since reading them takes longer than a local request."""
     return httpx2.create_ssl_context()
 
 
 class _Checked(httpx2.AsyncByteStream):
-    """A stream of events, looked at line by line on its way."""
+    """A stream of events, validated line by line."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, watch: Watch) -> None:
         self._inner = inner
@@ -106,7 +107,7 @@ class _Checked(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
     async def finish(self) -> None:
-        """Close the iterator below too, in order: left to the collector it would be closed at any time."""
+        """Close the inner iterator too, in order, rather than whenever the garbage collector would."""
         close = getattr(self._chunks, "aclose", None)
         if close is not None:
             await close()
@@ -114,29 +115,26 @@ class _Checked(httpx2.AsyncByteStream):
 
 
 class Lines:
-    """Whole lines of an event stream, each checked and pruned, however the stream is cut into chunks."""
+    """The complete lines of an event stream, validated and pruned, whatever the chunks."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def take(self, chunk: bytes) -> bytes:
-        """The lines that the next bytes complete. Raises `GarbledStream`."""
+        """Take the next bytes; return the lines they complete. Raises `GarbledStream`."""
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         for line in whole:
-            _check_line(line.rstrip(b"\r"))
+            text = line.rstrip(b"\r")
+            if text and not _FIELD.match(text.removeprefix(b"\xef\xbb\xbf")):
+                raise GarbledStream(f"a line that is not an event: {text[:40]!r}")
         if len(self._rest) > _LONGEST_LINE:
             raise GarbledStream("a line without an end")
         return b"".join(pruned(line) + b"\n" for line in whole)
 
     def end(self) -> None:
-        """There is no more. Half a line says that the stream was cut."""
+        """End the stream. Raises `GarbledStream` for an incomplete line."""
         if self._rest.strip():
-            raise GarbledStream("the stream ended in the middle of a line")
-
-
-def _check_line(line: bytes) -> None:
-    if line and not _FIELD.match(line.removeprefix(b"\xef\xbb\xbf")):
-        raise GarbledStream(f"a line that is no event: {line[:40]!r}")
+            raise GarbledStream("the stream ended within a line")
 
 
 _OPENING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]')
@@ -145,8 +143,8 @@ _OPENING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]')
 def pruned(line: bytes) -> bytes:
     """A line with every array or object of more than `PRUNED_FROM` levels cut to an empty one.
 
-    A provider that sends the arguments of a call as an object, not as text, has its library decode them, which dies
-    of what is nested too deep. What is left of them is still too deep, so the call is answered as malformed.
+    If a provider sends a call's arguments as an object, its library decodes them and fails on deep nesting. The pruned
+    arguments are still too deep for us, so the call is answered as malformed.
     """
     if line.count(b"[") + line.count(b"{") <= PRUNED_FROM:
         return line
@@ -162,3 +160,67 @@ def pruned(line: bytes) -> bytes:
                 kept = found.start()
             depth -= 1
     return b"".join((*out, line[kept:])) if depth == 0 else line
+
+
+T = TypeVar("T")
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """Time limits in seconds: `connect_s` to connect, `first_s` from the start to the first part of an answer,
+    `between_s` of silence after that. A reasoning model may be silent for minutes.
+    """
+
+    connect_s: float = 10.0
+    first_s: float = 600.0
+    between_s: float = 300.0
+
+
+class Watch:
+    """The time limits of one answer. Any bytes on the wire count as a sign of life."""
+
+    def __init__(self, patience: Patience, clock: Clock) -> None:
+        self.patience = patience
+        self._clock = clock
+        self._began_s = clock.monotonic_s()
+        self._alive_s = self._began_s
+        self._answered = False
+
+    def alive(self) -> None:
+        """Note that bytes arrived."""
+        self._alive_s = self._clock.monotonic_s()
+
+    def answered(self) -> None:
+        """Note a part of the answer: from now on the limit on silence applies."""
+        self._answered = True
+        self.alive()
+
+    def _left_s(self) -> float:
+        if self._answered:
+            return self._alive_s + self.patience.between_s - self._clock.monotonic_s()
+        return self._began_s + self.patience.first_s - self._clock.monotonic_s()
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """Await `work`. If it takes too long, cancel it and raise `ModelError` of kind `timeout`."""
+        results: list[T] = []
+        error: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._expire, group.cancel_scope)
+            try:
+                results.append(await work)
+            except Exception as raised:
+                error = raised
+            group.cancel_scope.cancel()
+        if results:
+            return results[0]
+        late = f"the provider did not begin to answer within {self.patience.first_s:g} s"
+        if self._answered:
+            late = f"the provider was silent for {self.patience.between_s:g} s during its answer"
+        try:
+            raise error or ModelError("timeout", late)
+        finally:
+            error = None  # break the reference cycle of traceback and frame
+
+    async def _expire(self, scope: anyio.CancelScope) -> None:
+        while (left_s := self._left_s()) > 0:
+            await self._clock.sleep(left_s)
+        scope.cancel()

@@ -1,7 +1,7 @@
-"""The oracle: every invariant that a finished world is judged by, in one catalogue.
+"""The oracle: the catalog of invariants that a finished world is judged by.
 
-An invariant is a function that yields a sentence for each thing that does not hold. Its docstring names
-the rule that it stands for. They read the stored log and what the simulator observed, nothing else.
+An invariant is a function that yields a sentence for each violation. Its docstring names its rule. Invariants
+read only the stored log and the simulator's observations.
 """
 
 from __future__ import annotations
@@ -10,15 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from holdfast.sim.invariants import calls as invariants_calls
-from holdfast.sim.invariants import context as invariants_context
-from holdfast.sim.invariants import family as invariants_family
-from holdfast.sim.invariants import jobs as invariants_jobs
-from holdfast.sim.invariants import log as invariants_log
-from holdfast.sim.invariants import money as invariants_money
-from holdfast.sim.invariants import people as invariants_people
-from holdfast.sim.invariants import rest as invariants_rest
-from holdfast.sim.invariants import workers as invariants_workers
+from holdfast.sim.invariants import calls, children, context, log, people, rest, workers
 from holdfast.sim.invariants.history import History
 from holdfast.sim.workers import Workers
 from holdfast.sim.world import World
@@ -27,19 +19,19 @@ OfSession = Callable[[History], Iterator[str]]
 OfWorld = Callable[[World], Iterator[str]]
 
 OF_SESSION: tuple[OfSession, ...] = (
-    *invariants_log.ALL,
-    *invariants_calls.ALL,
-    *invariants_context.ALL,
-    *invariants_money.ALL,
-    *invariants_rest.ALL,
-    *invariants_people.ALL,
-    *invariants_family.ALL,
+    *log.ALL,
+    *calls.ALL,
+    *context.ALL,
+    *log.MONEY,
+    *rest.ALL,
+    *people.ALL,
+    *children.ALL,
 )
 OF_WORLD: tuple[OfWorld, ...] = (
-    *invariants_rest.WORLD,
-    *invariants_money.WORLD,
-    *invariants_people.WORLD,
-    *invariants_family.WORLD,
+    *rest.WORLD,
+    *log.ACCOUNTS,
+    *people.WORLD,
+    *children.WORLD,
 )
 
 
@@ -48,36 +40,36 @@ Subject = TypeVar("Subject", World, History, Workers)
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that does not hold: the invariant's name and a sentence."""
+    """A violation: the invariant's name and a sentence."""
 
     invariant: str
     message: str
 
 
-OF_JOBS: tuple[OfWorld, ...] = invariants_jobs.WORLD
-"""What worlds of long commands are judged by, beside the invariants of logs."""
+OF_JOBS: tuple[OfWorld, ...] = children.JOBS
+"""Invariants of worlds of jobs."""
 
 
 def judge_jobs(world: World, only: str = "") -> list[Violation]:
-    """Everything that does not hold in a world of long commands."""
+    """Violations in a world of jobs."""
     found: list[Violation] = []
-    for of_world in (*OF_JOBS, invariants_rest.nothing_unexplained):
+    for of_world in (*OF_JOBS, rest.nothing_unexplained):
         if only in ("", of_world.__name__):
             found += _found(of_world, world)
     return found
 
 
 def judge_workers(shop: Workers, only: str = "") -> list[Violation]:
-    """Everything that does not hold of the workers of a world."""
+    """Violations by the workers of a world."""
     found: list[Violation] = []
-    for of_workers in invariants_workers.WORKERS:
+    for of_workers in workers.WORKERS:
         if only in ("", of_workers.__name__):
             found += _found(of_workers, shop)
     return found
 
 
 def judge(world: World, only: str = "") -> list[Violation]:
-    """Everything that does not hold in a world that has come to rest; with `only`, by that invariant alone."""
+    """Violations in a world at rest, with `only` of that invariant alone."""
     found: list[Violation] = []
     for of_world in OF_WORLD:
         if only in ("", of_world.__name__):
@@ -91,7 +83,7 @@ def judge(world: World, only: str = "") -> list[Violation]:
 
 
 def _found(invariant: Callable[[Subject], Iterator[str]], subject: Subject) -> list[Violation]:
-    """What one invariant finds. A log that it cannot even read does not hold either."""
+    """Violations of one invariant. A log that it cannot read is a violation too."""
     name = invariant.__name__
     try:
         return [Violation(name, message) for message in invariant(subject)]

@@ -1,4 +1,4 @@
-"""Invariants of tool calls and hands: one end, one effect, intent first, fences, honest unknowns (S6 to S12)."""
+"""Invariants of tool calls and hands: one end, one effect, intent first, fencing, unknown outcomes (S6 to S12)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from holdfast.facts.context import ContextReset
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
-from holdfast.sim.invariants.history import HARNESS, READ_ONLY, CallHistory, History, RequestHistory
-from holdfast.sim.world_record import Asked
+from holdfast.sim.invariants.history import HARNESS, READ_ONLY, CallHistory, History
+from holdfast.sim.record import Asked
 
 BLOCKING = ("denied", "unknown", "skipped", "cancelled")
 
 ON_UNKNOWN = {"bash": "tell", "write": "probe", "edit": "probe", "read": "retry", "glob": "retry", "grep": "retry"}
 
 TRIES = 3
-"""Dispatches of a harmless call before its outcome may be told as unknown."""
+"""Dispatches of a harmless call before its outcome may be recorded as unknown."""
 
 
 def calls_end_once(history: History) -> Iterator[str]:
-    """S7: each call ends exactly once, and before the next model request; only a parked session has open ones."""
+    """S7: each call ends exactly once, before the next model request; only a parked session has open calls."""
     yield from history.oddities
     starts = [request.start.seq for request in history.requests]
     for call_id, call in history.calls.items():
@@ -36,7 +36,7 @@ def calls_end_once(history: History) -> Iterator[str]:
 
 
 def calls_are_named_by_place(history: History) -> Iterator[str]:
-    """S6: a call's id is the position of its request and its place in the response."""
+    """S6: a call id consists of the position of its request and its index in the response."""
     for request in history.requests:
         for index, call in enumerate(request.calls):
             if call.fact.call_id != f"{request.start.seq}.{index}":
@@ -44,7 +44,7 @@ def calls_are_named_by_place(history: History) -> Iterator[str]:
 
 
 def one_after_another(history: History) -> Iterator[str]:
-    """S7: calls run side by side only if all of their message are read-only, and in order otherwise."""
+    """S7: calls of a response run one after another, unless all of them are read-only."""
     for request in history.requests:
         if all(call.fact.name in READ_ONLY for call in request.calls):
             continue
@@ -57,7 +57,7 @@ def one_after_another(history: History) -> Iterator[str]:
 
 
 def nothing_after_a_stop(history: History) -> Iterator[str]:
-    """S7: after a call that was denied, skipped, cancelled or is unknown, the later ones of its message do not run."""
+    """S7: after a denied, skipped, cancelled, or unknown call, later calls of the response do not run."""
     for request in history.requests:
         stops = sorted(call.end_seq for call in request.calls if call.end in BLOCKING)
         for call in request.calls:
@@ -69,7 +69,7 @@ def nothing_after_a_stop(history: History) -> Iterator[str]:
 
 
 def only_allowed_calls_run(history: History) -> Iterator[str]:
-    """S6: what is denied, malformed or unknown never goes through a door; what ends so says why."""
+    """S6: a denied, malformed, or unknown call never reaches a door, and its result says why."""
     for call_id, call in history.calls.items():
         name = call.fact.name
         denied = history.ruling(call) == "deny"
@@ -78,7 +78,7 @@ def only_allowed_calls_run(history: History) -> Iterator[str]:
         if (denied or wrong) and (call.dispatches or call.effects or (name in HARNESS and call.end == "ok")):
             yield f"{call_id} ({name}) ran although it was {'denied' if denied else 'not valid'}"
         if call.end == "denied" and not denied and not refused:
-            yield f"{call_id} ({name}) ended as denied, and no rule and nobody denies it"
+            yield f"{call_id} ({name}) ended as denied, but no rule or approver denied it"
         if call.end in ("ok", "error") and not call.dispatches and not wrong and name not in HARNESS:
             yield f"{call_id} ({name}) ended as {call.end} and was never dispatched"
 
@@ -92,7 +92,7 @@ def _is_wrong(history: History, call: CallHistory) -> bool:
 
 
 def dispatches_are_intents(history: History) -> Iterator[str]:
-    """S6, S8, S12: a dispatch names its attempt, living hands, the action, and what its tool does when unknown."""
+    """S6, S8, S12: a dispatch names its attempt, live hands, the action, and its tool's policy for unknown outcomes."""
     hands: set[str] = set()
     known: set[str] = set()
     attempts: dict[str, int] = {}
@@ -127,14 +127,14 @@ def _digest(call: CallHistory) -> str:
 
 
 def effects_happen_once(history: History) -> Iterator[str]:
-    """S6, S12: no effect happens twice, whatever died in between."""
+    """S6, S12: no effect happens twice, whatever was killed in between."""
     for call_id, call in history.calls.items():
         if len(call.effects) > 1:
             yield f"the effect of {call_id} happened {len(call.effects)} times"
 
 
 def effects_were_intended(history: History) -> Iterator[str]:
-    """S6, S9: an effect happens only between the dispatch of its call and the end of it in the log."""
+    """S6, S9: an effect happens only between the dispatch of its call and its end in the log."""
     for effect in history.strays:
         yield f"the effect {effect.key} belongs to no call of the log"
     for call_id, call in history.calls.items():
@@ -149,7 +149,8 @@ def effects_were_intended(history: History) -> Iterator[str]:
 def starts_match_the_log(history: History) -> Iterator[str]:
     """S6, S18: the hands are asked for exactly what was dispatched, with the digests that were last read."""
     for asked in _asked(history):
-        if asked.verb != "start" or asked.request is None or _is_a_look(asked.call_id):
+        harness_reads = ".probe" in asked.call_id or ".guard" in asked.call_id  # to settle a call or guard an approval
+        if asked.verb != "start" or asked.request is None or harness_reads:
             continue
         call = history.calls.get(asked.call_id)
         sent = [fact for event, fact in call.dispatches if event.seq <= asked.head] if call else []
@@ -162,11 +163,6 @@ def starts_match_the_log(history: History) -> Iterator[str]:
             yield f"{asked.call_id} was started as something else"
         if asked.shown <= asked.epoch and asked.request.seen != _seen(history, call, asked.head):
             yield f"{asked.call_id} was started with {asked.request.seen} as last read"
-
-
-def _is_a_look(call_id: str) -> bool:
-    """Whether the harness only looks at a file: to settle a call, or to guard an approval."""
-    return ".probe" in call_id or ".guard" in call_id
 
 
 def _seen(history: History, call: CallHistory, head: int) -> dict[str, str]:
@@ -188,8 +184,8 @@ def _asked(history: History) -> list[Asked]:
 
 
 def hands_refuse_the_past(history: History) -> Iterator[str]:
-    """S9: hands that were shown a later epoch accept nothing of an earlier one."""
-    released: set[str] = set()  # to release them once more changes nothing, and is no error
+    """S9: hands that have seen a later epoch accept no verb of an earlier one."""
+    released: set[str] = set()  # a second release changes nothing and is no error
     for asked in _asked(history):
         if asked.epoch < asked.shown and asked.alive and asked.hands_id not in released:
             yield f"{asked.who} did {asked.verb} {asked.call_id} with epoch {asked.epoch} after {asked.shown}"
@@ -198,7 +194,7 @@ def hands_refuse_the_past(history: History) -> Iterator[str]:
 
 
 def hands_are_fenced_first(history: History) -> Iterator[str]:
-    """S9: a new shift shuts earlier brains out of living hands before it asks them anything; to end them does, too."""
+    """S9: a new shift fences live hands before any other verb, or releases them."""
     for asked in _asked(history):
         worn = asked.hands_id in history.world.worn
         if asked.verb not in ("fence", "release") and asked.alive and asked.shown < asked.epoch and not worn:
@@ -206,7 +202,7 @@ def hands_are_fenced_first(history: History) -> Iterator[str]:
 
 
 def results_are_true(history: History) -> Iterator[str]:
-    """S8, S10: a result in the log is what the hands journaled, or was proven by looking."""
+    """S8, S10: a result in the log is what the hands journaled, or was verified by a probe."""
     heard: dict[str, list[Any]] = {}
     for each in history.world.record.heard:
         if each.session_id == history.session.session_id:
@@ -241,7 +237,7 @@ def _same(fact: ToolResult, result: Any) -> bool:
 
 
 def unknown_is_honest(history: History) -> Iterator[str]:
-    """S8, S12: unknown is told only when the hands cannot testify; no result that they kept is lost."""
+    """S8, S12: an outcome is recorded as unknown only if the hands cannot testify; no journaled result is lost."""
     stops = [event.seq for event in history.events if _stops(event.fact)]
     for told in history.world.record.testimonies:
         if told.session_id != history.session.session_id:
@@ -260,7 +256,7 @@ def _stops(fact: object) -> bool:
 
 
 def _again(state: str, call: CallHistory, tick: int) -> Iterator[str]:
-    """S12: a call is dispatched again when it never started, may happen again, or was seen not to have happened."""
+    """S12: a call is dispatched again only if it never started, is repeatable, or provably did not happen."""
     name = call.fact.name
     happened = [effect for effect in call.effects if effect.tick < tick]
     if state in ("finished", "running"):
@@ -272,17 +268,13 @@ def _again(state: str, call: CallHistory, tick: int) -> Iterator[str]:
 
 
 def groups_are_whole(history: History) -> Iterator[str]:
-    """S7: read-only calls of one message go out together."""
+    """S7: the read-only calls of a response are dispatched together."""
     for request in history.requests:
-        if len(request.calls) > 1 and _all_run_together(history, request):
+        free = all(call.fact.name in READ_ONLY and not _is_wrong(history, call) for call in request.calls)
+        if len(request.calls) > 1 and free and not history.created.agent.rules:
             first = [call.dispatches[0][0].seq for call in request.calls if call.dispatches]
             if first and len(first) == len(request.calls) and max(first) - min(first) != len(first) - 1:
                 yield f"the read-only calls of the request at {request.start.seq} went out one by one"
-
-
-def _all_run_together(history: History, request: RequestHistory) -> bool:
-    rules = history.created.agent.rules
-    return all(call.fact.name in READ_ONLY and not _is_wrong(history, call) for call in request.calls) and not rules
 
 
 ALL = (

@@ -1,4 +1,4 @@
-"""Invariants of what the model is shown and of what is made of its answers (S3, S13, S14, S17)."""
+"""Invariants of the model's context and of its recorded responses (S3, S13, S14, S16, S17)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from holdfast.session.context.tokens import estimate
 from holdfast.sim.doors import PROMPT
 from holdfast.sim.invariants.history import History, RequestHistory
 from holdfast.sim.invariants.window import contexts, goal_of
-from holdfast.sim.world_model import named
-from holdfast.sim.world_record import Served
+from holdfast.sim.record import Served
+from holdfast.sim.script import named
 
 
 def requests_are_logged_first(history: History) -> Iterator[str]:
-    """S13: the model is asked only for a request that the log has, once for each."""
+    """S13: each request to the model is in the log first, and is sent once."""
     starts = {request.start.seq: request for request in history.requests}
     asked: set[int] = set()
     for served in _served(history):
@@ -44,13 +44,13 @@ def requests_are_logged_first(history: History) -> Iterator[str]:
 
 
 def _is_too_much(history: History, request: RequestHistory) -> bool:
-    """Whether what came before a request and is not in it would really have been too much for it, or nearly so."""
+    """True if the events left out of a request would (nearly) have exceeded its context."""
     through = request.fact.inputs_through
     left = [event for event in history.posted if through < event.seq < request.start.seq]
     if not left or left[0].seq != through + 1:
         return False
     tokens = request.fact.input_tokens_estimate + sum(estimate(str(event.fact)) for event in left)
-    return 4 * tokens > history.created.limits.context_tokens  # estimates are corrected by what requests really had
+    return 4 * tokens > history.created.limits.context_tokens  # estimates are corrected by the usage of requests
 
 
 def _served(history: History) -> list[Served]:
@@ -58,7 +58,7 @@ def _served(history: History) -> list[Served]:
 
 
 def head_is_pinned(history: History) -> Iterator[str]:
-    """S17: prompt, rules, goal and criteria stand byte-identical at the head of every context."""
+    """S17: prompt, rules, goal, and criteria are byte-identical at the head of every context."""
     created = history.created
     rules = f"# Rules of this project\n\n{created.rules}" if created.rules else ""
     system = "\n\n".join(part for part in (PROMPT, _reach(created), created.agent.system, rules) if part)
@@ -76,7 +76,7 @@ def head_is_pinned(history: History) -> Iterator[str]:
 
 
 def _reach(created: SessionCreated) -> str:
-    """What a head says about the network of commands, by how the session was created: no later grant changes it."""
+    """The text on network access in the system prompt, by the session's creation; later grants do not change it."""
     if "bash" not in created.agent.tools:
         return ""
     if not created.egress.allow and not created.egress.registries:
@@ -88,8 +88,8 @@ def _reach(created: SessionCreated) -> str:
 
 
 def context_is_what_happened(history: History) -> Iterator[str]:
-    """S3, S7, S12, S16: the context holds what stands for older turns, then each message once, each response, and
-    each result next to its call, in order.
+    """S3, S7, S12, S16: the context has the notes on older turns, then each message once, each response, and each
+    result next to its call, in order.
     """
     wanted = {served.start_seq: served for served in _served(history) if served.request.purpose == "turn"}
     for start_seq, messages in contexts(history, set(wanted)):
@@ -98,7 +98,7 @@ def context_is_what_happened(history: History) -> Iterator[str]:
 
 
 def summaries_are_of_raw_turns(history: History) -> Iterator[str]:
-    """S16: a summary or a handoff is made from what happened, never from another one; each stretch is covered once."""
+    """S16: a summary or handoff is made from raw events, never from an earlier one; each range is covered once."""
     notes = _notes(history)
     for served in _served(history):
         if served.request.purpose == "turn":
@@ -119,7 +119,7 @@ def summaries_are_of_raw_turns(history: History) -> Iterator[str]:
 
 
 def _notes(history: History) -> list[tuple[int, str]]:
-    """Words that only a summary or a handoff has, by the place of that."""
+    """Texts that only a summary or a handoff contains, with its position."""
     out = []
     for request in history.requests:
         if request.fact.purpose != "turn" and request.brought and len(history.said(request).text) > 2:
@@ -130,7 +130,7 @@ def _notes(history: History) -> list[tuple[int, str]]:
 
 
 def only_whole_responses_count(history: History) -> Iterator[str]:
-    """S13, S14: a whole response is logged as it was said; of another no call is kept and no unsigned thinking."""
+    """S13, S14: a whole response is logged verbatim; of a partial one, no call and no unsigned thinking is kept."""
     for request in history.requests:
         end = request.end
         said = _said(history, request)
@@ -142,8 +142,13 @@ def only_whole_responses_count(history: History) -> Iterator[str]:
         elif end is None or end.outcome != "cancelled" or request.fact.purpose != "turn":
             if logged:
                 yield f"the request at {at} brought no response, and parts of one are in the log"
-        elif not all(_is_kept(part, said) for part in logged):
-            yield f"of the interrupted response to the request at {at} too much is kept"
+        else:
+            texts = [part[1] for part in said if part[0] == "text"]
+            for part in logged:
+                signed = part[0] == "thinking" and bool(part[2]) and part in said
+                begun = part[0] == "text" and any(text.startswith(part[1]) for text in texts)
+                if not signed and not begun:
+                    yield f"of the interrupted response to the request at {at} too much is kept"
 
 
 def _said(history: History, request: RequestHistory) -> list[tuple[Any, ...]]:
@@ -175,12 +180,6 @@ def _logged(event: Event) -> tuple[Any, ...]:
             return ("call", fact.name, fact.input, fact.malformed)
         case _:
             return ("text", text_of(getattr(event.fact, "content", ())))
-
-
-def _is_kept(part: tuple[Any, ...], said: list[tuple[Any, ...]]) -> bool:
-    if part[0] == "thinking":
-        return bool(part[2]) and part in said
-    return part[0] == "text" and any(whole[0] == "text" and whole[1].startswith(part[1]) for whole in said)
 
 
 def responses_are_committed_whole(history: History) -> Iterator[str]:

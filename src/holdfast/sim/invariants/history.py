@@ -1,6 +1,6 @@
-"""One session's log, read for the invariants: requests with their parts, calls with their ends.
+"""One session's log, parsed for the invariants: requests with their parts, calls with their ends.
 
-Written apart from the fold on purpose: what the fold gets wrong must not be wrong here too.
+Written independently of the fold, so that it does not share the fold's bugs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from holdfast.facts.people import (
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.user import UserMessage
+from holdfast.sim.record import Commit, Effect
+from holdfast.sim.script import SaidCall, Turn
 from holdfast.sim.world import Session, World
-from holdfast.sim.world_model import SaidCall, Turn
-from holdfast.sim.world_record import Commit, Effect
 
 READ_ONLY = ("read", "glob", "grep")
-"""Tools that may run side by side, and again."""
+"""Tools that may run concurrently and be repeated."""
 
 HARNESS = ("spawn", "message_child", "wait_for_children", "cancel_child", "sleep", "ask_person", "end_phase")
-"""Tools that the harness answers itself: they go through no door."""
+"""Tools that the harness answers itself, without a door."""
 
 MAIN = {
     "bash": "command",
@@ -45,12 +45,12 @@ MAIN = {
     "ask_person": "question",
     "end_phase": "name",
 }
-"""The argument of each tool that rules look at."""
+"""The argument of each tool that permission rules match."""
 
 
 @dataclass
 class CallHistory:
-    """One tool call: the wish, its dispatches, its ends, and what really happened."""
+    """One tool call: its request, dispatches, ends, and real effects."""
 
     use: Event
     fact: AgentToolUse
@@ -61,7 +61,7 @@ class CallHistory:
 
     @property
     def end(self) -> str:
-        """How it ended first: an outcome, `unknown`, or empty when it has no end."""
+        """The first outcome, `unknown`, or empty without an end."""
         if not self.ends:
             return ""
         fact = self.ends[0][1]
@@ -69,13 +69,13 @@ class CallHistory:
 
     @property
     def end_seq(self) -> int:
-        """Where it ended, beyond every position when it has not."""
+        """The position of the first end, larger than every position without an end."""
         return self.ends[0][0].seq if self.ends else 2**62
 
 
 @dataclass
 class RequestHistory:
-    """One attempt at a response. `number` is how many responses of its purpose were there before it."""
+    """One attempt at a response. `number` counts the earlier responses of its purpose."""
 
     start: Event
     fact: ModelRequestStart
@@ -86,18 +86,18 @@ class RequestHistory:
 
     @property
     def end(self) -> ModelRequestEnd | None:
-        """How it ended."""
+        """The first end, if any."""
         return self.ends[0][1] if self.ends else None
 
     @property
     def brought(self) -> bool:
-        """Whether it brought a response."""
+        """True if it brought a response."""
         return self.end is not None and self.end.outcome == "ok"
 
 
 @dataclass
 class ItemHistory:
-    """A question to a person: what was asked, who saw it, its answers, and whether it counts no more."""
+    """An inbox item: the request, its views, its answers, and its superseding events."""
 
     event: Event
     fact: ApprovalRequested
@@ -106,19 +106,19 @@ class ItemHistory:
     over: list[Event] = field(default_factory=list)
 
     def answered_by(self, seq: int) -> ApprovalDecided | ApprovalExpired | None:
-        """The answer that counted before that position; None when there was none, or it counted no more."""
+        """The answer in effect before that position; None without one, or if superseded."""
         if any(event.seq < seq for event in self.over):
             return None
         return next((fact for event, fact in self.answers if event.seq < seq), None)
 
     def open_at(self, seq: int) -> bool:
-        """Whether it waited for an answer right before that position."""
+        """True if the item was open right before that position."""
         closed = [event.seq for event, _ in self.answers] + [event.seq for event in self.over]
         return self.event.seq < seq and not any(at < seq for at in closed)
 
 
 class History:
-    """What became of one session."""
+    """The parsed log of one session."""
 
     def __init__(self, world: World, session: Session) -> None:
         self.world = world
@@ -199,20 +199,20 @@ class History:
     def _call(self, event: Event, call_id: str) -> CallHistory:
         found = self.calls.get(call_id)
         if found is None:
-            self.oddities.append(f"event {event.seq} names a call {call_id} that nobody wished")
+            self.oddities.append(f"event {event.seq} names a call {call_id} that no response has")
             found = self.calls[call_id] = CallHistory(event, _NO_USE, None)
         return found
 
     def ok(self) -> list[RequestHistory]:
-        """Requests for the next turn that brought a response."""
+        """Requests of turns that brought a response."""
         return [each for each in self.requests if each.fact.purpose == "turn" and each.brought]
 
     def said(self, request: RequestHistory) -> Turn:
-        """What the script has for a request."""
+        """The scripted response to a request."""
         return self.session.script.turn(request.number, request.fact.purpose)
 
     def ruling(self, call: CallHistory) -> str:
-        """What the rules say of a call: the last one that fits it."""
+        """The decision of the last matching rule for a call."""
         argument = str(call.fact.input.get(MAIN.get(call.fact.name, ""), ""))
         for rule in reversed(self.created.agent.rules):
             if fnmatchcase(call.fact.name, rule.tool) and (not rule.match or fnmatchcase(argument, rule.match)):
@@ -220,7 +220,7 @@ class History:
         return "allow"
 
     def items_of(self, call_id: str) -> list[ItemHistory]:
-        """What people were asked about a call."""
+        """Inbox items about a call."""
         return [item for item in self.items.values() if item.fact.call_id == call_id]
 
 

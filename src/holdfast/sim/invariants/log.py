@@ -1,25 +1,32 @@
-"""Invariants of the log and its leases: the chain, fencing, decisions, posts, rows (S1 to S5, S19, S20)."""
+"""Invariants of the log, its leases, and money: the chain, fencing, rows, budgets (S1 to S5, S13, S15, S19, S20)."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from random import Random
 
 from holdfast.brain.recall import decode, encode
-from holdfast.facts.base import text_of
-from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.base import Usage, text_of
+from holdfast.facts.budget import BudgetSet
+from holdfast.facts.codec import Event
+from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.session import SessionCreated, SessionUpdated
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
 from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
-from holdfast.sim.invariants.history import History
-from holdfast.sim.world_record import Commit
+from holdfast.sim.invariants.history import History, RequestHistory
+from holdfast.sim.record import Commit
+from holdfast.sim.script import PRICE
+from holdfast.sim.world import World
 
 
 def chain_holds(history: History) -> Iterator[str]:
-    """S1: positions have no gap, and each hash binds the one before it, the place and the stored bytes."""
+    """S1: positions have no gaps, and each hash covers the previous hash, the position, and the stored bytes."""
     session_id = history.session.session_id
     prev = _fields(b"holdfast log 1", session_id.encode())
     for at, (seq, epoch, at_us, type_, hash_, body, _) in enumerate(history.world.stored[session_id], start=1):
@@ -42,14 +49,14 @@ def _fields(*fields: bytes) -> bytes:
 
 
 def acknowledged_is_kept(history: History) -> Iterator[str]:
-    """S1, S4: what the store said it had written is there, whole, in one piece, and nothing else is."""
+    """S1, S4: the log holds exactly the acknowledged events, in order."""
     written = [event for commit in history.commits for event in commit.events]
     if [(event.seq, event.hash) for event in written] != [(event.seq, event.hash) for event in history.events]:
         yield f"{len(written)} events were written, {len(history.events)} are there, or in another order"
 
 
 def stale_writers_are_refused(history: History) -> Iterator[str]:
-    """S5: every append was made under the epoch of the latest shift at that moment."""
+    """S5: every append has the epoch of the latest shift at that moment."""
     current = 0
     for commit in history.commits:
         if commit.kind == "acquire":
@@ -65,7 +72,7 @@ def stale_writers_are_refused(history: History) -> Iterator[str]:
 
 
 def leases_exclude(history: History) -> Iterator[str]:
-    """S5: a lease is taken from a living holder only by asking to steal it, and then the log says so."""
+    """S5: a lease is taken from a live holder only with `steal`, and the log records the theft."""
     holder = ""
     for commit in history.commits:
         if commit.kind == "acquire":
@@ -88,11 +95,11 @@ def _acquired(commit: Commit, holder: str) -> Iterator[str]:
     if commit.held and [fact.from_worker_id for fact in stolen] != [holder]:
         yield f"the lease taken at {at} from {holder} is not logged as stolen from it"
     if stolen and not commit.held:
-        yield f"a lease is logged as stolen at {at} and nobody held it"
+        yield f"a lease is logged as stolen at {at} but had no live holder"
 
 
 def decisions_name_the_head(history: History) -> Iterator[str]:
-    """S2: leases, requests, dispatches and parks are appended at the very head that was folded."""
+    """S2: leases, requests, dispatches, and parks are appended at the head that was folded."""
     for commit in history.commits:
         first = commit.events[0]
         decided = commit.kind == "acquire" or any(_is_decision(history, event.fact) for event in commit.events)
@@ -113,7 +120,7 @@ def _is_decision(history: History, fact: object) -> bool:
 
 
 def posts_stand_once(history: History) -> Iterator[str]:
-    """S3: an accepted post is in the log once, where its receipt says; a second one of its key is dropped."""
+    """S3: an accepted post is in the log once, at the position of its receipt; a second one with its key is dropped."""
     texts = [text_of(event.fact.content) for event in history.messages]  # type: ignore[attr-defined]
     where: dict[str, int] = {}
     for said in history.world.record.said:
@@ -128,7 +135,7 @@ def posts_stand_once(history: History) -> Iterator[str]:
 
 
 def rows_follow(history: History) -> Iterator[str]:
-    """S20: what stands beside the events is what the events make of it, and says where the session is."""
+    """S20: rows beside the events follow from the events and agree with the log."""
     for finding in history.world.verified.findings:
         yield f"verify says: {finding.message}"
     row = history.world.beside.rows[history.session.session_id]
@@ -142,7 +149,7 @@ def rows_follow(history: History) -> Iterator[str]:
 
 
 def fold_is_one(history: History) -> Iterator[str]:
-    """S19: folding in one go, in pieces, and through snapshots at any point gives the same state."""
+    """S19: folding at once, in pieces, and through snapshots at any point gives the same state."""
     session_id = history.session.session_id
     whole = fold(empty(session_id, KINDS), history.events)
     chance = Random(history.world.seed)
@@ -170,3 +177,107 @@ ALL = (
     rows_follow,
     fold_is_one,
 )
+
+
+def requests_settle_once(history: History) -> Iterator[str]:
+    """S13, S15: requests run one at a time, and each ends once, before the next begins."""
+    until = 0
+    for request in history.requests:
+        at = request.start.seq
+        if at < until:
+            yield f"the request at {at} began before the one in front of it had ended"
+        if len(request.ends) != 1:
+            yield f"the request at {at} has {len(request.ends)} ends"
+        until = request.ends[0][0].seq if request.ends else 2**62
+
+
+def costs_are_right(history: History) -> Iterator[str]:
+    """S13 to S15: a response costs its usage, a lost attempt its reservation, an interrupted one at most that."""
+    for request in history.requests:
+        if request.end is not None and history.session.script.priced:
+            yield from _cost(history, request, request.end)
+        elif request.end is not None and request.end.cost_pico is not None:
+            yield f"the request at {request.start.seq} has a cost and its model has no price"
+
+
+def _cost(history: History, request: RequestHistory, end: ModelRequestEnd) -> Iterator[str]:
+    held, at = request.fact.reserved_pico, request.start.seq
+    if held is None or end.cost_pico is None:
+        yield f"the request at {at} has no reservation or no cost"
+        return
+    if end.cost_pico > held:
+        yield f"the request at {at} cost {end.cost_pico}, it had reserved {held}"
+    if end.outcome == "presumed" and end.cost_pico != held:
+        yield f"the lost request at {at} was settled at {end.cost_pico}, not at its reservation {held}"
+    turn = history.said(request)
+    usage = Usage(request.fact.input_tokens_estimate, min(turn.output_tokens, request.fact.max_output_tokens))
+    if end.outcome == "ok" and (end.cost_pico, end.usage) != (PRICE.cost(usage), usage):
+        yield f"the request at {at} cost {end.cost_pico}, its model says {PRICE.cost(usage)}"
+    if end.outcome == "cancelled" and request.parts and end.cost_pico == 0:
+        yield f"the interrupted request at {at} brought words and cost nothing"
+
+
+@dataclass
+class _Account:
+    cap: int | None
+    spent: int = 0
+    held: int = 0
+
+
+class _Books:
+    """The accounts of a world, computed independently of the ledger."""
+
+    def __init__(self, world: World) -> None:
+        self.accounts: dict[str, _Account] = {}
+        self.held: dict[tuple[str, int], int] = {}
+        self.wrong: list[str] = []
+        self._paths = {key: session.created.accounts or (key,) for key, session in world.sessions.items()}
+
+    def take(self, event: Event) -> None:
+        path = self._paths.get(event.session_id, ())
+        match event.fact:
+            case SessionCreated() as created if path:
+                self.accounts[path[0]] = _Account(created.limits.budget_pico)
+            case SessionUpdated(budget_pico=int() as cap):
+                self.accounts[path[0]].cap = cap
+            case BudgetSet(account_id=name, period="total", cap_pico=cap_or_none):
+                self.accounts[name].cap = cap_or_none
+            case ApprovalDecided(verdict="approve", account_id=name, budget_pico=int() as cap) if name:
+                self.accounts[name].cap = cap
+            case ModelRequestStart(reserved_pico=int() as amount):
+                for name in path:
+                    account = self.accounts[name]
+                    account.held += amount
+                    if account.cap is not None and account.spent + account.held > account.cap:
+                        self.wrong.append(f"the reservation at {event.seq} exceeds the cap {account.cap} of {name}")
+                self.held[event.session_id, event.seq] = amount
+            case ModelRequestEnd() as end:
+                held = self.held.pop((event.session_id, end.request_seq), 0)
+                for name in path:
+                    self.accounts[name].held -= held
+                    self.accounts[name].spent += end.cost_pico or 0
+
+
+def spend_stays_under_the_cap(world: World) -> Iterator[str]:
+    """S15: no reservation takes spend and reservations over a cap on any account of the path; the ledger is the sum
+    of the events; nothing is reserved at rest.
+    """
+    books = _Books(world)
+    for commit in world.record.commits:
+        for event in commit.events:
+            books.take(event)
+    yield from books.wrong
+    for name, account in books.accounts.items():
+        row = world.beside.accounts.get(name)
+        have = (row.cap_pico, row.spent_pico, row.reserved_pico) if row else None
+        if have != (account.cap, account.spent, account.held):
+            yield f"account {name} is {have}, the events make it {(account.cap, account.spent, account.held)}"
+        if account.held:
+            yield f"account {name} still holds {account.held} at rest"
+    if world.beside.reservations:
+        yield f"{len(world.beside.reservations)} reservations are open at rest"
+
+
+MONEY = (requests_settle_once, costs_are_right)
+
+ACCOUNTS = (spend_stays_under_the_cap,)

@@ -1,4 +1,4 @@
-"""Invariants of what people are asked, of pauses and of the emergency stop (S21, S14)."""
+"""Invariants of inbox items, pauses, and the emergency stop (S21, S14)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
 from holdfast.facts.user import UserPause, UserResume
 from holdfast.session.home import HOME
-from holdfast.sim.invariants.history import HARNESS, CallHistory, History
+from holdfast.sim.invariants.history import HARNESS, History
 from holdfast.sim.world import World
 
 GRANT = "grant:"
 
 GRACE_US = 3_600_000_000
-"""Whoever sees an item for the first time has at least this long."""
+"""The least time between the first view of an item and its expiry."""
 
 
 def approvals_are_used_once(history: History) -> Iterator[str]:
-    """S21: an approval is used by one dispatch, of the call and the action that it was asked for; a grant within
-    its bounds.
+    """S21: an approval is used by one dispatch, of the call and action it was requested for; a grant within its
+    bounds.
     """
     used: dict[str, int] = {}
     for call_id, call in history.calls.items():
@@ -53,30 +53,27 @@ def _granted(history: History, event: Event, fact: ToolDispatched, count: int) -
     grant = given.fact.grant if isinstance(given.fact, ApprovalDecided) else None
     call = history.calls[fact.call_id]
     if grant is None or given.seq > event.seq:
-        yield f"the dispatch at {event.seq} names a grant that nobody gave"
+        yield f"the dispatch at {event.seq} names a grant that was never given"
     elif grant.tool != call.fact.name or (grant.uses is not None and count > grant.uses):
         yield f"the dispatch at {event.seq} goes beyond the grant of {given.seq}"
 
 
 def nothing_runs_unasked(history: History) -> Iterator[str]:
-    """S21: what an `ask` rule holds is not done before a person allowed it; a refusal is final."""
+    """S21: a call under an `ask` rule runs only after an approval; a refusal is final."""
     for call_id, call in history.calls.items():
         if history.ruling(call) != "ask" or call.fact.name == "ask_person":
             continue
         first = call.dispatches[0] if call.dispatches else None
         if first is not None and not first[1].approval_id:
-            yield f"{call_id} ({call.fact.name}) was dispatched at {first[0].seq} and nobody was asked"
-        if call.fact.name in HARNESS and call.end == "ok" and not _allowed(history, call):
-            yield f"{call_id} ({call.fact.name}) was done at {call.end_seq} and nobody allowed it"
-
-
-def _allowed(history: History, call: CallHistory) -> bool:
-    answers = [item.answered_by(call.end_seq) for item in history.items_of(call.fact.call_id)]
-    return any(answer is not None and answer.verdict == "approve" for answer in answers)
+            yield f"{call_id} ({call.fact.name}) was dispatched at {first[0].seq} without an approval"
+        answers = [item.answered_by(call.end_seq) for item in history.items_of(call_id)]
+        allowed = any(answer is not None and answer.verdict == "approve" for answer in answers)
+        if call.fact.name in HARNESS and call.end == "ok" and not allowed:
+            yield f"{call_id} ({call.fact.name}) was done at {call.end_seq} without an approval"
 
 
 def items_are_decided_once(history: History) -> Iterator[str]:
-    """S21: an item has one answer, a person's or its default, and whoever comes second is told so."""
+    """S21: an item has one answer, from an approver or its default, and a second answer is refused."""
     replied = history.world.record.replied
     for item_id, item in history.items.items():
         if len(item.answers) > 1:
@@ -90,14 +87,14 @@ def items_are_decided_once(history: History) -> Iterator[str]:
 
 
 def nothing_unseen_expires(history: History) -> Iterator[str]:
-    """S21: a default applies when its time has come, and somebody had been shown the item long enough before."""
+    """S21: an item expires only after its time, and only after an approver could see it long enough."""
     for item_id, item in history.items.items():
         for event, fact in item.answers:
             if not isinstance(fact, ApprovalExpired):
                 continue
             seen = [each for each in item.seen if each.seq < event.seq]
             if not seen:
-                yield f"{item_id} expired at {event.seq} and nobody had seen it"
+                yield f"{item_id} expired at {event.seq} and was never seen"
                 continue
             until_us = [item.fact.expires_us, getattr(seen[0].fact, "expires_us", None)]
             back_us = _set_back_us(history, item.event.seq, event.seq)  # a clock set back makes no wait longer
@@ -108,8 +105,8 @@ def nothing_unseen_expires(history: History) -> Iterator[str]:
 
 
 def _set_back_us(history: History, first: int, last: int) -> int:
-    """How far the clock was set back between two events: as the times of events show it, or exactly, as brains read
-    the time of the boot, from the first reading before them to the last of the same boot.
+    """The time by which the clock was set back between two events: as event times show it, or exactly, by the boot
+    times that brains read before and after them in the same boot.
     """
     shown_us = _shown_back_us(history, first, last)
     before = _reading(history, first)
@@ -126,7 +123,7 @@ def _shown_back_us(history: History, first: int, last: int) -> int:
 
 
 def _reading(history: History, last: int, boot_id: str = "") -> tuple[int, str, int] | None:
-    """The latest reading up to an event, of that boot: its place, the boot, and the wall time at which it began."""
+    """The latest boot time read up to an event: its position, the boot, and the wall time of the boot."""
     for event in reversed(history.events[:last]):
         match event.fact:
             case ShiftStarted() | ShiftEnded() | ClockSet() | ApprovalSeen() as fact if fact.booted_us and boot_id in (
@@ -140,7 +137,7 @@ def _reading(history: History, last: int, boot_id: str = "") -> tuple[int, str, 
 
 
 def items_close_with_their_session(history: History) -> Iterator[str]:
-    """S21: a session that is over asks nobody anything; what the inbox says of an item is what its log says."""
+    """S21: a finished session has no open items, and the inbox agrees with its log."""
     rows = history.world.beside.items
     for event in history.events:
         if isinstance(event.fact, ShiftEnded) and event.fact.status in ("done", "failed", "cancelled"):
@@ -155,7 +152,7 @@ def items_close_with_their_session(history: History) -> Iterator[str]:
 
 
 def pauses_are_kept(history: History) -> Iterator[str]:
-    """S14: a paused session asks no model and begins no call until it is resumed."""
+    """S14: a paused session requests nothing and dispatches no new call until it is resumed."""
     paused = 0
     for event in history.events:
         match event.fact:
@@ -172,7 +169,7 @@ def pauses_are_kept(history: History) -> Iterator[str]:
 
 
 def stops_hold(world: World) -> Iterator[str]:
-    """S14: after an emergency stop no shift begins and no session is opened until it is released."""
+    """S14: after an emergency stop, no shift and no session begins until its release."""
     stopped = 0
     for commit in world.record.commits:
         facts: list[Fact] = [event.fact for event in commit.events]

@@ -1,4 +1,4 @@
-"""Invariants of where a session comes to rest: nothing is forgotten, stops are honoured (S2, S3, S14, S27)."""
+"""Invariants of sessions at rest: no input is forgotten, stops are honored (S2, S3, S14, S27)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from holdfast.session.decide import is_idle
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import is_due
 from holdfast.sim.invariants.history import History
+from holdfast.sim.record import Commit
 from holdfast.sim.world import World
-from holdfast.sim.world_record import Commit
 
 PROMPT_S = 4.0
-"""How long ending what runs may take a brain that nothing holds up: its door calls are slow here, too."""
+"""Seconds in which an undisturbed brain must stop what runs; its door calls are slow here."""
 
 FAILURES = 3
-"""So many wakes may fail at one place, each in another way, before one more waits for a person."""
+"""Wakes that may fail at one position, each with another error, before the session waits for a user."""
 
 LASTING = ("invalid_request",)
-"""Failures of a request that no other attempt mends."""
+"""Request errors that no retry fixes."""
 
 
 def all_is_at_rest(history: History) -> Iterator[str]:
-    """S27: a session at rest is done, failed, parked or cancelled, by the last word of its log and of its row."""
+    """S27: a session at rest is done, failed, parked, or cancelled, by the end of its log and by its row."""
     row = history.world.beside.rows[history.session.session_id]
     cancelled = any(isinstance(event.fact, UserCancel) for event in history.events)
     ended = _last_end(history)
@@ -54,7 +54,7 @@ def all_is_at_rest(history: History) -> Iterator[str]:
 
 
 def _wakes(status: str, fact: object) -> bool:
-    """Whether something that comes in wakes a session that ended so."""
+    """True if a fact wakes a session that ended with that status."""
     if status == "cancelled":
         return False
     if isinstance(fact, UserMessage | UserInterrupt | UserCancel | SessionUpdated):
@@ -64,7 +64,7 @@ def _wakes(status: str, fact: object) -> bool:
 
 
 def wake_rows_agree(history: History) -> Iterator[str]:
-    """S27: a session has a time at which it is looked at exactly when its fold has something to do."""
+    """S27: a session has a due time exactly when its fold has something to do."""
     session_id = history.session.session_id
     row = history.world.beside.rows[session_id]
     state = fold(empty(session_id, KINDS), history.events)
@@ -73,7 +73,7 @@ def wake_rows_agree(history: History) -> Iterator[str]:
     due = is_due(row, now_us, up)
     if is_idle(state, now_us, up) == due:
         what = "something" if due else "nothing"
-        yield f"by its row (due at {row.due_us}) there is {what} to do, and by its fold it is the other way"
+        yield f"by its row (due at {row.due_us}) there is {what} to do, but not by its fold"
 
 
 def _last_end(history: History) -> tuple[Event, ShiftEnded] | None:
@@ -84,7 +84,7 @@ def _last_end(history: History) -> tuple[Event, ShiftEnded] | None:
 
 
 def no_input_is_forgotten(history: History) -> Iterator[str]:
-    """S2, S3: a session does not call itself done, nor wait for a person, with words that the model has not seen."""
+    """S2, S3: a session neither finishes nor waits for a user with messages that the model has not seen."""
     seen = max((request.fact.inputs_through for request in history.ok()), default=0)
     for event in history.events:
         if not isinstance(event.fact, ShiftEnded):
@@ -100,7 +100,8 @@ def no_input_is_forgotten(history: History) -> Iterator[str]:
 
 
 def _waits_for_a_person(history: History, seq: int, waiting: list[int], stopped: list[int]) -> Iterator[str]:
-    if _is_paused(history, seq):
+    marks = [event.fact for event in history.events[: seq - 1] if isinstance(event.fact, UserPause | UserResume)]
+    if marks and isinstance(marks[-1], UserPause):
         return
     if failed := _failed_again(history, seq):
         if any(at > failed for at in waiting):
@@ -109,14 +110,14 @@ def _waits_for_a_person(history: History, seq: int, waiting: list[int], stopped:
     asked = [item.event.seq for item in history.items.values() if item.open_at(seq)]
     since = max([*asked, *stopped], default=0)
     if not since:
-        yield f"the session waits for a person at {seq} and nobody stopped it, or was asked anything"
+        yield f"the session waits for a person at {seq} without a stop or an open item"
     elif any(at > since for at in waiting):
         yield f"the session waits for a person at {seq}, and one wrote after {since}"
 
 
 def _failed_again(history: History, seq: int) -> int:
-    """Where the work stood when this end came of a wake that failed as one before it did, or after two others there;
-    0 when it did not.
+    """The position of a wake that failed like an earlier one there, or after `FAILURES` others, right before this
+    end; 0 without one.
     """
     errors = [event.fact for event in history.events[: seq - 1] if isinstance(event.fact, SessionError)]
     if not errors or history.events[seq - 2].fact is not errors[-1]:
@@ -126,19 +127,14 @@ def _failed_again(history: History, seq: int) -> int:
     return there[-1].at_seq if same or len(there) > FAILURES else 0
 
 
-def _is_paused(history: History, seq: int) -> bool:
-    marks = [event.fact for event in history.events[: seq - 1] if isinstance(event.fact, UserPause | UserResume)]
-    return bool(marks) and isinstance(marks[-1], UserPause)
-
-
 def seen_before(history: History, seq: int) -> int:
-    """Up to where the model had seen the log when the event at `seq` was appended."""
+    """The position up to which the model had seen the log before the event at `seq`."""
     done = [request for request in history.ok() if request.ends[0][0].seq < seq]
     return done[-1].fact.inputs_through if done else 0
 
 
 def ends_have_reasons(history: History) -> Iterator[str]:
-    """DESIGN 3.8: each end of a shift follows from the log: an answer, a refusal, a cap, a provider, a stop."""
+    """DESIGN 3.8: each end of a shift follows from the log: an answer, a refusal, a cap, a provider, or a stop."""
     calls = history.calls.values()
     for event in history.events:
         if not isinstance(event.fact, ShiftEnded) or event.fact.status == "released":
@@ -182,7 +178,7 @@ def ends_have_reasons(history: History) -> Iterator[str]:
 
 
 def working_children(history: History, seq: int) -> list[str]:
-    """Children that had work before that position, and had not come back from it."""
+    """Children that were working before that position."""
     working: dict[str, bool] = {}
     for event in history.events[: seq - 1]:
         match event.fact:
@@ -204,7 +200,7 @@ def _limit(history: History, seq: int, name: str) -> int:
 
 
 def stops_are_honoured(history: History) -> Iterator[str]:
-    """S14: after a cancel, and from an interrupt to the next message, nothing is asked and nothing dispatched."""
+    """S14: after a cancel, and from an interrupt to the next message, nothing is requested or dispatched."""
     stopped = 0
     for event in history.events:
         match event.fact:
@@ -225,7 +221,7 @@ def stops_are_honoured(history: History) -> Iterator[str]:
 
 
 def stops_are_prompt(history: History) -> Iterator[str]:
-    """S14: a brain waits on the effect and on the log at once: what runs when a person stops it ends soon."""
+    """S14: a brain watches the log while an effect runs, so what runs at a stop ends soon."""
     stopped: dict[str, float] = {}
     for commit in history.commits:
         for event in commit.events:
@@ -239,7 +235,7 @@ def stops_are_prompt(history: History) -> Iterator[str]:
 
 
 def _under_way(history: History, seq: int) -> list[str]:
-    """Calls and requests that had begun and not ended at that position."""
+    """Calls and requests running at that position."""
     requests = [
         each for each in history.requests if each.start.seq < seq and (not each.ends or each.ends[0][0].seq > seq)
     ]
@@ -250,7 +246,7 @@ def _under_way(history: History, seq: int) -> list[str]:
 
 
 def _late(history: History, commit: Commit, since_s: float | None, name: str, what: str) -> Iterator[str]:
-    """A process that stood still, or took over from another, has an excuse."""
+    """Report late ends, except of a process that was frozen or took over from another."""
     begun = [each.who for each in history.commits if any(_begins(event.fact, name, event.seq) for event in each.events)]
     alert = begun == [commit.who] and commit.who not in history.world.record.slept
     if since_s is not None and alert and commit.at_s - since_s > PROMPT_S:
@@ -267,7 +263,7 @@ def _begins(fact: object, name: str, seq: int) -> bool:
 
 
 def no_shift_for_nothing(history: History) -> Iterator[str]:
-    """S2, S27: a session that parked or ended is not taken up again before something is new or due."""
+    """S2, S27: a parked or finished session is not woken before it has news or is due."""
     ended: ShiftEnded | None = None
     since_us = 0
     for event in history.events:
@@ -275,9 +271,9 @@ def no_shift_for_nothing(history: History) -> Iterator[str]:
             case ShiftEnded(status=status) as fact:
                 ended, since_us = fact if status != "released" else None, event.at_us
             case LeaseStolen():
-                continue  # the shift that it makes room for is next
+                continue  # its shift follows
             case ShiftStarted() as started:
-                back = event.at_us < since_us  # nobody knows how much of the wait is over
+                back = event.at_us < since_us  # the elapsed time is unknown
                 if ended is not None and not _is_over(ended, started, event.at_us) and not back:
                     yield f"a shift began at {event.seq} and there was nothing to do"
                 ended = None
@@ -286,7 +282,7 @@ def no_shift_for_nothing(history: History) -> Iterator[str]:
 
 
 def _is_over(ended: ShiftEnded, started: ShiftStarted, at_us: int) -> bool:
-    """Whether a wait was over by the wall clock or, within one boot, by the uptime."""
+    """True if a wait was over by the wall clock or, within one boot, by the uptime."""
     if ended.due_us is None:
         return False
     same = ended.boot_id == started.boot_id
@@ -294,13 +290,13 @@ def _is_over(ended: ShiftEnded, started: ShiftStarted, at_us: int) -> bool:
 
 
 def _was_interrupted(history: History, call_id: str, seq: int) -> bool:
-    """Whether a person interrupted between the request that brought the call and that position."""
+    """True if a user interrupted between the request of the call and that position."""
     start = history.calls[call_id].fact.request_seq
     return any(isinstance(event.fact, UserInterrupt) for event in history.events[start : seq - 1])
 
 
 def hands_are_given_back(history: History) -> Iterator[str]:
-    """DESIGN 3, S27: a session at rest holds no hands, and those that it had do not live on."""
+    """DESIGN 3, S27: a session at rest holds no hands, and its former hands are gone."""
     world = history.world
     excused = world.stuck_until.keys()
     held: set[str] = set()
@@ -320,7 +316,7 @@ def hands_are_given_back(history: History) -> Iterator[str]:
 
 
 def nothing_unexplained(world: World) -> Iterator[str]:
-    """DESIGN 3: a brain raises nothing that the weather does not explain."""
+    """DESIGN 3: a brain raises no error that the weather does not explain."""
     for mishap in world.record.mishaps:
         yield f"{mishap.who} raised {type(mishap.error).__name__}: {mishap.error}"
 

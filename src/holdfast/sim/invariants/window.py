@@ -1,4 +1,4 @@
-"""The context that a session's log makes, built apart from the fold: what each request has to show (S3, S16)."""
+"""The expected context of each request, built from the log independently of the fold (S3, S16)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from holdfast.session.context.window import CUT_SHORT
 from holdfast.sim.invariants.history import CallHistory, History, RequestHistory
 
 AFTER_RESET_TOKENS = 6_000
-"""Summaries that stay after a reset."""
+"""Tokens of summaries kept after a reset."""
 
 
 @dataclass
 class _Entry:
-    """Something at its place. `kind` is said, response, summary or handoff; `through` what a summary covers, and
-    `dropped` up to where older ones were left out before it.
+    """One entry of the context. `kind` is said, response, summary, or handoff; `through` is the end of a summary's
+    range, and `dropped` that of older summaries left out before it.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class _Entry:
 
 
 def goal_of(created: SessionCreated) -> str:
-    """The first words of every context."""
+    """The first text of every context."""
     if not created.criteria:
         return created.goal
     listed = "\n".join(f"{number}. {text}" for number, text in enumerate(created.criteria, 1))
@@ -47,7 +47,7 @@ def goal_of(created: SessionCreated) -> str:
 
 
 class _Window:
-    """What stands in the context while the log goes by."""
+    """The context while the log is read."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -62,9 +62,10 @@ class _Window:
         self._posted = {event.seq for event in history.posted}
 
     def take(self, event: Event) -> None:
-        """One more event."""
-        if event.seq in self._posted and not self._is_unwanted(event):
-            self.pending.append(event)
+        """Take in one event."""
+        if event.seq in self._posted:
+            if not (isinstance(event.fact, ChildFinished) and event.fact.child_id in self.cancelled):
+                self.pending.append(event)
         match event.fact:
             case ModelRequestStart(purpose="turn", inputs_through=through):
                 taken = [each for each in self.pending if each.seq <= through]
@@ -72,14 +73,17 @@ class _Window:
                 self.pending = [each for each in self.pending if each.seq > through]
             case AgentThinking() | AgentMessage() | AgentToolUse():
                 self._response(event.fact.request_seq)
-                if isinstance(event.fact, AgentToolUse):
-                    self._asked(event.fact)
+                use = event.fact
+                if isinstance(use, AgentToolUse) and use.name == "wait_for_children" and not use.malformed:
+                    if use.name in self.history.created.agent.tools:
+                        named = use.input.get("child_ids") or [name for name, works in self.working.items() if works]
+                        self.waits[use.call_id] = tuple(named)
             case ModelRequestEnd(outcome="ok", request_seq=seq) if self._of[seq].fact.purpose == "turn":
                 self._response(seq)
             case ToolResult(call_id=call_id) | ToolOutcomeUnknown(call_id=call_id):
                 waits = self.waits.pop(call_id, ())
                 if not isinstance(event.fact, ToolResult) or event.fact.outcome != "ok":
-                    return  # a wait that was cut short has told nothing: the reports still have to be shown
+                    return  # an interrupted wait returned nothing, so the reports must still be shown
                 told = {self.reports.get(name, 0) for name in waits}
                 self.pending = [each for each in self.pending if each.seq not in told]
             case ContextCompacted() as fact:
@@ -88,9 +92,6 @@ class _Window:
                 self._reset(event, fact)
             case _:
                 self._child(event)
-
-    def _is_unwanted(self, event: Event) -> bool:
-        return isinstance(event.fact, ChildFinished) and event.fact.child_id in self.cancelled
 
     def _child(self, event: Event) -> None:
         match event.fact:
@@ -102,17 +103,12 @@ class _Window:
                 self.working[name] = False
                 self.reports[name] = event.seq
 
-    def _asked(self, use: AgentToolUse) -> None:
-        if use.name == "wait_for_children" and not use.malformed and use.name in self.history.created.agent.tools:
-            named = use.input.get("child_ids") or [name for name, works in self.working.items() if works]
-            self.waits[use.call_id] = tuple(named)
-
     def _response(self, request_seq: int) -> None:
         if not any(each.kind == "response" and each.seq == request_seq for each in self.entries[-1:]):
             self.entries.append(_Entry("response", request_seq, request=self._of[request_seq]))
 
     def _cut(self, through: int) -> tuple[list[_Entry], list[_Entry]]:
-        """What a note through there stands for, and what comes after it."""
+        """Split the entries into those a note through that position replaces, and the rest."""
         last = [at for at, each in enumerate(self.entries) if each.kind == "response" and each.seq <= through]
         at = last[-1] + 1 if last else 0
         return self.entries[:at], self.entries[at:]
@@ -133,7 +129,7 @@ class _Window:
         self.entries = [_Entry("handoff", event.seq, [note_of(fact)]), *_newest(summaries, AFTER_RESET_TOKENS), *after]
 
     def messages(self, start_seq: int) -> list[Message]:
-        """What the request there has to show."""
+        """The expected messages of a request."""
         out: list[tuple[str, list[Part]]] = [("user", [TextPart(goal_of(self.history.created))])]
 
         def add(role: str, parts: list[Part]) -> None:
@@ -154,7 +150,7 @@ class _Window:
 
 
 def contexts(history: History, wanted: set[int]) -> Iterator[tuple[int, list[Message]]]:
-    """The context of each of these requests, as the log before it makes it."""
+    """The expected context of each wanted request."""
     window = _Window(history)
     for event in history.events:
         window.take(event)

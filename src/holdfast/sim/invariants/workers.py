@@ -1,4 +1,4 @@
-"""Invariants of the workers that serve a home (S27): every due session is taken up in time, by whom it concerns."""
+"""Invariants of the workers that serve a home (S27): every due session is taken up in time, by a worker that can."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from holdfast.fleet.dispatch import FIRST_REST_S, LONGEST_REST_S, STORAGE_REST_S
 from holdfast.fleet.serve import LOOK_S
 from holdfast.session.rows import SessionRow, first_row, next_row
 from holdfast.session.state import CLOCK_STEP_US
+from holdfast.sim.process import Weathered
+from holdfast.sim.record import Commit
 from holdfast.sim.workers import Duty, Workers
 from holdfast.sim.world import Session
-from holdfast.sim.world_process import Weathered
-from holdfast.sim.world_record import Commit
 
 SLOW_S = 12.0
-"""What the slow door calls of these worlds add to a look, and to taking a session up."""
+"""Seconds that slow door calls add to a poll and to waking a session."""
 
 
 IDLE_MAX = 3
-"""Tries of one worker that may find nothing to do: others may have been faster, and clocks may just have moved."""
+"""Tries of one worker that may find no work: others may have been faster, or the clock may just have moved."""
 
 
 def due_is_taken_up(shop: Workers) -> Iterator[str]:
-    """S27: what is due is taken up within a look and the pauses after errors, of the time in which a crew had room."""
+    """S27: a due session is woken within one poll plus the pauses after errors, counting only the time in which a
+    worker had room.
+    """
     for session in shop.world.sessions.values():
         for due_s, taken_s in _dues(shop, session):
             waited_s = shop.duty.free_s(due_s, taken_s)
@@ -37,7 +39,7 @@ def due_is_taken_up(shop: Workers) -> Iterator[str]:
 
 
 def _dues(shop: Workers, session: Session) -> Iterator[tuple[float, float]]:
-    """When a session was due, and when it was taken up."""
+    """The times at which a session was due and was taken up."""
     commits = [each for each in shop.world.record.commits if each.session_id == session.session_id]
     row: SessionRow | None = None
     for commit, after in pairwise([*commits, None]):
@@ -45,18 +47,14 @@ def _dues(shop: Workers, session: Session) -> Iterator[tuple[float, float]]:
         for event in commit.events:
             row = first_row(event) if row is None else next_row(row, event)
         assert row is not None
-        due_s = _due_s(shop.duty, commit, row)
+        due_s = None
+        if row.due_us is not None and row.holder:
+            due_s = shop.duty.deaths.get(row.holder)
+        elif row.due_us is not None:
+            due_s = commit.at_s + max(0.0, (row.due_us - row.updated_us) / 1_000_000)
         if due_s is None or after is None or due_s >= after.at_s:
             continue
         yield due_s, after.at_s
-
-
-def _due_s(duty: Duty, commit: Commit, row: SessionRow) -> float | None:
-    if row.due_us is None:
-        return None
-    if row.holder:
-        return duty.deaths.get(row.holder)
-    return commit.at_s + max(0.0, (row.due_us - row.updated_us) / 1_000_000)
 
 
 def _bound_s(duty: Duty, session_id: str) -> float:
@@ -65,7 +63,7 @@ def _bound_s(duty: Duty, session_id: str) -> float:
 
 
 def no_wait_is_longer(shop: Workers) -> Iterator[str]:
-    """A sleep lasts no longer than it was meant to, however the wall clock is set, while a crew has room."""
+    """A sleep does not last longer than requested, however the wall clock is set, while a worker has room."""
     for session, began, ended, meant_s in _sleeps(shop):
         late_s = shop.duty.free_s(began.at_s + meant_s, ended.at_s)
         if late_s > 2 * _bound_s(shop.duty, session.session_id):
@@ -73,7 +71,7 @@ def no_wait_is_longer(shop: Workers) -> Iterator[str]:
 
 
 def no_wait_is_shorter(shop: Workers) -> Iterator[str]:
-    """A sleep lasts as long as it was meant to, unless the clock is set forward or a message comes."""
+    """A sleep lasts as long as requested, unless the clock is set forward or a message arrives."""
     for session, began, ended, meant_s in _sleeps(shop):
         said = any(isinstance(event.fact, UserMessage) for event in shop.world.events[session.session_id])
         if not shop.duty.forward and not said and ended.at_s - began.at_s < meant_s - CLOCK_STEP_US / 1_000_000:
@@ -81,7 +79,7 @@ def no_wait_is_shorter(shop: Workers) -> Iterator[str]:
 
 
 def _sleeps(shop: Workers) -> Iterator[tuple[Session, Commit, Commit, float]]:
-    """Every sleep that came to an end: the commits of its call and of its result, and its length."""
+    """Every finished sleep: the commits of its call and its result, and the requested length."""
     calls: dict[tuple[str, str], tuple[Commit, float]] = {}
     for commit in shop.world.record.commits:
         for event in commit.events:
@@ -94,34 +92,34 @@ def _sleeps(shop: Workers) -> Iterator[tuple[Session, Commit, Commit, float]]:
 
 
 def crews_keep_their_limit(shop: Workers) -> Iterator[str]:
-    """A worker never has more sessions at work than its `--concurrency`."""
+    """A worker never runs more sessions at once than its `--concurrency`."""
     for busy, limit in shop.duty.crews:
         if busy > limit:
             yield f"{busy} sessions at work in a crew of {limit}"
 
 
 def crews_are_used(shop: Workers) -> Iterator[str]:
-    """A crew has as many sessions at work as it may, when as many are due."""
+    """A worker runs as many sessions at once as allowed, if as many are due."""
     busiest = max((busy for busy, _ in shop.duty.crews), default=0)
     if shop.quiet and busiest < min(shop.limit, 2) and len(shop.world.sessions) >= 4 * shop.wanted:
         yield f"{busiest} at work at most, where {shop.limit} may be and {len(shop.world.sessions)} were opened"
 
 
 def workers_stay(shop: Workers) -> Iterator[str]:
-    """A worker ends when it is stopped or killed; neither a session nor the log can end it."""
+    """A worker ends only when it is stopped or killed; neither a session nor the log can end it."""
     for name in shop.duty.left:
         yield f"{name} ended by itself"
 
 
 def errors_are_explained(shop: Workers) -> Iterator[str]:
-    """A worker meets no error but those of the weather, and of sessions that a newer program wrote."""
+    """A worker meets only errors of the weather and of sessions that a newer program wrote."""
     for each in shop.duty.failed:
         if not isinstance(each.error, Weathered | SchemaTooNew):
             yield f"{each.worker} could not serve {each.session_id}: {each.error!r}"
 
 
 def failures_rest(shop: Workers) -> Iterator[str]:
-    """A session, or a log, that fails is tried again later, twice as late after each failure in a row, in the end."""
+    """A failing session or log is retried after a pause, which has a lower and an upper bound."""
     for each in shop.duty.failed:
         if isinstance(each.error, SchemaTooNew) or each.again_s is None:
             continue
@@ -134,12 +132,12 @@ def failures_rest(shop: Workers) -> Iterator[str]:
 
 
 def _longest_s(error: HoldfastError) -> float:
-    """Storage that fails is no fault of the session, so that it is tried again soon after the storage works."""
+    """The longest pause after an error. It is short for storage errors, which are not the session's fault."""
     return STORAGE_REST_S if isinstance(error, LogUnavailable | StorageFull) else LONGEST_REST_S
 
 
 def repeated_failures_rest_longer(shop: Workers) -> Iterator[str]:
-    """Failures in a row of one session make its pauses grow."""
+    """The pauses after consecutive failures of a session grow."""
     for before, after in pairwise(sorted(shop.duty.failed, key=lambda each: (each.worker, each.session_id))):
         same = (before.worker, before.session_id) == (after.worker, after.session_id)
         if not same or before.again_s is None or after.again_s is None or not before.session_id:
@@ -154,7 +152,7 @@ def repeated_failures_rest_longer(shop: Workers) -> Iterator[str]:
 
 
 def the_too_new_is_left(shop: Workers) -> Iterator[str]:
-    """A session that a worker cannot read is tried once by it, and left to others."""
+    """A worker tries a session that it cannot read once, and leaves it to others."""
     seen: set[tuple[str, str]] = set()
     for each in shop.duty.failed:
         if isinstance(each.error, SchemaTooNew):
@@ -164,7 +162,7 @@ def the_too_new_is_left(shop: Workers) -> Iterator[str]:
 
 
 def what_is_due_has_something_to_do(shop: Workers) -> Iterator[str]:
-    """A worker does not take up a session over and over that has nothing to do: rows and folds agree on what is due."""
+    """A worker does not repeatedly wake a session that has nothing to do: rows and folds agree on what is due."""
     for (worker, session_id, head), count in shop.duty.idle.items():
         if count > IDLE_MAX:
             yield f"{worker} took {session_id} up {count} times at {head}, and there was nothing to do"
@@ -177,7 +175,7 @@ def workers_begin_apart(shop: Workers) -> Iterator[str]:
         share = {each for each in shop.world.sessions if zlib.crc32(each.encode()) % len(names) == place}
         mine = [(at, at_s, tried) for at, (at_s, worker, tried) in enumerate(shop.duty.tries) if worker == name]
         share -= {tried for _, _, tried in shop.duty.tries[: mine[0][0] if mine else None]}
-        # What begins at one moment may run in any order, and others may begin where it ended at once.
+        # Tries at one moment may run in any order, and others may follow one that ended at once.
         first = {tried for at, (_, at_s, tried) in enumerate(mine) if at < shop.limit or at_s == mine[0][1]}
         if share and not share & first:
             yield f"{name} began with {', '.join(sorted(first))}, and its share is {', '.join(sorted(share))}"

@@ -1,1 +1,1 @@
-"""Missions in the simulator."""
+"""Simulated missions."""

@@ -1,6 +1,6 @@
-"""The models of a simulated mission: planner, workers and judges, faulty as the scene has it.
+"""The models of a simulated mission: planner, workers, and judges, with the scene's faults.
 
-What each says is a function of its conversation, its folder and the seed: asked again it says the same.
+A response is a function of the conversation, the folder, and the seed, so a repeated request gets the same one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, Too
 from holdfast.session.context.conversation import TextPart
 from holdfast.sim.missions.scene import BASE, JUDGE_FAULTS, SHARED, WORKER_FAULTS, speed_of
 from holdfast.sim.missions.world import MissionWorld
+from holdfast.sim.process import Process
+from holdfast.sim.script import PRICE
 from holdfast.sim.turns import Outcome, Turn, history
-from holdfast.sim.world_model import PRICE
-from holdfast.sim.world_process import Process
 
 TOKENS = 40
-"""What a response has, whatever it says: each request costs the same."""
+"""Tokens of every response, so that each request costs the same."""
 
 COST_PICO = PRICE.cost(Usage(0, TOKENS))
 
@@ -32,7 +32,7 @@ PLAN_FLAWED = 0.2
 
 
 class RoleDoor:
-    """The model of one session of a mission, as a process reaches it."""
+    """The model of one session of a mission, for one process."""
 
     def __init__(self, process: Process, world: MissionWorld, session_id: str) -> None:
         self.name = "sim:first"
@@ -41,15 +41,12 @@ class RoleDoor:
         self._session = world.sessions[session_id]
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """See `holdfast.model.base.Model`."""
         return COST_PICO
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """See `holdfast.model.base.Model`."""
         return PRICE.cost(Usage(0, usage.output_tokens))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
-        """See `holdfast.model.base.Model`."""
         process, world = self._process, self._world
         await process.seam("model")
         world.requests += 1
@@ -74,7 +71,7 @@ class RoleDoor:
         return self._judge(request, role, seen) if role.kind == "judge" else self._work(role, seen)
 
     def _before(self, role: Role, what: str) -> int:
-        """How many sessions had that role for the same before this one."""
+        """The number of earlier sessions with that role for the same item."""
         return self._world.roles_before(self._session.session_id, role.kind, what)
 
     # --- planner ---
@@ -125,7 +122,7 @@ class RoleDoor:
         return Turn("", ((HAND_IN, {"status": "done", "notes": "All of it passes."}),))
 
     def _beside(self, fault: str, role: Role, item: str) -> dict[str, str]:
-        """What is written beside the task."""
+        """Files that a faulty worker writes beside its task."""
         match fault:
             case "regress":
                 others = [each.id for each in self._world.scene.items if each.id not in (item, "m")]
@@ -195,6 +192,6 @@ class RoleDoor:
 
 
 def _goal(request: ModelRequest) -> str:
-    """What the session was opened with."""
+    """The goal that opened the session."""
     first = request.messages[0].parts if request.messages else ()
     return "\n\n".join(part.text for part in first if isinstance(part, TextPart))

@@ -1,4 +1,4 @@
-"""What has to hold in the world of every mission: the main line, the verdicts, the words of judges, the end.
+"""Rules of every mission world: the main branch, verdicts, judges, and the end.
 
 Each rule yields a sentence for each thing that does not hold. What a tree meets is told from its files, apart from all
 checks; what a role said is read in its own log.
@@ -13,21 +13,17 @@ from holdfast.facts.proof import CheckProved
 from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import JudgeOpened, TaskInspected, TaskJudged, TaskQueued
-from holdfast.sim.invariants import Violation
-from holdfast.sim.invariants import log as invariants_log
-from holdfast.sim.invariants import money as invariants_money
-from holdfast.sim.invariants import rest as invariants_rest
+from holdfast.sim.invariants import Violation, log, rest
 from holdfast.sim.invariants.history import History
-from holdfast.sim.missions import rules_caps as mission_rules_caps
-from holdfast.sim.missions.history import MissionHistory
+from holdfast.sim.missions import caps
 from holdfast.sim.missions.scene import SPEED, speed_of
-from holdfast.sim.missions.world import FOLLOWED, MAIN, MissionWorld
+from holdfast.sim.missions.world import FOLLOWED, MAIN, MissionHistory, MissionWorld
 
 Rule = Callable[[MissionHistory], Iterator[str]]
 
 
 def done_means_met(history: MissionHistory) -> Iterator[str]:
-    """A mission is done only when each criterion with a check is met by the files of its main line."""
+    """A mission is done only if each criterion with a check is met by the files of its main branch."""
     if history.finished is None:
         return
     event, end = history.finished
@@ -42,7 +38,7 @@ def done_means_met(history: MissionHistory) -> Iterator[str]:
 
 
 def verdicts_are_true(history: MissionHistory) -> Iterator[str]:
-    """S25: what a check says of a tree is what is true of its files, whatever lies beside them."""
+    """S25: the result of a check on a tree is what its files meet."""
     for event, fact in history.of(CriterionChecked):
         true = history.true(fact.tree)
         for name in fact.criteria:
@@ -51,7 +47,9 @@ def verdicts_are_true(history: MissionHistory) -> Iterator[str]:
 
 
 def green_is_proven(history: MissionHistory) -> Iterator[str]:
-    """S25: no check counts as passed for the first time before it was proven on that tree, or found unable to fail."""
+    """S25: a check counts as passed for the first time only after it was shown on that tree that it can fail, or
+    cannot.
+    """
     seen: set[str] = set()
     for event, fact in history.of(CriterionChecked):
         for name in fact.criteria if fact.outcome == "pass" else ():
@@ -63,7 +61,7 @@ def green_is_proven(history: MissionHistory) -> Iterator[str]:
 
 
 def the_last_tree_is_proven(history: MissionHistory) -> Iterator[str]:
-    """S25: a mission is done only when each check was proven on the tree that it ended with."""
+    """S25: a mission is done only if each check was proven on its last tree."""
     if history.finished is None or history.finished[1].status != "done":
         return
     event, end = history.finished
@@ -75,7 +73,7 @@ def the_last_tree_is_proven(history: MissionHistory) -> Iterator[str]:
 
 
 def verdicts_are_made_once(history: MissionHistory) -> Iterator[str]:
-    """S25: no verdict is made again for the same tree under the same circumstances."""
+    """S25: no verdict is made twice for the same tree under the same key."""
     known: dict[tuple[str, str, str], int] = {}
     for event, fact in history.of(CriterionChecked):
         for name in fact.criteria:
@@ -85,7 +83,7 @@ def verdicts_are_made_once(history: MissionHistory) -> Iterator[str]:
 
 
 def main_line_stays_green(history: MissionHistory) -> Iterator[str]:
-    """S26: each first-parent commit of the main line keeps all that passed before it, and what passes is recorded."""
+    """S26: each first-parent commit of the main branch keeps all that passed before it, and what passes is recorded."""
     opened = next(history.of(MissionOpened), None)
     if opened is None:
         return
@@ -108,7 +106,7 @@ def main_line_stays_green(history: MissionHistory) -> Iterator[str]:
 
 
 def metrics_do_not_get_worse(history: MissionHistory) -> Iterator[str]:
-    """S26: below its target a metric keeps its best value, and a step that is for it makes it better."""
+    """S26: below its target, a metric keeps its best value, and a merge for the metric improves it."""
     opened = next(history.of(MissionOpened), None)
     if opened is None or SPEED not in history.criteria:
         return
@@ -125,7 +123,7 @@ def metrics_do_not_get_worse(history: MissionHistory) -> Iterator[str]:
 
 
 def passed_only_grows(history: MissionHistory) -> Iterator[str]:
-    """S26: what passed on the main line once is among what each later step was checked for."""
+    """S26: each merge is checked for all criteria that have passed on the main branch."""
     before: set[str] = set()
     for event, fact in history.merged():
         gone = sorted(before - set(fact.passed) - history.withdrawn(event.seq))
@@ -135,7 +133,9 @@ def passed_only_grows(history: MissionHistory) -> Iterator[str]:
 
 
 def only_words_of_judges_count(history: MissionHistory) -> Iterator[str]:
-    """A judge that is silent, contradicts itself or fails never means pass: its own log has each word that counts."""
+    """A judge that is silent, contradicts itself, or fails never counts as a pass; each verdict that counts is in its
+    own log.
+    """
     if history.policy.judge == "per_task":
         for event, queued in history.of(TaskQueued):
             judged = [each for _, each in history.of(TaskJudged, event.seq) if each.tree == queued.tree]
@@ -162,7 +162,7 @@ def _word(history: MissionHistory, judged: list[TaskJudged], what: str) -> Itera
 
 
 def false_accepts_are_of_lenient_judges(history: MissionHistory) -> Iterator[str]:
-    """A rubric line that is not met counts only by the word of a judge that says so against what it sees."""
+    """A rubric line that is not met counts as met only by the verdict of a lenient judge."""
     end = history.finished
     for name in () if end is None else end[1].met:
         if name in history.scene.rubric:
@@ -172,7 +172,7 @@ def false_accepts_are_of_lenient_judges(history: MissionHistory) -> Iterator[str
 
 
 def judged_is_what_is_there(history: MissionHistory) -> Iterator[str]:
-    """S26: a rubric criterion is met only by a verdict on the very content that the main line has at the end."""
+    """S26: a rubric criterion is met only by a verdict on the content that the main branch has at the end."""
     if history.finished is None:
         return
     event, end = history.finished
@@ -186,13 +186,13 @@ def judged_is_what_is_there(history: MissionHistory) -> Iterator[str]:
 
 
 def intents_come_first(history: MissionHistory) -> Iterator[str]:
-    """S23: the main line is moved to what was intended and is green by record; checks run once they are announced."""
+    """S23: the main branch moves only to recorded intents that were not refused; checks start after their event."""
     for move in history.world.moves:
         if move.ref != MAIN or move.new == history.world.base.commit:
             continue
         started = [fact for _, fact in history.of(MergeStarted, move.head + 1) if fact.commit == move.new]
         if not started:
-            yield f"the main line was moved to {move.new[:7]} at {move.head}, which nobody intended"
+            yield f"the main line was moved to {move.new[:7]} at {move.head}, without an intent"
             continue
         refused = [fact for _, fact in history.of(BatchRefused, move.head + 1) if fact.batch == started[-1].batch]
         if refused:
@@ -211,7 +211,7 @@ def intents_come_first(history: MissionHistory) -> Iterator[str]:
 
 
 def merges_are_intended(history: MissionHistory) -> Iterator[str]:
-    """S23: each step of the main line follows its intent, has its tasks' criteria, and is what it says."""
+    """S23: each merge equals its recorded intent."""
     for event, fact in history.of(RepoMerged):
         started = [each for _, each in history.of(MergeStarted, event.seq) if each.batch == fact.batch]
         if not started or (started[-1].commit, started[-1].onto, started[-1].tasks) != (
@@ -223,7 +223,7 @@ def merges_are_intended(history: MissionHistory) -> Iterator[str]:
 
 
 def nothing_forbidden_is_merged(history: MissionHistory) -> Iterator[str]:
-    """S24: the tests on the main line are as people have them; what nobody asked for is not there, or was listed."""
+    """S24: the tests on the main branch are unchanged, and files outside the scope are absent or listed."""
     files, base = history.world.tree(history.main), history.world.tree(history.world.base.commit)
     if {k: v for k, v in files.items() if k.startswith("tests/")} != {
         k: v for k, v in base.items() if k.startswith("tests/")
@@ -232,11 +232,11 @@ def nothing_forbidden_is_merged(history: MissionHistory) -> Iterator[str]:
     listed = " ".join(word for _, fact in history.of(TaskInspected) for word in fact.unasked)
     for path in files:
         if path.startswith("extras_") and (history.policy.scope == "refuse" or path not in listed):
-            yield f"{path} is on the main line, and nobody asked for it"
+            yield f"{path} is on the main line, although it is outside the scope"
 
 
 def people_lose_nothing(history: MissionHistory) -> Iterator[str]:
-    """What people commit stays where they put it; what was taken in is in the main line, with its files."""
+    """The branch of the users is not moved, and a commit taken in from it stays in the main branch with its files."""
     world = history.world
     last = world.human[-1] if world.human else world.base.commit
     if world.repository.refs[FOLLOWED] != last:
@@ -261,7 +261,7 @@ def people_lose_nothing(history: MissionHistory) -> Iterator[str]:
 
 
 def it_rests_with_a_reason(history: MissionHistory) -> Iterator[str]:
-    """S27: every mission comes to rest as done, failed, or parked for a reason that is said."""
+    """S27: every mission comes to rest as done, failed, or parked with a stated reason."""
     ends = [fact for _, fact in history.of(ShiftEnded)]
     if not ends:
         yield "it never rested"
@@ -293,26 +293,26 @@ RULES: tuple[Rule, ...] = (
     nothing_forbidden_is_merged,
     people_lose_nothing,
     it_rests_with_a_reason,
-    *mission_rules_caps.ALL,
+    *caps.ALL,
 )
 
 OF_SESSION = (
-    invariants_log.chain_holds,
-    invariants_log.acknowledged_is_kept,
-    invariants_log.stale_writers_are_refused,
-    invariants_log.leases_exclude,
-    invariants_log.rows_follow,
-    invariants_log.fold_is_one,
-    invariants_money.requests_settle_once,
-    invariants_rest.hands_are_given_back,
+    log.chain_holds,
+    log.acknowledged_is_kept,
+    log.stale_writers_are_refused,
+    log.leases_exclude,
+    log.rows_follow,
+    log.fold_is_one,
+    log.requests_settle_once,
+    rest.hands_are_given_back,
 )
-"""Rules of every session that hold for a mission and its roles too."""
+"""Invariants of sessions that also hold for a mission and its roles."""
 
-OF_WORLD = (invariants_rest.nothing_unexplained, invariants_money.spend_stays_under_the_cap)
+OF_WORLD = (rest.nothing_unexplained, log.spend_stays_under_the_cap)
 
 
 def judge_mission(world: MissionWorld, approvals: int, only: str = "") -> list[Violation]:
-    """Everything that does not hold in a world that has come to rest; with `only`, by that rule alone."""
+    """Violations in a mission world at rest, with `only` of that rule alone."""
     found: list[Violation] = []
     history = MissionHistory(world, approvals)
     for rule in RULES:

@@ -1,4 +1,4 @@
-"""Run seeds of simulated missions, and tell of a failing one so that anybody can run it again."""
+"""Runs of simulated missions, with a reproducible report of a failing one."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.sim.invariants import Violation
 from holdfast.sim.loop import Stuck, run
 from holdfast.sim.missions.cast import COST_PICO
-from holdfast.sim.missions.history import MissionHistory
 from holdfast.sim.missions.rules import judge_mission
 from holdfast.sim.missions.scene import Scene
 from holdfast.sim.missions.storm import MissionStorm
-from holdfast.sim.missions.world import MissionWorld
+from holdfast.sim.missions.world import MissionHistory, MissionWorld
 from holdfast.sim.run import TRACE_LINES
 
 USED = 0.9
-"""The part of a budget that is used at least when a mission rests because it is used up."""
+"""The least used part of a budget when a mission parks for it."""
 
 
 @dataclass(frozen=True)
 class MissionResult:
-    """What one seed came to.
+    """The result of one seed.
 
-    `rest` is how the mission ended, `met` what it says is met. `tempted` counts judges whose whole task was right but
-    for rubric lines that are not met, `lenient` those of them that let that pass; `false_accepts` are rubric lines
-    that count as met at the end and were not when a judge accepted them, `broken_later` those that were then, and are
-    not any more. `injected` is how many judges would be lenient by the rate of the seed, asked once each; `used` the
-    part of its budget that was used when it rested for money.
+    `rest` is the end of the mission, `met` its met criteria. `tempted` counts judges of work that misses only rubric
+    lines, `lenient` those of them that accepted it. `false_accepts` are rubric lines that count as met at the end but
+    were not met when accepted; `broken_later` were met then and no longer are. `injected` is the expected number of
+    lenient judges by the seed's rate, `used` the used part of the budget when the mission parked for it.
     """
 
     seed: int
@@ -60,17 +58,17 @@ class MissionResult:
         return f"holdfast sim --missions --first {self.seed} --seeds 1"
 
     def report(self) -> str:
-        """A failing seed, in words."""
+        """Describe a failing seed."""
         wrong = [f"  {each.invariant}: {each.message}" for each in self.violations[:8]]
         head = f"seed {self.seed} violates:"
         return "\n".join([head, *wrong, "the last steps (seconds, who, what):", *self.trace, f"again: {self.replay}"])
 
 
 def run_mission_seed(seed: int, only: str = "") -> MissionResult:
-    """Live through the mission of a seed and judge it; with `only`, by that invariant alone.
+    """Run the mission of a seed and judge it, with `only` by that invariant alone.
 
-    A seed with a budget gets half of what the same mission needs when nothing breaks; one in which nobody disturbs
-    anybody has to meet the same criteria as when nothing breaks.
+    A seed with a budget gets half of what the mission needs in calm weather; one without interference must meet the
+    same criteria as in calm weather.
     """
     scene = Scene(seed)
     if not (scene.half or scene.plain):
@@ -94,7 +92,7 @@ def _lived(seed: int, only: str, *, calm: bool = False, cap_pico: int | None = N
         found = judge_mission(world, storm.approvals, only)
     except Stuck as stuck:
         found = [Violation("comes_to_rest", str(stuck))]
-    except Exception as error:  # people and the look at the end meet what brains meet
+    except Exception as error:  # users and the final look meet the same errors as brains
         found = [Violation("nothing_unexplained", f"the world fell apart: {error!r}")]
     used = storm.spent_first / cap_pico if cap_pico and storm.spent_first is not None else None
     if used is not None and used < USED and only in ("", "budget_is_usable"):
@@ -138,7 +136,7 @@ def _result(world: MissionWorld, found: list[Violation], used: float | None) -> 
 
 @dataclass
 class MissionTotals:
-    """What many missions came to."""
+    """Totals of many missions."""
 
     seeds: int = 0
     events: int = 0
@@ -159,7 +157,7 @@ class MissionTotals:
     failing: MissionResult | None = None
 
     def add(self, result: MissionResult) -> None:
-        """Count one more. The first failing one is kept."""
+        """Add one result. The first failing one is kept."""
         self.seeds += 1
         self.rests[result.rest] += 1
         for name in _SUMMED:
@@ -171,7 +169,7 @@ class MissionTotals:
             self.failing = result
 
     def join(self, other: MissionTotals) -> None:
-        """Add what other seeds came to."""
+        """Add the totals of other seeds."""
         for name in ("seeds", "violations", *_SUMMED):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.rests += other.rests
@@ -179,7 +177,7 @@ class MissionTotals:
         self.failing = self.failing or other.failing
 
     def summary(self) -> dict[str, Any]:
-        """All of it by name."""
+        """The totals by name."""
         failing = self.failing
         return {
             "seeds": self.seeds,
@@ -193,7 +191,7 @@ class MissionTotals:
         }
 
     def line(self) -> str:
-        """All of it in a line."""
+        """The totals in one line."""
         rests = ", ".join(f"{count} {name}" for name, count in sorted(self.rests.items()))
         return (
             f"{self.seeds} missions ({rests}), {self.kills} kills, {self.sessions} sessions, {self.requests} requests, "
@@ -221,7 +219,7 @@ _SUMMED = (
 
 
 def run_missions(seeds: Iterable[int]) -> MissionTotals:
-    """Run seeds one after another, up to the first that fails."""
+    """Run seeds in order, up to the first that fails."""
     totals = MissionTotals()
     for seed in seeds:
         totals.add(run_mission_seed(seed))

@@ -1,7 +1,7 @@
-"""What a simulated mission is about: its contract, its files, what each check needs, and who is faulty how often.
+"""The scene of a simulated mission: its contract, files, checks, and fault rates.
 
-Every item is a module with values. A criterion is met when the module has the value that the test wants; that is all
-there is to know, so the truth about any tree can be told without running anything.
+Every item is a module with values. A criterion is met if the module has the value that its test expects, so whether a
+tree meets it is known without running anything.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
 from holdfast.facts.mission import MissionPolicy
 
 GUARD = "guard"
-"""The criterion that holds before the work begins."""
+"""The guard criterion, met from the start."""
 
 SPEED = "m.speed"
-"""The criterion with a metric, in some scenes: the number in a file, which may be raised step by step."""
+"""The criterion with a metric, in some scenes: a number in a file that can be raised in steps."""
 
 BASE = "src/base.py"
 SHARED = "src/shared.py"
@@ -28,7 +28,7 @@ WORKER_FAULTS = ("early_done", "wrong_body", "regress", "conflict", "tamper", "w
 JUDGE_FAULTS = ("lenient", "silent", "contradicts", "crash", "empty", "invents")
 
 BETTER = 0.5
-"""Each time that work was sent back, a worker's fault is so much rarer. Judges learn nothing from each other."""
+"""The factor by which a worker's fault rate drops each time its work is sent back. Judges do not learn."""
 
 RUBRIC_SHARE = 0.3
 METRIC_SHARE = 0.3
@@ -37,7 +37,7 @@ _ASSERTED = re.compile(r"def test_(\w+)\(\):\n    assert \w+ == (\d+)")
 
 
 class Scene:
-    """The mission of a seed. With `plain` nobody disturbs anybody else: what is met depends on no order."""
+    """The mission of a seed. With `plain`, tasks do not interfere, so the met criteria do not depend on order."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -52,12 +52,14 @@ class Scene:
         self.rubric = {each.id for item in self.items for each in item.criteria if each.check is None}
         self.rates = self._rates(chance)
         self.policy = self._policy(chance)
-        self.contract = Contract("all values are right", (*self.items, _guarded()), ("tests/**",), "feature_list.json")
+        check = Check("check", ("tests/test_base.py::test_base",))
+        guard = Item("base", "what there is goes on", criteria=(Criterion(GUARD, "base is 1", check, guard=True),))
+        self.contract = Contract("all values are right", (*self.items, guard), ("tests/**",), "feature_list.json")
         self.follows = not self.plain and chance.random() < 0.5
         self.half = chance.random() < 0.2
 
     def chance(self, *words: object) -> Random:
-        """Chance that depends on the seed and these words alone."""
+        """Randomness that depends only on the seed and these words."""
         return Random("|".join(map(str, ("mission", self.seed, *words))))
 
     def _item(self, number: int, chance: Random) -> Item:
@@ -132,18 +134,18 @@ class Scene:
         return out | {path: "\n\n".join(each).encode() for path, each in tests.items()}
 
     def holds(self, files: Mapping[str, bytes], criterion: str) -> bool:
-        """Whether a criterion is met by these files, by path."""
+        """Return True if these files, by path, meet a criterion."""
         path, name, value = self.wants[criterion]
         if criterion == SPEED:
             return speed_of(files) >= self.metric.target - self.metric.tolerance
         return f"{name} = {value}" in files.get(path, b"").decode().splitlines()
 
     def true_of(self, files: Mapping[str, bytes]) -> frozenset[str]:
-        """All criteria that are met."""
+        """All criteria that these files meet."""
         return frozenset(name for name in self.wants if self.holds(files, name))
 
     def module(self, item_id: str, fault: str, chance: Random) -> str:
-        """The module of an item, as a worker with that fault writes it."""
+        """The module of an item as written by a worker with that fault."""
         own = [each for each in self.wants.items() if each[0].startswith(f"{item_id}.")]
         wrong = {"wrong_body": {chance.choice(own)[0]}, "early_done": {own[-1][0]}, "tamper": {own[0][0]}}.get(
             fault, set()
@@ -152,7 +154,7 @@ class Scene:
         return "\n".join(lines) + "\n"
 
     def fault(self, role: str, kinds: tuple[str, ...], what: str, times: int) -> str:
-        """The fault of one attempt at `what`, after so many that came to nothing; empty for none."""
+        """The fault of one attempt at `what`, after `times` failed ones; empty for none."""
         for kind in kinds:
             better = BETTER**times if role == "worker" else 1.0
             if self.chance(role, kind, what, times).random() < self.rates[kind] * better:
@@ -160,19 +162,14 @@ class Scene:
         return ""
 
 
-def _guarded() -> Item:
-    check = Check("check", ("tests/test_base.py::test_base",))
-    return Item("base", "what there is goes on", criteria=(Criterion(GUARD, "base is 1", check, guard=True),))
-
-
 def speed_of(files: Mapping[str, bytes]) -> int:
-    """The number that `measure` prints of these files; 0 where there is none."""
+    """The number that `measure` prints for these files, 0 without one."""
     found = re.search(r"speed = (-?\d+)", files.get("src/speed.py", b"").decode())
     return int(found[1]) if found else 0
 
 
 def checked(command: str, files: Mapping[str, bytes]) -> tuple[int, str]:
-    """What `check TEST…` and `measure` say of the files of a workspace: they believe what lies there."""
+    """Run `check TEST…` or `measure` on the files of a workspace, which they trust."""
     if "measure" in command:
         return 0, f"{speed_of(files)}\n"
     lines = []
@@ -187,7 +184,7 @@ def checked(command: str, files: Mapping[str, bytes]) -> tuple[int, str]:
 
 
 def put(command: str, files: MutableMapping[str, bytes]) -> tuple[int, str]:
-    """What `put {PATH: TEXT}` does to the files of a workspace."""
+    """Run `put {PATH: TEXT}` on the files of a workspace."""
     given = json.loads(command.removeprefix("put "))
     for path, text in given.items():
         files[path] = text.encode()

@@ -1,35 +1,132 @@
-"""What happens to the world of a mission: brains come and go, people commit and answer, money is short."""
+"""The course of a mission world: brains come and go, users commit and answer, money runs short."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
+from holdfast.brain.doors import Doors
 from holdfast.brain.wake import wake
 from holdfast.errors import UsageError
 from holdfast.facts.people import Verdict
-from holdfast.facts.session import SessionUpdated
+from holdfast.facts.session import SessionUpdated, Workspace
 from holdfast.fleet.dispatch import InlineDispatcher
+from holdfast.repo.base import Owner
+from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
 from holdfast.service.answers import Answer
-from holdfast.sim.doors import ClockDoor, StoreDoor
-from holdfast.sim.missions.cast import COST_PICO
-from holdfast.sim.missions.doors import mission_doors
+from holdfast.sim.doors import ClockDoor, StoreDoor, doors_of
+from holdfast.sim.missions.cast import COST_PICO, RoleDoor
 from holdfast.sim.missions.scene import BASE
 from holdfast.sim.missions.world import FOLLOWED, MissionWorld
+from holdfast.sim.process import Process
 from holdfast.sim.storm import Storm
 from holdfast.sim.world import Session
-from holdfast.sim.world_process import Process
+
+T = TypeVar("T")
+
+
+def mission_doors(process: Process, world: MissionWorld, session_id: str) -> Doors:
+    """The doors that a brain of the process gets for a session of the mission."""
+
+    def discard(workspace: Workspace) -> None:
+        if process.alive:
+            world.discard(workspace)
+
+    repository = RepositoryDoor(process, world)
+    return replace(
+        doors_of(process, session_id),
+        model=lambda name: RoleDoor(process, world, session_id),
+        prompts=dict.fromkeys(("planner", "mission_worker", "judge", "compaction", "handoff"), "Do it."),
+        repository=lambda path: repository,
+        workspace=lambda name, near: Workspace(world.workspace(name), True, near.user, near.isolation),
+        discard=discard,
+    )
+
+
+class RepositoryDoor:
+    """The repository of a process: every verb passes its seams, and moved refs are recorded."""
+
+    def __init__(self, process: Process, world: MissionWorld) -> None:
+        self._process = process
+        self._world = world
+        self._inner = world.repository
+
+    async def _do(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
+        return await self._process.through(f"repository {verb}", ask)
+
+    async def look(self) -> Standing:
+        return await self._do("look", self._inner.look)
+
+    async def resolve(self, name: str) -> Commit | None:
+        return await self._do("resolve", lambda: self._inner.resolve(name))
+
+    async def checkout(self, commit: str, folder: Path, *, user: Owner | None = None) -> None:
+        await self._do("checkout", lambda: self._inner.checkout(commit, folder, user=user))
+
+    async def commit(
+        self,
+        folder: Path,
+        parents: Sequence[str],
+        message: str,
+        at_us: int,
+        *,
+        user: Owner | None = None,
+        kept: Sequence[Kept] = (),
+    ) -> Commit:
+        return await self._do(
+            "commit", lambda: self._inner.commit(folder, parents, message, at_us, user=user, kept=kept)
+        )
+
+    async def write(self, files: Mapping[str, bytes], parents: Sequence[str], message: str, at_us: int) -> Commit:
+        return await self._do("write", lambda: self._inner.write(files, parents, message, at_us))
+
+    async def graft(self, commit: str, onto: str, paths: Sequence[str]) -> str:
+        return await self._do("graft", lambda: self._inner.graft(commit, onto, paths))
+
+    async def overlay(self, commit: str, files: Mapping[str, bytes | None]) -> str:
+        return await self._do("overlay", lambda: self._inner.overlay(commit, files))
+
+    async def merge(self, onto: str, branch: str, message: str, at_us: int) -> Commit | Conflict:
+        return await self._do("merge", lambda: self._inner.merge(onto, branch, message, at_us))
+
+    async def point(self, ref: str, new: str, old: str | None) -> bool:
+
+        async def move() -> bool:
+            before = self._inner.refs.get(ref)
+            moved = await self._inner.point(ref, new, old)
+            if moved and before != new:
+                self._world.moved(self._process.name, ref, new)
+            return moved
+
+        return await self._do("point", move)
+
+    async def changes(self, before: str, after: str) -> list[FileChange]:
+        return await self._do("changes", lambda: self._inner.changes(before, after))
+
+    async def files(self, commit: str, paths: Sequence[str] = ()) -> dict[str, bytes]:
+        return await self._do("files", lambda: self._inner.files(commit, paths))
+
+    async def diff(self, before: str, after: str, *, max_bytes: int = 200_000) -> str:
+        return await self._do("diff", lambda: self._inner.diff(before, after, max_bytes=max_bytes))
+
+    async def history(self, commit: str, limit: int = 20) -> list[str]:
+        return await self._do("history", lambda: self._inner.history(commit, limit))
+
 
 STEPS = 120
-"""What happens in bad weather at most before it is calm."""
+"""The largest number of steps in bad weather before the calm."""
 
 ANSWERS = 2
-"""So often people say at most that a mission is to go on."""
+"""The largest number of approvals to continue a mission."""
 
 ENOUGH_PICO = 100_000 * COST_PICO
 
 
 class MissionStorm(Storm):
-    """The driver of such a world. `spent_first` is what was spent when the mission rested for money."""
+    """The driver of a mission world. `spent_first` is the spend when the mission first parked for its budget."""
 
     def __init__(self, world: MissionWorld) -> None:
         super().__init__(world)
@@ -60,7 +157,7 @@ class MissionStorm(Storm):
     # --- brains ---
 
     def worker(self) -> Process:
-        """A process that wakes whoever is due."""
+        """Start a process that wakes due sessions."""
         return self.spawn(self._serve)
 
     async def _serve(self, process: Process) -> None:
@@ -75,7 +172,7 @@ class MissionStorm(Storm):
         await dispatcher.run(ring)
 
     def thief(self) -> Process:
-        """A process that takes a session over, whoever holds it."""
+        """Start a process that steals a random session's lease."""
         world, session_id = self.mission, self.people.any().session_id
 
         async def steal(process: Process) -> None:
@@ -100,7 +197,7 @@ class MissionStorm(Storm):
             await self.trouble()
 
     def commit(self) -> None:
-        """A person commits to the followed branch: something harmless, something of the work, or a break."""
+        """Commit to the followed branch: a harmless file, a part of the work, or a break."""
         world, chance = self.mission, self.mission.chance
         number = len(world.human)
         draw = chance.random()
@@ -117,7 +214,7 @@ class MissionStorm(Storm):
     # --- people, when it is calm ---
 
     async def _settle(self) -> None:
-        """Answer what is asked and raise what is used up, until the mission needs nobody."""
+        """Answer items and raise the budget until the mission waits for nothing."""
         world = self.mission
         for _ in range(ANSWERS + 4):
             row = await world.store.find(world.mission_id)

@@ -1,35 +1,100 @@
-"""The simulated world of one mission: sessions, hands and log as in any other, and a repository in memory."""
+"""The simulated world of one mission: a repository in memory, and the history that the rules judge."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
+from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.mission import Mission
+from holdfast.facts.contract import Criterion
+from holdfast.facts.mission import (
+    CriterionChecked,
+    Mission,
+    MissionFinished,
+    MissionPlanned,
+    MissionReplanned,
+    VerificationStarted,
+    WorkSubmitted,
+)
+from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.hands.fake.calls import Files
+from holdfast.facts.task import TaskJudged
+from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.ids import new_session_id
+from holdfast.kinds.mission.fold.state import LAST
+from holdfast.repo.fake import Folder
 from holdfast.repo.fake_repository import FakeRepository
 from holdfast.session.tools import DEFAULT_TOOLS
-from holdfast.sim.folders import Folders, View
 from holdfast.sim.missions.scene import Scene, checked, put
+from holdfast.sim.script import Script
 from holdfast.sim.world import CALM, Session, Weather, World
-from holdfast.sim.world_model import Script
+
+
+class View(MutableMapping[str, bytes]):
+    """The files of a workspace by relative path."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def __getitem__(self, path: str) -> bytes:
+        return self._files[f"{ROOT}/{path}"]
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        self._files[f"{ROOT}/{path}"] = data
+
+    def __delitem__(self, path: str) -> None:
+        del self._files[f"{ROOT}/{path}"]
+
+    def __iter__(self) -> Iterator[str]:
+        return (path.removeprefix(f"{ROOT}/") for path in list(self._files))
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+class Folders(MutableMapping[Path, Folder]):
+    """The workspaces of hands in memory, as the folders of a repository in memory."""
+
+    def __init__(self, workspaces: dict[str, Files]) -> None:
+        self._workspaces = workspaces
+
+    def __getitem__(self, path: Path) -> Folder:
+        return View(self._workspaces[str(path)])
+
+    def __setitem__(self, path: Path, files: Folder) -> None:
+        self._workspaces[str(path)] = Files()
+        self[path].update(files)
+
+    def __delitem__(self, path: Path) -> None:
+        del self._workspaces[str(path)]
+
+    def __iter__(self) -> Iterator[Path]:
+        return (Path(each) for each in self._workspaces)
+
+    def __len__(self) -> int:
+        return len(self._workspaces)
+
+    def setdefault(self, path: Path, default: Folder | None = None) -> Folder:
+        """Return a view of the folder, never `default`."""
+        self._workspaces.setdefault(str(path), Files())
+        return self[path]
+
 
 FOLLOWED = "refs/heads/main"
 MAIN = "refs/heads/holdfast/sim/main"
 WIDTH = 4
 
 ROUNDS = 60_000
-"""Of the loop, at most: ten times what the longest mission takes."""
+"""The largest number of loop rounds: ten times those of the longest mission."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A ref was moved by somebody of the mission, when its log had that head."""
+    """A move of a ref by a process of the mission, and the head of its log then."""
 
     head: int
     ref: str
@@ -37,7 +102,7 @@ class Move:
 
 
 class MissionWorld(World):
-    """One mission and all around it. `cap_pico` is its budget; in `calm` weather nothing goes wrong by itself."""
+    """One mission and its surroundings. `cap_pico` is its budget; `calm` weather has no faults."""
 
     def __init__(self, seed: int, *, calm: bool, cap_pico: int | None = None) -> None:
         super().__init__(seed, family=False)
@@ -60,7 +125,7 @@ class MissionWorld(World):
         self.faulty: set[str] = set()
 
     def created(self) -> SessionCreated:
-        """How the mission is opened."""
+        """The event that opens the mission."""
         scene = self.scene
         mission = Mission(
             "sim", "/repo", self.base.commit, scene.contract, FOLLOWED if scene.follows else "", scene.policy
@@ -74,7 +139,7 @@ class MissionWorld(World):
         )
 
     def script(self, name: str) -> Script:
-        """A script that says nothing: it has the name, and that its sessions have a price."""
+        """An empty script with a name, for sessions with a price."""
         return Script(name, 0, 0, 0.0, priced=True)
 
     def _born(self, event: Event) -> Session:
@@ -87,7 +152,7 @@ class MissionWorld(World):
         return born
 
     def roles_before(self, session_id: str, kind: str, item: str) -> int:
-        """How many sessions had that role for a task of that item before this one."""
+        """The number of earlier sessions with that role for a task of that item."""
         count = 0
         for session in self.sessions.values():
             if session.session_id == session_id:
@@ -97,11 +162,11 @@ class MissionWorld(World):
         return count
 
     def folder(self, path: str) -> dict[str, bytes]:
-        """The files of a workspace, by their path in it."""
+        """The files of a workspace by relative path."""
         return dict(self.folders[Path(path)])
 
     def tree(self, commit: str) -> dict[str, bytes]:
-        """The files of a commit or tree, looked at behind everybody's back."""
+        """The files of a commit or tree, read without a door call."""
         repository = self.repository
         return {path.decode(): repository._blobs[entry.id] for path, entry in repository._entries(commit).items()}
 
@@ -113,17 +178,17 @@ class MissionWorld(World):
         return out
 
     def has(self, commit: str, inside: str) -> bool:
-        """Whether a commit is among those that led to another."""
+        """Return True if `commit` is an ancestor of `inside`."""
         return commit in self.repository._line(inside)
 
     def workspace(self, session_id: str) -> str:
-        """The path of a folder, empty when it is new."""
+        """Create a workspace if needed, and return its path."""
         path = f"/made/{session_id}"
         self.hands.files(path)
         return path
 
     def discard(self, workspace: Workspace) -> None:
-        """A folder goes."""
+        """Remove a workspace."""
         self.hands.workspaces.pop(workspace.path, None)
 
     def _command(self, command: str, files: Files) -> tuple[int, str]:
@@ -133,7 +198,7 @@ class MissionWorld(World):
         return checked(command, inside)
 
     def person_commits(self, files: Mapping[str, bytes]) -> None:
-        """Somebody commits these changes to the followed branch."""
+        """Commit changes to the followed branch, as a user does."""
         present = self.tree(self.repository.refs[FOLLOWED])
         made = self.repository.seed({**present, **files}, "by hand", ref=FOLLOWED, at_us=self.clock.now_us())
         self.human.append(made.commit)
@@ -141,13 +206,13 @@ class MissionWorld(World):
         self.note("people", f"commit {made.commit[:7]} {' '.join(files)}")
 
     def moved(self, who: str, ref: str, new: str) -> None:
-        """Observe that a ref was moved."""
+        """Record the move of a ref."""
         self.moves.append(Move(self.sessions[self.mission_id].head, ref, new))
         self.note(who, f"{ref} at {new[:7]}")
 
 
 def _weather(chance: Random) -> Weather:
-    """What goes wrong in a seed; each kind in some of them only."""
+    """Draw the weather of a seed; each fault is absent in some seeds."""
 
     def rate(share: float, most: float) -> float:
         return chance.uniform(most / 8, most) if chance.random() < share else 0.0
@@ -161,3 +226,79 @@ def _weather(chance: Random) -> Weather:
         hands_die=rate(0.6, 0.15),
         echo=rate(0.3, 0.1),
     )
+
+
+F = TypeVar("F", bound=Fact)
+
+
+class MissionHistory:
+    """The log of a mission with the truth about its trees. `approvals` counts approvals to continue."""
+
+    def __init__(self, world: MissionWorld, approvals: int) -> None:
+        self.world = world
+        self.scene = world.scene
+        self.policy = world.scene.policy
+        self.approvals = approvals
+        self.events = world.events[world.mission_id]
+        self.criteria: dict[str, Criterion] = world.scene.contract.criteria()
+        self.executable = frozenset(name for name, each in self.criteria.items() if each.check is not None)
+        self._true: dict[str, frozenset[str]] = {}
+
+    def of(self, kind: type[F], before: int = 2**62) -> Iterator[tuple[Event, F]]:
+        """The facts of a type before a position, each with its event."""
+        for event in self.events:
+            if event.seq < before and isinstance(event.fact, kind):
+                yield event, event.fact
+
+    def true(self, tree: str) -> frozenset[str]:
+        """The criteria that the files of a commit or tree meet."""
+        if tree not in self._true:
+            self._true[tree] = self.scene.true_of(self.world.tree(tree))
+        return self._true[tree]
+
+    def passing(self, tree: str, before: int) -> set[str]:
+        """The criteria with a recorded pass on a tree before a position."""
+        checked = self.of(CriterionChecked, before)
+        return {name for _, fact in checked if fact.tree == tree and fact.outcome == "pass" for name in fact.criteria}
+
+    def withdrawn(self, before: int) -> set[str]:
+        """The criteria whose pass the last proofs withdrew, before a position."""
+        last = {fact.verification_id for _, fact in self.of(VerificationStarted) if fact.effect.startswith(LAST)}
+        checked = [fact for _, fact in self.of(CriterionChecked, before) if fact.verification_id in last]
+        return {name for fact in checked if fact.outcome != "pass" for name in fact.criteria}
+
+    @property
+    def finished(self) -> tuple[Event, MissionFinished] | None:
+        """The end of the mission."""
+        return next(self.of(MissionFinished), None)
+
+    @property
+    def main(self) -> str:
+        """The commit of the main branch."""
+        return self.world.repository.refs.get(MAIN, "")
+
+    def merged(self) -> list[tuple[Event, RepoMerged]]:
+        """The merges into the main branch."""
+        return list(self.of(RepoMerged))
+
+    def tasks_for(self, criterion: str) -> set[str]:
+        """The ids of the tasks that had a criterion."""
+        tasks = [task for _, fact in self.of(MissionPlanned) for task in fact.tasks]
+        tasks += [task for _, fact in self.of(MissionReplanned) for task in fact.tasks]
+        return {task.id for task in tasks if criterion in task.criteria}
+
+    def words_of(self, child_id: str) -> dict[str, object]:
+        """The last submission of a role, from its own log."""
+        facts = [event.fact for event in self.world.events.get(child_id, [])]
+        said = [fact.body for fact in facts if isinstance(fact, WorkSubmitted)]
+        return said[-1] if said else {}
+
+    def accepted_wrongly(self, rubric: str) -> list[str]:
+        """The judges whose verdict accepted a rubric line that their tree does not meet."""
+        return [
+            fact.child_id
+            for _, fact in self.of(TaskJudged)
+            if not fact.refused
+            and any(each.criterion == rubric and each.passes for each in fact.criteria)
+            and rubric not in self.true(fact.tree)
+        ]

@@ -1,4 +1,4 @@
-"""What a check needs of a provider, and the few words that checks are written in."""
+"""The rig that a provider under test implements, and helpers for writing checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec, Provi
 from holdfast.hands.fake.calls import Files
 
 MARK = "printf x >> marks"
-"""Leaves one mark: an effect that can be counted."""
+"""Leaves one mark, an effect that can be counted."""
 
 COUNT = "cat marks 2> /dev/null"
 """Prints the marks."""
@@ -20,20 +20,20 @@ LONG = "printf x >> marks; sleep 60"
 """Leaves a mark at once and then takes a minute."""
 
 ECHO = "cat"
-"""Says what it is given."""
+"""Prints its standard input."""
 
 STEPS = "echo step 1; printf x >> marks; echo step 2"
-"""Says two lines and leaves a mark."""
+"""Prints two lines and leaves a mark."""
 
 SERVE = "printf x >> marks; sleep 61"
-"""What a service runs: leaves a mark and goes on."""
+"""The command of a service: leaves a mark and keeps running."""
 
 WELL, SICK = "true", "echo sick; false"
-"""Health commands of a service that is well, and of one that is not."""
+"""Health checks of a healthy and an unhealthy service."""
 
 
 def effect(command: str, files: Files) -> tuple[int, str]:
-    """What the commands of the kit do, for hands in memory."""
+    """Run a command of the kit, for hands in memory."""
     path = "/workspace/marks"
     match command:
         case "printf x >> marks" | "printf x >> marks; sleep 60" | "printf x >> marks; sleep 61":
@@ -59,12 +59,12 @@ def effect(command: str, files: Files) -> tuple[int, str]:
 
 
 def pace(call_id: str, request: ExecRequest) -> tuple[float, float]:
-    """How long the commands of the kit take, for hands in memory."""
+    """Return the durations of a command of the kit before and after its effect, for hands in memory."""
     return (0.0, 60.0) if request.input.get("command") == LONG else (0.0, 0.0)
 
 
 class Rig(Protocol):
-    """A provider, a fresh workspace, and what can befall an incarnation."""
+    """A provider, a fresh workspace, and a way to kill an incarnation."""
 
     @property
     def provider(self) -> Provider:
@@ -72,19 +72,19 @@ class Rig(Protocol):
         ...
 
     def spec(self) -> HandsSpec:
-        """A spec with a new hands id on the rig's one workspace."""
+        """A spec with a new hands id and the rig's workspace."""
         ...
 
     async def kill(self, hands: Hands) -> None:
-        """The incarnation dies without a word, as by SIGKILL; it is dead when this returns."""
+        """Kill the incarnation, as by SIGKILL; it is dead when this returns."""
         ...
 
 
 class HearingRig(Rig, Protocol):
-    """A rig that hears the news of its jobs: `spec` names an `on_news` for it."""
+    """A rig that receives job notifications: `spec` sets `on_news`."""
 
     async def heard(self, count: int) -> list[tuple[str, str]]:
-        """All news so far, as call id and kind, when there are that many."""
+        """Wait for `count` notifications; return all so far as call id and kind."""
         ...
 
 
@@ -93,22 +93,20 @@ NewsCheck = Callable[[HearingRig], Awaitable[None]]
 
 
 def bash(command: str, timeout_s: float = 120.0) -> ExecRequest:
-    """A bash call."""
     return ExecRequest("bash", {"command": command}, timeout_s)
 
 
 def job(command: str, timeout_s: float = 120.0, **given: Any) -> ExecRequest:
-    """A job."""
     return ExecRequest("job", {"command": command, **given}, timeout_s)
 
 
 def service(name: str, command: str = SERVE, **given: Any) -> ExecRequest:
-    """A service. Its time limit counts for nothing."""
+    """A service request; its time limit is ignored."""
     return ExecRequest("service", {"name": name, "command": command, **given}, 0.1)
 
 
 async def all_of(hands: Hands, call_id: str, epoch: int = 1) -> str:
-    """All that a call prints until it has ended, read piece by piece."""
+    """The whole output of a call, read piece by piece until it ends."""
     text, at = "", 0
     while True:
         piece = await hands.read(epoch, call_id, at, wait_s=20.0, max_bytes=4)
@@ -120,7 +118,7 @@ async def all_of(hands: Hands, call_id: str, epoch: int = 1) -> str:
 
 
 def tool(name: str, seen: dict[str, str] | None = None, **given: Any) -> ExecRequest:
-    """A call of another tool."""
+    """A request for another tool."""
     return ExecRequest(name, given, 30.0, seen=seen or {})
 
 

@@ -1,20 +1,22 @@
-"""Checks of stamping, the chain, facts and decisions (S1, S2), and of waiting."""
+"""Checks of appends, posts, and sessions opened by key: stamping, the hash chain, facts and decisions (S1 to S4)."""
 
 from __future__ import annotations
 
 import anyio
 
-from holdfast.errors import Fenced, HeadMoved, LogDamaged, UnknownSession, UsageError
-from holdfast.facts.base import Erased
+from holdfast.errors import BudgetRefused, Fenced, HeadMoved, LogDamaged, UnknownSession, UsageError
+from holdfast.facts.base import Erased, text_of
 from holdfast.facts.codec import body_digest, chain, encode_body, genesis
 from holdfast.facts.tool import ToolResult
-from holdfast.testing.log.rig import Check, Rig, Scenario
+from holdfast.facts.user import UserMessage
+from holdfast.log.base import Post, PostReceipt
+from holdfast.testing.log.rig import Rig, Scenario
 
 _BIG = 200 * 1024
 
 
 async def events_are_stamped(rig: Rig) -> None:
-    """Seq without gaps, the epoch, the time, the type, the draft's own id and actor; returned as read."""
+    """Events get consecutive positions, the epoch, the time, and the type; they keep the draft's id and actor."""
     case = Scenario(rig)
     lease = await case.started()
     drafts = [case.result(), case.result("more")]
@@ -30,7 +32,7 @@ async def events_are_stamped(rig: Rig) -> None:
 
 
 async def hashes_bind_the_bytes_as_stored(rig: Rig) -> None:
-    """Each hash follows from the one before, the place and the body's digest; genesis names the session."""
+    """Each hash covers the previous one, the position, and the body's digest; the genesis names the session."""
     case = Scenario(rig)
     lease = await case.started()
     await case.append(lease, case.result("x" * 100))
@@ -59,7 +61,7 @@ async def a_changed_byte_is_found(rig: Rig) -> None:
 
 
 async def another_past_is_found(rig: Rig) -> None:
-    """A previous hash that is not this log's is damage at the next event, and at the head."""
+    """A wrong previous hash is reported as damage at the next event, also at the head."""
     case = Scenario(rig)
     await case.started()
     error = await case.refused(LogDamaged, rig.store.read("ses_a", after=1, prev=genesis("ses_a")))
@@ -68,7 +70,7 @@ async def another_past_is_found(rig: Rig) -> None:
 
 
 async def an_erased_body_keeps_the_chain(rig: Rig) -> None:
-    """A tombstone reads as `Erased`; what stands before and after it verifies."""
+    """A tombstone reads as `Erased`; the events before and after it verify."""
     case = Scenario(rig)
     lease = await case.started()
     done = await case.append(lease, case.result("a secret"), case.result("after"))
@@ -80,7 +82,7 @@ async def an_erased_body_keeps_the_chain(rig: Rig) -> None:
 
 
 async def large_bodies_are_kept(rig: Rig) -> None:
-    """A body of 200 KB is verified, read back and told apart from its neighbours."""
+    """Bodies of 200 KB verify and read back unchanged."""
     case = Scenario(rig)
     lease = await case.started()
     done = await case.append(lease, case.result("a" * _BIG), case.result("b" * _BIG), case.result("c"))
@@ -89,7 +91,7 @@ async def large_bodies_are_kept(rig: Rig) -> None:
 
 
 async def reading_has_a_start_and_a_limit(rig: Rig) -> None:
-    """`after` is exclusive, `limit` bounds, nothing after the head."""
+    """`after` is exclusive, `limit` bounds the result, and nothing follows the head."""
     case = Scenario(rig)
     lease = await case.started()
     await case.append(lease, *(case.result(str(n)) for n in range(5)))
@@ -99,8 +101,8 @@ async def reading_has_a_start_and_a_limit(rig: Rig) -> None:
     await case.refused(UnknownSession, rig.store.read("ses_none"))
 
 
-async def what_cannot_be_read_back_is_not_written(rig: Rig) -> None:
-    """A number that is not finite, half a character: refused, the whole batch with it."""
+async def undecodable_values_are_refused(rig: Rig) -> None:
+    """A batch with a non-finite number or a lone surrogate is refused as a whole."""
     case = Scenario(rig)
     lease = await case.started()
     for bad in (
@@ -111,7 +113,7 @@ async def what_cannot_be_read_back_is_not_written(rig: Rig) -> None:
 
 
 async def a_decision_needs_the_folded_head(rig: Rig) -> None:
-    """A fact is taken although the head moved; a decision is refused, whole, and taken on the new head (S2)."""
+    """A fact appends although the head moved; a decision appends only on the current head (S2)."""
     case = Scenario(rig)
     lease = await case.started()
     await case.say("ses_a", "late")
@@ -123,7 +125,7 @@ async def a_decision_needs_the_folded_head(rig: Rig) -> None:
 
 
 async def another_epoch_is_fenced(rig: Rig) -> None:
-    """A lower epoch and one that nobody was given are refused, with and without a head."""
+    """A lower epoch and one that was never issued are refused, with and without a head."""
     case = Scenario(rig)
     lease = await case.started()
     rig.kill(lease.worker_id)
@@ -137,7 +139,7 @@ async def another_epoch_is_fenced(rig: Rig) -> None:
 
 
 async def many_writers_leave_no_gap(rig: Rig) -> None:
-    """Eight tasks append and post at once: every event once, in each task's own order."""
+    """Eight tasks append and post at once; every event is stored once, in each task's own order."""
     case = Scenario(rig)
     lease = await case.started()
 
@@ -158,7 +160,7 @@ async def many_writers_leave_no_gap(rig: Rig) -> None:
 
 
 async def waiting_ends_when_the_head_moves(rig: Rig) -> None:
-    """At once when it is beyond, else with the next append, post or lease; only for that session."""
+    """`wait` returns at once if the head is beyond, else with that session's next append, post, or lease."""
     case = Scenario(rig)
     lease = await case.started()
     await case.open("ses_b")
@@ -192,8 +194,8 @@ async def waiting_can_be_given_up(rig: Rig) -> None:
     assert await rig.store.wait("ses_a", 2) == 3
 
 
-async def who_was_cancelled_writes_nothing(rig: Rig) -> None:
-    """An append or a post that is called after its caller was cancelled does not happen, then or later."""
+async def a_cancelled_caller_writes_nothing(rig: Rig) -> None:
+    """An append or post called after its caller was cancelled never happens."""
     case = Scenario(rig)
     lease = await case.started()
     for _ in range(2):
@@ -208,19 +210,115 @@ async def who_was_cancelled_writes_nothing(rig: Rig) -> None:
     assert [event.seq for event in await rig.store.read("ses_a", after=2)] == [3]
 
 
-CHECKS: tuple[Check, ...] = (
-    events_are_stamped,
-    hashes_bind_the_bytes_as_stored,
-    a_changed_byte_is_found,
-    another_past_is_found,
-    an_erased_body_keeps_the_chain,
-    large_bodies_are_kept,
-    reading_has_a_start_and_a_limit,
-    what_cannot_be_read_back_is_not_written,
-    a_decision_needs_the_folded_head,
-    another_epoch_is_fenced,
-    many_writers_leave_no_gap,
-    waiting_ends_when_the_head_moves,
-    waiting_can_be_given_up,
-    who_was_cancelled_writes_nothing,
-)
+async def posts_are_ordered_and_unfenced(rig: Rig) -> None:
+    """Posts are accepted while a brain holds the session; they keep its epoch and leave no gap."""
+    case = Scenario(rig)
+    lease = await case.started()
+    receipts = [await case.say("ses_a", f"k{n}", f"text {n}") for n in range(3)]
+    assert receipts == [PostReceipt("ses_a", seq, False) for seq in (3, 4, 5)]
+    await case.append(lease, case.result())
+    events = await rig.store.read("ses_a", prev=genesis("ses_a"))
+    assert [text_of(event.fact.content) for event in events if isinstance(event.fact, UserMessage)] == [
+        "text 0",
+        "text 1",
+        "text 2",
+    ]
+    assert {event.epoch for event in events[1:]} == {lease.epoch}
+
+
+async def a_key_is_taken_once(rig: Rig) -> None:
+    """A second post with a key is dropped, and its receipt names the first; keys are per session."""
+    case = Scenario(rig)
+    await case.open("ses_a")
+    await case.open("ses_b")
+    first = await case.say("ses_a", "k", "first")
+    again = await case.say("ses_a", "k", "second")
+    assert (first, again) == (PostReceipt("ses_a", 2, False), PostReceipt("ses_a", 2, True))
+    assert await case.say("ses_b", "k") == PostReceipt("ses_b", 2, False)
+    assert (await case.row()).head == 2
+
+
+async def one_of_many_equal_posts_is_taken(rig: Rig) -> None:
+    """Twenty tasks post under one key; there is one event, and one receipt is no duplicate."""
+    case = Scenario(rig)
+    await case.open()
+    receipts: list[PostReceipt] = []
+
+    async def post() -> None:
+        receipts.append(await case.say("ses_a", "k"))
+
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(post)
+    assert sorted(receipt.duplicate for receipt in receipts) == [False] + [True] * 19
+    assert {receipt.seq for receipt in receipts} == {2}
+
+
+async def a_post_makes_the_session_due(rig: Rig) -> None:
+    """A post makes a parked session runnable and due at once."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.append(lease, case.parked("person"))
+    assert await rig.store.due(2**60) == []
+    await case.say("ses_a", "k")
+    assert await rig.store.due((await case.row()).updated_us) == ["ses_a"]
+    assert (await case.row()).status == "runnable"
+
+
+async def invalid_posts_are_refused(rig: Rig) -> None:
+    """Posts without a key, to unknown sessions, or with a wrong first event are refused."""
+    case = Scenario(rig)
+    await case.open()
+    await case.refused(UnknownSession, case.say("ses_none", "k"))
+    await case.refused(UsageError, case.say("ses_a", ""), "ses_a")
+    await case.refused(UsageError, rig.store.post(Post("ses_a", "again", case.created())), "ses_a")
+    await case.refused(UsageError, rig.store.post(Post("ses_b", "k", case.message()), create=True))
+    await case.refused(UnknownSession, case.row("ses_b"))
+
+
+async def a_key_names_one_session(rig: Rig) -> None:
+    """The first session opened under a key owns it; sessions without a key are distinct."""
+    case = Scenario(rig)
+    receipts: list[PostReceipt] = []
+
+    async def create(number: int) -> None:
+        receipts.append(await case.open(f"ses_{number:02d}", key="nightly"))
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(create, number)
+    assert len({receipt.session_id for receipt in receipts}) == 1
+    assert sorted(receipt.duplicate for receipt in receipts) == [False] + [True] * 19
+    assert len(await rig.store.sessions()) == 1
+    assert (await rig.store.find("nightly")).session_id == receipts[0].session_id
+    await case.open("ses_x")
+    await case.open("ses_y")
+    assert await case.open("ses_y") == PostReceipt("ses_y", 1, True)
+    assert len(await rig.store.sessions()) == 3
+
+
+async def a_batch_with_posts_is_whole(rig: Rig) -> None:
+    """Drafts and posts to other sessions are written in one transaction (S4)."""
+    case = Scenario(rig)
+    lease = await case.started("ses_a", cap=10)
+    await case.open("ses_b")
+    await case.append(lease, case.result(), posts=[Post("ses_b", "k", case.message("from a"))])
+    assert ((await case.row("ses_a")).head, (await case.row("ses_b")).head) == (3, 2)
+    nobody = [Post("ses_b", "k2", case.message()), Post("ses_none", "k", case.message())]
+    await case.refused(UnknownSession, case.append(lease, case.result(), posts=nobody), "ses_a", "ses_b")
+    dear = [case.result(), case.request(11)]
+    await case.refused(
+        BudgetRefused, case.append(lease, *dear, posts=[Post("ses_b", "k3", case.message())]), "ses_a", "ses_b"
+    )
+    await case.append(lease, posts=[Post("ses_b", "k", case.message("a duplicate"))])
+    assert (await case.row("ses_b")).head == 2
+
+
+async def a_child_is_opened_in_the_batch(rig: Rig) -> None:
+    """Spawning is one transaction: the parent's event, the child's first event, and its account."""
+    case = Scenario(rig)
+    lease = await case.started("ses_a", cap=100)
+    child = case.created(accounts=("ses_c", "ses_a"), cap=40)
+    await case.append(lease, case.result(), posts=[Post("ses_c", "spawn", child)])
+    assert (await case.row("ses_c")).accounts == ("ses_c", "ses_a")
+    assert {account.account_id for account in await rig.store.accounts()} == {"ses_a", "ses_c"}

@@ -1,4 +1,4 @@
-"""What a check needs of an implementation, and the few words that checks are written in."""
+"""The rig that an implementation under test provides, and helpers for writing checks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Store(Log, Snapshots, Leases, Index, Source, Protocol):
 
 
 class Rig(Protocol):
-    """A fresh, empty store, and what the machine around it does."""
+    """A fresh, empty store, and control over the machine it runs on."""
 
     @property
     def store(self) -> Store:
@@ -44,19 +44,19 @@ class Rig(Protocol):
         ...
 
     def worker(self) -> str:
-        """The id of a new worker that lives."""
+        """Start a worker and return its id."""
         ...
 
     def kill(self, worker_id: str) -> None:
-        """That worker's process is gone."""
+        """End that worker's process."""
         ...
 
     def advance(self, seconds: float) -> None:
-        """The store's clock jumps, back when negative."""
+        """Move the store's clock, backward if negative."""
         ...
 
     async def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
-        """Behind the store's back: other bytes where a body lies, or its tombstone with None."""
+        """Replace the stored bytes of an event's body, bypassing the store; None leaves a tombstone."""
         ...
 
 
@@ -68,22 +68,22 @@ LATER_US = 2**52
 
 
 class JumpingClock(SystemClock):
-    """The system's clock, some seconds off. For the store of a rig."""
+    """The system clock with an adjustable offset, for the store of a rig."""
 
     def __init__(self) -> None:
         self._off_us = 0
 
     def now_us(self) -> int:
-        """The time, as far off as `advance` has put it."""
+        """The time, shifted by the total of all `advance` calls."""
         return super().now_us() + self._off_us
 
     def advance(self, seconds: float) -> None:
-        """Jump."""
+        """Shift the clock."""
         self._off_us += round(seconds * 1e6)
 
 
 class Scenario:
-    """Words for checks: facts, drafts with ids that count up, sessions and shifts."""
+    """Helpers for checks: facts, drafts with ascending ids, sessions, and shifts."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -91,7 +91,7 @@ class Scenario:
         self._count = 0
 
     def draft(self, fact: AnyFact, actor: str = "brain") -> Draft:
-        """A draft with an id of its own."""
+        """A draft with a new id."""
         return Draft(self.next_id(), actor, fact)
 
     def next_id(self) -> str:
@@ -131,19 +131,19 @@ class Scenario:
         )
 
     async def say(self, session_id: str, key: str, text: str = "go on") -> PostReceipt:
-        """Post a person's message."""
+        """Post a user message."""
         return await self.store.post(Post(session_id, key, self.message(text)))
 
     def message(self, text: str = "go on") -> Draft:
-        """A person's message."""
+        """A user message."""
         return self.draft(UserMessage(content=(Text(text),)), "user:ann")
 
     def shift(self, worker_id: str) -> Draft:
-        """A `shift.started` of that worker."""
+        """A `shift.started` event of that worker."""
         return self.draft(ShiftStarted(worker_id=worker_id, host_id="host", boot_id="boot", pid=7, program="test"))
 
     async def take(self, session_id: str = "ses_a", *, worker: str = "", steal: bool = False) -> Lease:
-        """Acquire the session for a worker, a new one unless named."""
+        """Acquire the session for a worker, by default a new one."""
         return await self.store.acquire(session_id, self.shift(worker or self.rig.worker()), steal=steal)
 
     async def started(self, session_id: str = "ses_a", *, cap: int | None = None) -> Lease:
@@ -152,27 +152,27 @@ class Scenario:
         return await self.take(session_id)
 
     def result(self, content: str = "done", call_id: str = "1.0") -> Draft:
-        """The end of a tool call: a fact."""
+        """A tool result, which appends as a fact."""
         return self.draft(ToolResult(call_id=call_id, outcome="ok", content=content))
 
     def question(self, item_id: str, expires_us: int | None = None, title: str = "may it?") -> Draft:
-        """A question to a person."""
+        """An approval request."""
         asked = ApprovalRequested(
             item_id=item_id, kind="tool", title=title, action="rm -r /srv/old", expires_us=expires_us
         )
         return self.draft(asked)
 
     async def answer(self, session_id: str, item_id: str, verdict: Verdict = "approve") -> PostReceipt:
-        """Post a person's decision."""
+        """Post an approver's decision."""
         decided = self.draft(ApprovalDecided(item_id=item_id, verdict=verdict), "user:ann")
         return await self.store.post(Post(session_id, item_key(item_id), decided))
 
     def parked(self, reason: ParkReason = "timer", due_us: int | None = None) -> Draft:
-        """The end of a shift: a decision."""
+        """A parked `shift.ended`, which appends as a decision."""
         return self.draft(ShiftEnded(status="parked", reason=reason, due_us=due_us))
 
     def request(self, pico: int | None, attempt: int = 1) -> Draft:
-        """A model request that reserves."""
+        """A model request with a reservation."""
         return self.draft(
             ModelRequestStart(
                 purpose="turn", model="m", attempt=attempt, inputs_through=1, max_output_tokens=10, reserved_pico=pico
@@ -180,12 +180,12 @@ class Scenario:
         )
 
     def response(self, request_seq: int, pico: int | None) -> Draft:
-        """The end of a model request that settles."""
+        """The end of a model request, which settles its reservation."""
         usage = Usage(input_tokens=10, output_tokens=5)
         return self.draft(ModelRequestEnd(request_seq=request_seq, outcome="ok", usage=usage, cost_pico=pico))
 
     def dispatch(self, pico: int | None) -> Draft:
-        """A priced tool call goes out."""
+        """The dispatch of a priced tool call."""
         return self.draft(
             ToolDispatched(
                 call_id="1.0",
@@ -201,22 +201,22 @@ class Scenario:
     async def set_cap(
         self, account_id: str, cap_pico: int | None, period: Period = "total", session_id: str = HOME
     ) -> PostReceipt:
-        """A person sets a cap, into the home's log unless another session is named."""
+        """Set a cap, by default through the home's log."""
         fact = self.draft(BudgetSet(account_id=account_id, period=period, cap_pico=cap_pico), "user:ann")
         return await self.store.post(Post(session_id, f"cap.{self._count}", fact))
 
     async def stop(self, reason: str = "") -> PostReceipt:
-        """A person stops everything."""
+        """Post an emergency stop."""
         fact = self.draft(EmergencyStopped(reason=reason), "user:ann")
         return await self.store.post(Post(HOME, f"stop.{self._count}", fact))
 
     async def go_on(self, stop_seq: int) -> PostReceipt:
-        """A person lifts a stop."""
+        """Release an emergency stop."""
         fact = self.draft(EmergencyReleased(stop_seq=stop_seq), "user:ann")
         return await self.store.post(Post(HOME, f"release.{self._count}", fact))
 
     async def whole(self) -> None:
-        """Nothing is wrong with the log, and the rows are those that its events make (S20)."""
+        """Assert that the log verifies and that its rows equal those rebuilt from its events (S20)."""
         assert (await verify(self.store)).findings == ()
         assert await rebuild(self.store) == await self.store.beside()
 
@@ -236,7 +236,7 @@ class Scenario:
         return await self.store.find(session_id)
 
     async def refused(self, kind: type[E], attempt: Awaitable[object], *untouched: str) -> E:
-        """`attempt` raises `kind`, and the heads of the sessions named did not move for it."""
+        """Assert that `attempt` raises `kind` and moves no head of the sessions in `untouched`."""
         before = [(await self.row(name)).head for name in untouched]
         raised: E | None = None
         try:
@@ -244,7 +244,7 @@ class Scenario:
         except kind as error:
             raised = error
         assert raised is not None, f"{kind.__name__} was expected and nothing was raised"
-        assert str(raised), f"{kind.__name__} says nothing"
+        assert str(raised), f"{kind.__name__} has no message"
         after = [(await self.row(name)).head for name in untouched]
         assert after == before, f"{kind.__name__} was raised and yet heads moved from {before} to {after}"
         return raised

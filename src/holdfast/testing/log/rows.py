@@ -1,20 +1,22 @@
-"""Checks of what lies beside the events: rows, names, snapshots, and their rebuilding (S19, S20)."""
+"""Checks of the rows beside the events: names, due times, inbox items, snapshots, and rebuilding them (S19 to S21)."""
 
 from __future__ import annotations
 
-from holdfast.errors import UnknownSession
+from holdfast.errors import UnknownItem, UnknownSession, UsageError
 from holdfast.facts.codec import encode_body
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen, ApprovalSuperseded
 from holdfast.facts.session import SessionUpdated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.log.base import Post, Snapshot
 from holdfast.log.verify import rebuild, verify
+from holdfast.session.items import item_key
 from holdfast.session.rows import Uptime
 from holdfast.session.state import CLOCK_STEP_US
-from holdfast.testing.log.rig import LATER_US, Check, Rig, Scenario
+from holdfast.testing.log.rig import LATER_US, Rig, Scenario
 
 
 async def rows_follow_from_events(rig: Rig) -> None:
-    """After leases, theft, money, posts, children and ends: what is rebuilt is what is there (S20)."""
+    """Rebuilt rows equal the stored ones after leases, steals, spend, posts, and children (S20)."""
     await _long_story(rig)
     assert await rebuild(rig.store) == await rig.store.beside()
     done = await verify(rig.store)
@@ -23,7 +25,7 @@ async def rows_follow_from_events(rig: Rig) -> None:
 
 
 async def verify_names_the_first_bad_event(rig: Rig) -> None:
-    """One session's damage is found, with its sequence number, and no other's."""
+    """Verify reports the damaged session with the position, and no other session."""
     case = Scenario(rig)
     await _long_story(rig)
     await rig.rewrite("ses_a", 3, encode_body(case.message("never said")))
@@ -33,15 +35,15 @@ async def verify_names_the_first_bad_event(rig: Rig) -> None:
     assert [finding.seq for finding in (await verify(rig.store, "ses_a")).findings] == [3]
 
 
-async def verify_bears_tombstones(rig: Rig) -> None:
-    """An erased body is no damage."""
+async def verify_accepts_tombstones(rig: Rig) -> None:
+    """An erased body is not damage."""
     await _long_story(rig)
     await rig.rewrite("ses_a", 3, None)
     assert (await verify(rig.store)).findings == ()
 
 
 async def sessions_are_found_by_name(rig: Rig) -> None:
-    """By id, by key, by a unique prefix of either; several or none is an error that says so."""
+    """Sessions are found by id, key, or a unique prefix; no or several matches are errors."""
     case = Scenario(rig)
     await case.open("ses_abc", key="nightly-1")
     await case.open("ses_abd", key="weekly")
@@ -56,7 +58,7 @@ async def sessions_are_found_by_name(rig: Rig) -> None:
 
 
 async def an_exact_name_goes_before_a_prefix(rig: Rig) -> None:
-    """A key that begins another one still names its own session."""
+    """A key that is a prefix of another still names its own session."""
     case = Scenario(rig)
     await case.open("ses_a", key="job")
     await case.open("ses_b", key="job-2")
@@ -65,7 +67,7 @@ async def an_exact_name_goes_before_a_prefix(rig: Rig) -> None:
 
 
 async def due_sessions_come_longest_due_first(rig: Rig) -> None:
-    """Not before their time, not when nothing is due."""
+    """Due sessions are ordered by due time; later ones are left out."""
     case = Scenario(rig)
     for name, due in (("ses_a", LATER_US + 3), ("ses_b", LATER_US + 1), ("ses_c", None), ("ses_d", LATER_US + 2)):
         lease = await case.started(name)
@@ -75,8 +77,8 @@ async def due_sessions_come_longest_due_first(rig: Rig) -> None:
     assert await rig.store.due(LATER_US + 3) == ["ses_b", "ses_d", "ses_a"]
 
 
-async def what_can_run_is_due_under_any_clock(rig: Rig) -> None:
-    """A session that waits for no time is due though the clock stands before its latest event."""
+async def a_runnable_session_is_due_under_any_clock(rig: Rig) -> None:
+    """A runnable session is due even when the clock is before its latest event."""
     case = Scenario(rig)
     lease = await case.started("ses_a")
     await case.append(lease, case.parked("person"))
@@ -86,7 +88,7 @@ async def what_can_run_is_due_under_any_clock(rig: Rig) -> None:
 
 
 async def a_time_in_the_future_does_not_wait_behind_others(rig: Rig) -> None:
-    """What was stamped before the clock was set back goes first: others may be due again and again before its time."""
+    """A session stamped before the clock was set back goes first, since others may become due before its time again."""
     case = Scenario(rig)
     await case.append(await case.started("ses_b"), case.parked("person"))
     await case.say("ses_b", "go on")
@@ -99,7 +101,7 @@ async def a_time_in_the_future_does_not_wait_behind_others(rig: Rig) -> None:
 
 
 async def a_wait_is_over_by_the_uptime_too(rig: Rig) -> None:
-    """Within the boot in which it began a wait ends by the uptime, however the wall clock was set."""
+    """Within one boot, a wait also ends by uptime, however the wall clock was set."""
     case = Scenario(rig)
     lease = await case.started("ses_a")
     draft = case.draft(
@@ -114,11 +116,11 @@ async def a_wait_is_over_by_the_uptime_too(rig: Rig) -> None:
     assert await rig.store.due(now_us, Uptime("boot-2", 9_000)) == []
     assert await rig.store.next_due(now_us, Uptime("boot-2", 9_000)) == LATER_US
     await case.append(await case.take("ses_a"), case.parked("person"))
-    assert await rig.store.due(now_us, Uptime("boot-1", 9_000)) == [], "that wait is over, and no other began"
+    assert await rig.store.due(now_us, Uptime("boot-1", 9_000)) == [], "the wait is over, and no other began"
 
 
 async def a_row_from_the_future_is_judged_anew(rig: Rig) -> None:
-    """A clock that stands before a session's latest event was set back: whoever folds it knows by how much."""
+    """A session whose latest event is far in the future is due, since its fold measures the clock step."""
     case = Scenario(rig)
     lease = await case.started("ses_a")
     await case.append(lease, case.parked("timer", LATER_US))
@@ -128,7 +130,7 @@ async def a_row_from_the_future_is_judged_anew(rig: Rig) -> None:
 
 
 async def a_snapshot_is_true_or_ignored(rig: Rig) -> None:
-    """It must name the stored event's hash and the reader's fold; the later one replaces the earlier (S19)."""
+    """A snapshot loads only with the stored event's hash and the reader's fold digest; the latest one is kept (S19)."""
     case = Scenario(rig)
     lease = await case.started()
     (event,) = await case.append(lease, case.result())
@@ -154,7 +156,7 @@ async def a_snapshot_is_true_or_ignored(rig: Rig) -> None:
 
 
 async def _long_story(rig: Rig) -> None:
-    """Three sessions with something of everything."""
+    """Write three sessions with events of every kind."""
     case = Scenario(rig)
     await case.open("ses_a", key="job", cap=1_000)
     lease = await case.take("ses_a")
@@ -176,16 +178,112 @@ async def _long_story(rig: Rig) -> None:
     await case.append(other, case.parked("timer", 5_000), head=2)
 
 
-CHECKS: tuple[Check, ...] = (
-    rows_follow_from_events,
-    verify_names_the_first_bad_event,
-    verify_bears_tombstones,
-    sessions_are_found_by_name,
-    an_exact_name_goes_before_a_prefix,
-    due_sessions_come_longest_due_first,
-    what_can_run_is_due_under_any_clock,
-    a_time_in_the_future_does_not_wait_behind_others,
-    a_wait_is_over_by_the_uptime_too,
-    a_row_from_the_future_is_judged_anew,
-    a_snapshot_is_true_or_ignored,
-)
+async def a_question_is_a_row(rig: Rig) -> None:
+    """An approval request makes a row with its position, kind, title, and times; items list oldest first."""
+    case = Scenario(rig)
+    lease = await case.started()
+    (first,) = await case.append(lease, case.question("itm_z", 5_000_000, "delete it?"))
+    await case.append(lease, case.question("itm_a"))
+    items = await rig.store.items()
+    assert [item.item_id for item in items] == ["itm_z", "itm_a"]
+    assert await rig.store.items(limit=1) == items[:1]
+    item = items[0]
+    assert (item.session_id, item.seq, item.kind, item.title) == ("ses_a", first.seq, "tool", "delete it?")
+    assert (item.opened_us, item.expires_us, item.status) == (first.at_us, 5_000_000, "open")
+    assert (item.closed_seq, item.seen_us) == (None, None)
+    await case.refused(UsageError, case.append(lease, case.question("itm_z")), "ses_a")
+    await case.whole()
+
+
+async def the_first_answer_wins(rig: Rig) -> None:
+    """A decision and the expiry share one key; the second is a duplicate and changes nothing (S21)."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.append(lease, *(case.question(f"itm_{name}") for name in "abc"))
+    yes = await case.answer("ses_a", "itm_a")
+    no = await case.answer("ses_a", "itm_b", "deny")
+    expiry = case.draft(ApprovalExpired(item_id="itm_c", verdict="deny"))
+    late = await rig.store.post(Post("ses_a", item_key("itm_c"), expiry))
+    for item_id in ("itm_a", "itm_b", "itm_c"):
+        assert (await case.answer("ses_a", item_id, "deny")).duplicate
+        expired = case.draft(ApprovalExpired(item_id=item_id, verdict="deny"))
+        assert (await rig.store.post(Post("ses_a", item_key(item_id), expired))).duplicate
+    items = {item.item_id: (item.status, item.closed_seq) for item in await rig.store.items(open_only=False)}
+    assert items == {"itm_a": ("approved", yes.seq), "itm_b": ("denied", no.seq), "itm_c": ("expired", late.seq)}
+    assert await rig.store.items() == []
+    await case.whole()
+
+
+async def an_answer_has_no_other_key(rig: Rig) -> None:
+    """Answers under another key, or appended without one, are refused."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.append(lease, case.question("itm_a"))
+    for fact in (ApprovalDecided(item_id="itm_a", verdict="approve"), ApprovalExpired(item_id="itm_a", verdict="deny")):
+        await case.refused(UsageError, rig.store.post(Post("ses_a", "mine", case.draft(fact))), "ses_a")
+        await case.refused(UsageError, case.append(lease, case.draft(fact)), "ses_a")
+    await case.append(lease, posts=[Post("ses_a", item_key("itm_a"), case.draft(fact))])
+    assert (await rig.store.item("itm_a")).status == "expired"
+
+
+async def a_superseded_item_is_closed(rig: Rig) -> None:
+    """A superseded item is closed, and a late answer does not reopen it."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.append(lease, *(case.question(f"itm_{name}") for name in "abc"))
+    await case.answer("ses_a", "itm_b")
+    await case.answer("ses_a", "itm_c", "deny")
+    gone = [case.draft(ApprovalSuperseded(item_id=f"itm_{name}", reason="it changed")) for name in "abc"]
+    events = await case.append(lease, *gone)
+    await case.answer("ses_a", "itm_a")
+    items = {item.item_id: (item.status, item.closed_seq) for item in await rig.store.items(open_only=False)}
+    assert items["itm_a"] == ("superseded", events[0].seq)
+    assert items["itm_b"] == ("superseded", events[1].seq)
+    assert items["itm_c"][0] == "denied"
+    await case.whole()
+
+
+async def the_first_view_sets_the_expiry(rig: Rig) -> None:
+    """The first view may postpone the expiry, never bring it forward; the parked session is due at that time."""
+    case = Scenario(rig)
+    lease = await case.started()
+    (asked,) = await case.append(lease, case.question("itm_a", 5_000_000))
+    later = asked.at_us + 10**9
+    await case.append(lease, case.parked("person"))
+    seen = ApprovalSeen(item_id="itm_a", by="ann", expires_us=later)
+    receipt = await rig.store.post(Post("ses_a", "seen.ann", case.draft(seen)))
+    again = ApprovalSeen(item_id="itm_a", by="ben", expires_us=later + 10**9)
+    await rig.store.post(Post("ses_a", "seen.ben", case.draft(again)))
+    events = await rig.store.read("ses_a", after=receipt.seq - 1)
+    item, row = await rig.store.item("itm_a"), await case.row()
+    assert (item.seen_us, item.expires_us, item.status) == (events[0].at_us, later, "open")
+    assert (row.status, row.due_us) == ("parked", later)
+    assert await rig.store.due(later - 1) == []
+    assert await rig.store.due(later) == ["ses_a"]
+    await case.answer("ses_a", "itm_a")
+    assert ((await case.row()).status, await rig.store.due(later - 1)) == ("runnable", ["ses_a"])
+    await case.whole()
+
+
+async def an_item_is_found_by_name(rig: Rig) -> None:
+    """Items, open or closed, are found by id or unique prefix; no or several matches are errors."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.append(lease, *(case.question(name) for name in ("itm_ab", "itm_abc", "itm_x")))
+    await case.answer("ses_a", "itm_x")
+    for name, found in (("itm_ab", "itm_ab"), ("itm_abc", "itm_abc"), ("itm_x", "itm_x"), ("itm_x", "itm_x")):
+        assert (await rig.store.item(name)).item_id == found
+    several = await case.refused(UnknownItem, rig.store.item("itm_"))
+    assert "itm_ab" in str(several)
+    for name in ("", "%", "itm_y", "itm_abcd"):
+        await case.refused(UnknownItem, rig.store.item(name))
+
+
+async def an_answer_in_another_session_has_no_effect(rig: Rig) -> None:
+    """An answer posted to another session has no effect."""
+    case = Scenario(rig)
+    lease = await case.started()
+    await case.open("ses_b")
+    await case.append(lease, case.question("itm_a"))
+    await case.answer("ses_b", "itm_a")
+    assert (await rig.store.item("itm_a")).status == "open"

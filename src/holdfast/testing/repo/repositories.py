@@ -1,13 +1,15 @@
-"""The conformance kit of the door to a user's repository: what every one must show (S23, S24, S25).
+"""Conformance kit of the door to a user's repository (S23, S24, S25).
 
 Run each check on a fresh rig of yours, as the tests do with `holdfast.repo.git_repository` and `repository_fake`.
 """
 
 from __future__ import annotations
 
+import anyio
+
 from holdfast.repo.repository import Commit, Conflict, FileChange, Kept, Standing
-from holdfast.testing.repo import repository_refs
-from holdfast.testing.repo.repository_rig import (
+from holdfast.testing import checks_of
+from holdfast.testing.repo.rig import (
     AT_US,
     LINES,
     MAIN,
@@ -22,7 +24,7 @@ from holdfast.testing.repo.repository_rig import (
 __all__ = ["REPOSITORY_CHECKS", "START", "RepositoryCheck", "RepositoryRig"]
 
 
-async def it_says_how_it_stands(rig: RepositoryRig) -> None:
+async def look_describes_the_repository(rig: RepositoryRig) -> None:
     start = await start_of(rig)
     standing = await rig.repository.look()
     assert standing == Standing(start.commit, "refs/heads/main")
@@ -105,7 +107,7 @@ async def what_is_ignored_is_left_out(rig: RepositoryRig) -> None:
 
 
 async def the_ignore_rules_are_the_parents(rig: RepositoryRig) -> None:
-    """A worker that changes `.gitignore` hides nothing with it, and shows nothing."""
+    """The parent's ignore rules apply: a changed `.gitignore` neither hides nor adds files."""
     start = await start_of(rig)
     made = await branch_of(rig, start.commit, "work", {".gitignore": b"*.py\n", "new.py": b"1", "x.log": b"2"})
     found = {change.path for change in await rig.repository.changes(start.commit, made.commit)}
@@ -117,7 +119,7 @@ async def the_ignore_rules_are_the_parents(rig: RepositoryRig) -> None:
     assert {change.path for change in await rig.repository.changes(made.commit, after.commit)} == {"x.log"}
 
 
-async def by_products_are_left_out_where_nobody_wants_them(rig: RepositoryRig) -> None:
+async def by_products_are_left_out(rig: RepositoryRig) -> None:
     start = await start_of(rig)
     wanted = await branch_of(rig, start.commit, "rules", {".gitignore": b"!*.orig\n", "lib/kept.pyc": b"1"})
     files = {
@@ -132,7 +134,7 @@ async def by_products_are_left_out_where_nobody_wants_them(rig: RepositoryRig) -
     assert found == {"a.orig", "lib/new.py"}
 
 
-async def what_is_kept_is_as_in_its_commit(rig: RepositoryRig) -> None:
+async def kept_paths_are_as_in_the_base(rig: RepositoryRig) -> None:
     start = await start_of(rig)
     old = await branch_of(rig, start.commit, "old", {"tests/hidden/a": b"1", "x": b"1"})
     folder = rig.folder("less")
@@ -205,7 +207,7 @@ async def a_graft_puts_files_back(rig: RepositoryRig) -> None:
 
 
 async def a_graft_clears_the_way(rig: RepositoryRig) -> None:
-    """A worker that puts a file where protected files were does not keep them away."""
+    """A file at the path of a protected folder does not keep its files out."""
     start = await start_of(rig)
     folder = rig.folder("work")
     rig.write(folder, {"tests": b"a file now\n", "new": b"1"})
@@ -276,7 +278,7 @@ async def a_file_against_a_folder_is_a_conflict(rig: RepositoryRig) -> None:
     assert found == Conflict(("place",))
 
 
-async def what_is_not_there_is_said(rig: RepositoryRig) -> None:
+async def missing_objects_are_refused(rig: RepositoryRig) -> None:
     start = await start_of(rig)
     away = "0" * len(start.commit)
     await unfit(rig.repository.checkout(away, rig.folder("work")))
@@ -288,32 +290,77 @@ async def what_is_not_there_is_said(rig: RepositoryRig) -> None:
     await unfit(rig.repository.commit(rig.folder("nowhere"), (start.commit,), "m", AT_US))
 
 
-_ALL: tuple[RepositoryCheck, ...] = (
-    it_says_how_it_stands,
-    names_lead_to_commits,
-    a_checkout_has_the_files,
-    a_checkout_goes_into_an_empty_folder_only,
-    a_commit_is_what_the_folder_holds,
-    the_same_again_is_the_same_commit,
-    nothing_changed_is_the_parent,
-    what_is_ignored_is_left_out,
-    the_ignore_rules_are_the_parents,
-    by_products_are_left_out_where_nobody_wants_them,
-    what_is_kept_is_as_in_its_commit,
-    what_is_named_git_is_left_out,
-    changes_are_by_path_and_line,
-    a_diff_is_text_of_bounded_size,
-    files_are_chosen_by_globs,
-    a_graft_puts_files_back,
-    a_graft_clears_the_way,
-    an_overlay_changes_files,
-    two_sides_merge,
-    a_merge_is_always_a_commit_unless_it_is_in,
-    conflicts_are_named,
-    a_file_against_a_folder_is_a_conflict,
-    what_is_not_there_is_said,
-    *repository_refs.CHECKS,
-)
+async def a_ref_moves_from_where_it_is(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
+    two = await branch_of(rig, start.commit, "two", {"x": b"2"})
+    point = rig.repository.point
+    assert not await point(MAIN, one.commit, start.commit)
+    assert await rig.repository.resolve(MAIN) is None
+    assert await point(MAIN, one.commit, None)
+    assert not await point(MAIN, two.commit, None)
+    assert not await point(MAIN, two.commit, start.commit)
+    assert await rig.repository.resolve(MAIN) == one
+    assert await point(MAIN, two.commit, one.commit)
+    assert await rig.repository.resolve(MAIN) == two
+    assert await point("refs/holdfast/m/task/1", one.commit, None)
+    assert await rig.repository.resolve("refs/holdfast/m/task/1") == one
 
-REPOSITORY_CHECKS: dict[str, RepositoryCheck] = {f"repositories.{check.__name__}": check for check in _ALL}
+
+async def one_of_many_moves_a_ref(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    made = [await branch_of(rig, start.commit, f"side{number}", {"x": b"%d" % number}) for number in range(6)]
+    assert await rig.repository.point(MAIN, start.commit, None)
+    moved: list[Commit] = []
+
+    async def move(to: Commit) -> None:
+        if await rig.repository.point(MAIN, to.commit, start.commit):
+            moved.append(to)
+
+    async with anyio.create_task_group() as tasks:
+        for each in made:
+            tasks.start_soon(move, each)
+    assert len(moved) == 1
+    assert await rig.repository.resolve(MAIN) == moved[0]
+
+
+async def a_move_that_was_done_is_done(rig: RepositoryRig) -> None:
+    """Repeating a move after a crash between move and event succeeds (S23)."""
+    start = await start_of(rig)
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
+    assert await rig.repository.point(MAIN, one.commit, None)
+    assert await rig.repository.point(MAIN, one.commit, None)
+    assert await rig.repository.point(MAIN, one.commit, start.commit)
+    assert await rig.repository.resolve(MAIN) == one
+
+
+async def other_refs_are_not_moved(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
+    for ref in (
+        "refs/heads/main",
+        "refs/heads/holdfast",
+        "refs/heads/holdfast/../main",
+        "refs/tags/holdfast/x",
+        "HEAD",
+        "refs/heads/holdfast/a b",
+        "refs/heads/holdfast/x.lock",
+        "refs/holdfast/",
+        "refs/holdfast/x\ncreate refs/heads/y",
+    ):
+        await unfit(rig.repository.point(ref, one.commit, start.commit))
+    assert await start_of(rig) == start
+    await unfit(rig.repository.point(MAIN, "main", None))
+
+
+async def a_branch_that_is_checked_out_is_not_moved(rig: RepositoryRig) -> None:
+    start = await start_of(rig)
+    one = await branch_of(rig, start.commit, "one", {"x": b"1"})
+    assert await rig.repository.point(MAIN, start.commit, None)
+    rig.occupy(MAIN)
+    assert "checked out" in await unfit(rig.repository.point(MAIN, one.commit, start.commit))
+    assert await rig.repository.resolve(MAIN) == start
+
+
+REPOSITORY_CHECKS: dict[str, RepositoryCheck] = checks_of(__name__)
 """Name → check, for example `repositories.two_sides_merge`. Each wants a fresh rig."""

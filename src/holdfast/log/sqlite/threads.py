@@ -1,0 +1,237 @@
+"""Threads of a store: one per connection, and one that watches for changes by other processes."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+
+from holdfast.errors import LogUnavailable
+from holdfast.log.sqlite.connect import SQL
+
+T = TypeVar("T")
+
+Soon = Callable[[Callable[[], object]], object]
+"""A function that runs a callback in an event loop, from any thread."""
+
+
+def soon_here() -> Soon:
+    """Return the function by which other threads reach the running event loop, asyncio's or trio's."""
+    native: Any = anyio.lowlevel.current_token().native_token
+    return cast(Soon, getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon)
+
+
+def signal(soon: Soon, event: anyio.Event) -> None:
+    """Set an event of that loop, unless the loop has ended."""
+    try:
+        soon(event.set)
+    except RuntimeError:
+        return
+
+
+class _Call(Generic[T]):
+    __slots__ = ("done", "error", "job", "result", "soon")
+
+    def __init__(self, job: Callable[[], T], soon: Soon, done: anyio.Event) -> None:
+        self.job = job
+        self.soon = soon
+        self.done = done
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class ConnectionThread:
+    """A thread that owns a connection, opened by `connect` before the first job that needs it and after `drop`."""
+
+    def __init__(self, name: str, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, job: Callable[[], T]) -> T:
+        """Run `job` in the thread and return what it returns.
+
+        A job that was handed over is awaited even if the caller is cancelled, so its outcome is known.
+        """
+        self.check_open()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return await self.run_now(job)
+
+    def check_open(self) -> None:
+        """Raise `LogUnavailable` if the thread was closed."""
+        if self._closed:
+            raise LogUnavailable("the log was closed; open it again")
+
+    async def run_now(self, job: Callable[[], T]) -> T:
+        """Run `job` without checking that the thread is open or the caller cancelled."""
+        done = anyio.Event()
+        call = _Call(job, soon_here(), done)
+        self._calls.put(call)
+        with anyio.CancelScope(shield=True):
+            await done.wait()
+        if call.error is not None:
+            raise call.error
+        return cast(T, call.result)
+
+    def connection(self) -> sqlite3.Connection:
+        """The connection; inside a job only."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    async def close(self) -> None:
+        """Close the connection and end the thread. Safe to repeat."""
+        if self._closed:
+            return
+        self._closed = True
+        done = anyio.Event()
+        self._calls.put(_Call(lambda: None, soon_here(), done))
+        self._calls.put(None)
+        with anyio.CancelScope(shield=True):
+            await done.wait()
+            await anyio.to_thread.run_sync(self._thread.join)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            try:
+                call.result = call.job()
+            except BaseException as error:
+                call.error = error
+            signal(call.soon, call.done)
+            del call
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the connection; inside a job only. The next use opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except sqlite3.Error:
+                return
+
+
+POLL_S = 0.02
+
+ANYTHING = ""
+"""The session id that stands for any move in the log; its head is the watch's `token`."""
+
+
+class Waiter:
+    """A task that waits in an event loop until a session's head is beyond `after`."""
+
+    __slots__ = ("_soon", "after", "event", "session_id")
+
+    def __init__(self, session_id: str, after: int, soon: Soon) -> None:
+        self.session_id = session_id
+        self.after = after
+        self.event = anyio.Event()
+        self._soon = soon
+
+    def wake(self) -> None:
+        """Wake the task, from any thread."""
+        signal(self._soon, self.event)
+
+
+class Watch:
+    """The waiters of one store. `connect` opens a connection for the thread; it may raise our errors.
+
+    Appends of this process are signaled at once. For other processes a thread polls SQLite's `data_version`, a read of
+    shared memory, while a task waits. `token` counts noticed moves from 1. A move while no task waits is noticed at the
+    next wait; the first poll, which has nothing to compare with, counts as a move.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self.token = 1
+        self._waiters: set[Waiter] = set()
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def waiting(self, session_id: str, after: int) -> Iterator[Waiter]:
+        """Register a waiter; read the head after that, so that no move is missed. Raises `LogUnavailable` if closed."""
+        if self._stop.is_set():
+            raise LogUnavailable("the log was closed while a task waited on it; open it again")
+        waiter = Waiter(session_id, after, soon_here())
+        with self._lock:
+            self._waiters.add(waiter)
+            self._wanted.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="holdfast-log-watch", daemon=True)
+                self._thread.start()
+        try:
+            yield waiter
+        finally:
+            with self._lock:
+                self._waiters.discard(waiter)
+                if not self._waiters:
+                    self._wanted.clear()
+
+    def moved(self, session_id: str, head: int) -> None:
+        """Wake the waiters of a session whose head this process moved. From any thread."""
+        if not self._waiters:
+            return
+        with self._lock:
+            woken = [waiter for waiter in self._waiters if waiter.session_id == session_id and waiter.after < head]
+        for waiter in woken:
+            waiter.wake()
+
+    def close(self) -> None:
+        """End the thread and wake all waiters. Blocks for at most one poll."""
+        self._stop.set()
+        self._wanted.set()
+        self._wake_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _wake_all(self) -> None:
+        with self._lock:
+            woken = list(self._waiters)
+        for waiter in woken:
+            waiter.wake()
+
+    def _work(self) -> None:
+        connection: sqlite3.Connection | None = None
+        seen: int | None = None
+        while not self._stop.is_set():
+            self._wanted.wait()
+            try:
+                connection = connection or self._connect()
+                (version,) = connection.execute("pragma data_version").fetchone()
+                if version != seen:
+                    seen = version
+                    self._poll(connection)
+            except Exception:
+                # A woken waiter reads the head itself and gets the same error, translated.
+                self._wake_all()
+                _closed(connection)
+                connection, seen = None, None
+            self._stop.wait(POLL_S)
+        _closed(connection)
+
+    def _poll(self, connection: sqlite3.Connection) -> None:
+        self.token += 1
+        self.moved(ANYTHING, self.token)
+        with self._lock:
+            sessions = {waiter.session_id for waiter in self._waiters}
+        for session_id in sessions - {ANYTHING}:
+            found = connection.execute(SQL["session_head"], {"session_id": session_id}).fetchone()
+            if found is not None:
+                self.moved(session_id, int(found[0]))
+
+
+def _closed(connection: sqlite3.Connection | None) -> None:
+    if connection is not None:
+        connection.close()
