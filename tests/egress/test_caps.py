@@ -86,7 +86,7 @@ async def test_caps_hold_also_for_the_next_proxy(tmp_path: Path, cap: dict[str, 
         assert await rig.request(gateway, ONE) == "refused"
         assert len(rig.world.seen) == allowed
         reasons = {seen.reason for seen in (await rig.egress.notes(SES, 0)).seen if seen.verdict == "refused"}
-        assert any("as its policy allows" in reason for reason in reasons)
+        assert any("that its policy allows" in reason for reason in reasons)
 
 
 async def test_a_host_that_is_not_who_it_says_gets_no_secret(tmp_path: Path) -> None:

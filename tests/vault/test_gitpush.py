@@ -222,7 +222,7 @@ def test_a_secret_that_may_not_push_does_not_and_bodies_are_plain() -> None:
         "/a/web.git/git-re%252563eive-pack",
         "/a/web.git/info/refs?service=git-re%63eive-pack",
     ):
-        with pytest.raises(Refusal, match="does not allow to push"):
+        with pytest.raises(Refusal, match="does not allow"):
             push_gate(reads, _head("GET", target))
     kind = (b"content-type", b"application/x-git-receive-pack-request")
     for headers in ([kind, (b"content-encoding", b"gzip")], [kind, kind], [(b"content-type", b"text/plain")]):

@@ -1,4 +1,4 @@
-"""The door to the outside: a proxy for each session, on a unix socket, as a process that outlives the brain."""
+"""The egress door: one proxy for each session, on a unix socket, in a process that outlives the brain."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.facts.session import EgressPolicy
 
 
 class Gateway(msgspec.Struct, frozen=True):
-    """An open way outside for the hands of one session.
+    """Network access for the sandbox of one session.
 
-    `socket` is the unix socket of its proxy. `env` are the variables that make programs inside use it, placeholders
-    of secrets among them; `files` maps paths inside to the content of files that are shown there.
+    `socket` is the unix socket of its proxy. `env` has the variables that make programs in the sandbox use it, with
+    placeholders of secrets; `files` maps paths in the sandbox to the content of files there.
     """
 
     socket: str
@@ -24,9 +24,9 @@ class Gateway(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """What a proxy noted after a position of its journal: kinds of requests with their counts.
+    """Notes of a proxy after a position of its journal: kinds of requests with their counts.
 
-    `dropped` is how many requests are not among them for want of room.
+    `dropped` counts requests that are missing for lack of space.
     """
 
     through: int
@@ -35,27 +35,28 @@ class Notes(msgspec.Struct, frozen=True):
 
 
 class Egress(Protocol):
-    """Opens ways outside, changes and closes them. Every verb may be repeated."""
+    """Open, change, and close network access of sessions. Every verb may be repeated."""
 
     async def open(
         self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
     ) -> Gateway:
-        """Have a proxy for the session under this policy; finds the one that lives, starts one otherwise.
+        """Apply the policy to the session's proxy, and start one if none lives.
 
         Only processes of `uid`, and of our own user, may connect. Requests that would use a secret named in `held` are
-        refused and noted as held: a person has to say yes first. While `wary`, everything that is let through and is of
-        no registry counts as read from strangers: from then on all secrets are held. Raises `EgressUnavailable`.
+        refused and noted as held until a user approves. While `wary`, the first allowed request to anything but a
+        package registry counts as reading untrusted text: from then on all secrets are held. Raises
+        `EgressUnavailable`.
         """
         ...
 
     async def change(
         self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
     ) -> None:
-        """Put the policy in force in the living proxy, for requests that begin from now on; nothing without one."""
+        """Apply the policy to new requests in the living proxy; does nothing without one."""
         ...
 
     async def notes(self, session_id: str, after: int) -> Notes:
-        """What was noted after that position, also by a proxy that died."""
+        """Return the notes after a position, also those of a proxy that died."""
         ...
 
     async def close(self, session_id: str) -> None:
@@ -63,5 +64,5 @@ class Egress(Protocol):
         ...
 
     async def forget(self, session_id: str) -> None:
-        """Take everything about the session away."""
+        """Remove all data of the session."""
         ...

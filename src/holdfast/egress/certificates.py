@@ -1,4 +1,4 @@
-"""The certificates of one session: an authority that lives in memory, and a leaf for each host that has a secret."""
+"""Certificate authority of one session, in memory, with a leaf certificate for each host that has a secret."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from holdfast.clock import Clock
 from holdfast.ids import Entropy
 
 LIFE = timedelta(days=30)
-"""How long its certificates are valid; longer than any proxy lives."""
+"""Validity of certificates; longer than any proxy lives."""
 
 LEAVES_MAX = 256
-"""How many hosts may have a certificate at one time."""
+"""Certificates cached at one time."""
 
 
 class Authority:
-    """Signs certificates that only the hands of one session trust. Its key never leaves this process."""
+    """Certificate authority that only the sandbox of one session trusts. Its key never leaves this process."""
 
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._clock = clock
@@ -47,11 +47,11 @@ class Authority:
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def pem(self) -> bytes:
-        """The certificate that hands trust."""
+        """The authority's certificate, which the sandbox trusts."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context(self, host: str) -> ssl.SSLContext:
-        """TLS as that host, in HTTP/1.1 alone. A client that names another host is refused in its handshake."""
+        """TLS context for a host, HTTP/1.1 only. It refuses a handshake that names another host."""
         found = self._contexts.get(host)
         if found is None:
             if len(self._contexts) >= LEAVES_MAX:
@@ -68,7 +68,7 @@ class Authority:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         chain = self._leaf(host).public_bytes(serialization.Encoding.PEM) + key
-        with _Shown(chain) as path:
+        with _TemporaryPath(chain) as path:
             context.load_cert_chain(path)
 
         def check(sock: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> int | None:
@@ -122,8 +122,8 @@ def _key_usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-class _Shown:
-    """Bytes under a path, for a library that reads keys from files only: in memory, where the system can."""
+class _TemporaryPath:
+    """A temporary path to bytes, for a library that reads keys from files only; in memory where possible."""
 
     def __init__(self, content: bytes) -> None:
         if hasattr(os, "memfd_create"):

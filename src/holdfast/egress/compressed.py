@@ -1,6 +1,6 @@
-"""Bodies of answers, searched for secrets: what is plain is masked, what is compressed is read beside it.
+"""Search response bodies for secrets: mask them in plain bytes, and detect them in compressed ones.
 
-A secret in compressed bytes cannot be masked, so that its answer is cut off before its last bytes are passed on.
+A secret in compressed bytes cannot be masked, so its response is cut off before its last bytes are passed on.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Protocol
 from holdfast.egress.scrub import Forms, Scrubber
 
 PIECE = 1 << 18
-"""Bytes that are decompressed at once."""
+"""Bytes decompressed at once."""
 
 EXPANDS_MAX = 300
-"""So many times its size a compressed body may be; a larger one is cut off rather than searched for ever."""
+"""Highest compression ratio of a body; a body beyond it is cut off rather than searched for ever."""
 
 ROOM = 64 << 20
-"""Bytes that any compressed body may have, whatever its size."""
+"""Decompressed bytes allowed for a body of any size."""
 
 MEMBERS, MEMBER_MIN = 64, 256
-"""So many compressed files may be one after another, and one more for so many bytes."""
+"""Concatenated compressed files allowed in a body, and the bytes that allow one more."""
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Hidden(Exception):
-    """There is a secret in compressed bytes, or they cannot be read. The message says which."""
+    """Compressed bytes contain a secret or cannot be searched. The message says which."""
 
 
 class _Decompressor(Protocol):
-    """What the decompressors of the standard library have in common."""
+    """Interface of the standard library's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -53,7 +53,7 @@ _MAKERS: tuple[Callable[[], _Decompressor], ...] = (
 
 
 class Body:
-    """One body. `feed` gives back what may be passed on, `idle` what may when nothing comes, `end` the rest.
+    """One response body. `feed` returns bytes to pass on, `idle` those to pass on in a pause, `end` the rest.
 
     All raise `Hidden`.
     """
@@ -65,7 +65,7 @@ class Body:
         self._head = b""
 
     def feed(self, data: bytes, forms: Forms) -> bytes:
-        """The next piece. `forms` are looked for from now on."""
+        """Process the next piece, and search for `forms` from now on."""
         if len(self._head) < len(_ZSTD):
             self._head += data[: len(_ZSTD)]
             if self._head.startswith(_ZSTD):
@@ -76,23 +76,23 @@ class Body:
 
     @property
     def waits(self) -> bool:
-        """True while something is kept back."""
+        """True while bytes are held back."""
         return bool(self._kept) or self._plain.waits
 
     def idle(self) -> bytes:
-        """What may be passed on in a pause."""
+        """Return bytes that may be passed on in a pause."""
         for reading in self._readings:
             reading.idle()
         return self._passed(self._plain.idle())
 
     def end(self) -> bytes:
-        """What was kept back."""
+        """Return the bytes that were held back."""
         for reading in self._readings:
             reading.end()
         return self._kept + self._plain.end()
 
     def _passed(self, data: bytes) -> bytes:
-        """Compressed bytes wait while what they stand for may be the beginning of a form."""
+        """Hold compressed bytes back while their content may begin a form."""
         data, self._kept = self._kept + data, b""
         if any(reading.waits for reading in self._readings):
             data, self._kept = b"", data
@@ -100,7 +100,7 @@ class Body:
 
 
 class _Reading:
-    """The body read as if it were compressed in one way."""
+    """The body read under one assumed compression."""
 
     def __init__(self, make: Callable[[], _Decompressor], forms: Forms) -> None:
         self._make = make
@@ -116,7 +116,7 @@ class _Reading:
         self._scrubber.idle()
 
     def feed(self, data: bytes, forms: Forms) -> bool:
-        """Whether it still may be compressed in that way."""
+        """Process a piece. False once the body cannot have this compression."""
         self._scrubber.forms = forms
         self._in += len(data)
         try:
@@ -128,7 +128,7 @@ class _Reading:
         return True
 
     def end(self) -> None:
-        """The body has ended."""
+        """Check the end of the body."""
         self._scrubber.end()
         self._check(self._out)
 

@@ -30,56 +30,56 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 class Places(NamedTuple):
-    """The paths of one session."""
+    """Paths of one session's proxy."""
 
     own: Path
     door: Path
 
     @property
     def lock(self) -> Path:
-        """Held by the living proxy."""
+        """Lock file, held by the living proxy."""
         return self.own / "lock"
 
     @property
     def control(self) -> Path:
-        """The socket for our own user."""
+        """Control socket, for our own user."""
         return self.own / "control"
 
     @property
     def journal(self) -> Path:
-        """What was noted."""
+        """Journal of requests."""
         return self.notes / "journal"
 
     @property
     def notes(self) -> Path:
-        """The one folder that the proxy itself may write in."""
+        """The only folder that the proxy may write to."""
         return self.own / "notes"
 
     @property
     def state(self) -> Path:
-        """What the next proxy of this session needs: its placeholders."""
+        """Placeholders of the session, kept for its next proxy."""
         return self.own / "state"
 
     @property
     def log(self) -> Path:
-        """What the proxy itself complains about."""
+        """Error log of the proxy."""
         return self.own / "log"
 
     @property
     def socket(self) -> Path:
-        """The socket for hands."""
+        """Socket for the sandbox."""
         return self.door / "s"
 
     @property
     def bundle(self) -> Path:
-        """The certificates that hands trust."""
+        """Certificates that the sandbox trusts."""
         return self.door / "ca.pem"
 
 
 def places(folder: Path, session_id: str) -> Places:
-    """Where the proxy of that session has its things."""
+    """Return the paths of the proxy of a session."""
     if not _NAME.fullmatch(session_id):
-        raise UsageError(f"{session_id!r} cannot be the id of a session")
+        raise UsageError(f"{session_id!r} is not a valid session id")
     return Places(folder / session_id, folder / "doors" / session_id)
 
 
@@ -103,22 +103,22 @@ def make(folder: Path, session_id: str) -> Places:
             (found.own / "journal").rename(found.journal)
     except OSError as error:
         raise EgressUnavailable(
-            f"the folder {folder} for the way outside cannot be used ({error.strerror}); hands have no network: make "
-            "it writable, or choose another home with --home"
+            f"the folder {folder} of the egress proxies cannot be used ({error.strerror}); the sandbox has no "
+            "network. Make the folder writable, or choose another home with --home"
         ) from None
     return found
 
 
 def is_locked(path: Path) -> bool:
-    """True while a proxy lives. Raises `EgressUnavailable` when that cannot be known."""
+    """True while a proxy lives. Raises `EgressUnavailable` if that cannot be determined."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return False
     except OSError as error:
         raise EgressUnavailable(
-            f"nobody can say whether a proxy lives, since {path} cannot be read ({error.strerror}); nothing was let "
-            "through: run as the user who owns it"
+            f"{path} cannot be read ({error.strerror}), so it is unknown if a proxy lives; no request was allowed. "
+            "Run as the user who owns the file"
         ) from None
     try:
         return locks.is_locked(fd)
@@ -127,7 +127,7 @@ def is_locked(path: Path) -> bool:
 
 
 def hold_lock(path: Path) -> int:
-    """Lock it for life. Raises `BlockingIOError` when another proxy lives."""
+    """Lock the file for the life of this process. Raises `BlockingIOError` while another proxy lives."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if not locks.try_lock(fd):
         os.close(fd)
@@ -136,7 +136,7 @@ def hold_lock(path: Path) -> int:
 
 
 def listen(path: Path, mode: int) -> socket.socket:
-    """A listening socket at that path, in place of whatever was there."""
+    """Listen on a socket at a path of any length; replaces an existing one."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -155,7 +155,7 @@ def listen(path: Path, mode: int) -> socket.socket:
 
 
 def reach(path: Path) -> socket.socket:
-    """Connect to the socket at that path, without blocking. Raises `OSError`."""
+    """Connect to a socket at a path of any length, without blocking. Raises `OSError`."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -170,7 +170,7 @@ def reach(path: Path) -> socket.socket:
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Put a file there in one step."""
+    """Replace a file atomically."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -181,9 +181,10 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What holds from now on. `vault` is a vault's handover, which may have values in it: it goes through pipes and
-    our own sockets only. `wary` holds all secrets once
-    strangers were read. `uids` may connect. `registries` is what the policy's word for them stands for.
+    """The policy and secrets to apply from now on.
+
+    `vault` is the handover of a vault; it may hold values, so it is sent through pipes and our own sockets only. `wary`
+    holds all secrets once untrusted text was read. `uids` may connect. `registries` are the package registries.
     """
 
     policy: EgressPolicy
@@ -196,11 +197,11 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """All that a proxy needs. `folder` and `session_id` say where its things are.
+    """Input of a new proxy process. `folder` and `session_id` determine its paths.
 
-    `network` is what its program makes its `Network` of. `bundle` is a file of certificates to trust outside.
-    `through` is the network's own proxy, `host:port`, empty for none. It ends `idle_s` after the last connection, and
-    after `longest_s` as soon as nothing is under way.
+    `network` is the argument from which its program makes its `Network`. `bundle` is a file of certificates to trust
+    upstream. `through` is the upstream proxy of the network, `host:port`, empty for none. The proxy ends `idle_s` after
+    its last connection, and after `longest_s` as soon as it is idle.
     """
 
     folder: str
@@ -214,7 +215,7 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """How the start went, or why not."""
+    """Result of a start."""
 
     ok: bool
     problem: str = ""
@@ -222,7 +223,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One question over the control socket."""
+    """A request over the control socket."""
 
     verb: Literal["hello", "change", "notes", "close"]
     orders: Orders | None = None
@@ -230,7 +231,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Its answer."""
+    """The reply to an `Ask`."""
 
     ok: bool
     problem: str = ""
@@ -238,13 +239,14 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 LINE_MAX = 8 << 20
-"""Bytes in a question at most."""
+"""Longest request, in bytes."""
 
 
 def sweep_doors(folder: Path, at_work: Set[str] | None) -> int:
-    """Empty the doors below `folder` whose proxy is dead and whose session has no hands. Returns how many.
+    """Remove the doors below `folder` whose proxy is dead and whose session has no sandbox. Returns their number.
 
-    `at_work` are the sessions with living hands, which see the folder itself; with None only files go.
+    Each door has a copy of all certificates that the machine trusts. `at_work` are the sessions with a living sandbox,
+    which sees the folder itself; with None only files are removed.
     """
     swept = 0
     with contextlib.suppress(OSError):

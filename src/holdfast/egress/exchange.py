@@ -175,7 +175,8 @@ class _Exchange:
         host = self._place.host
         destinations = rules.open(self._place) if self._conversation.secure else rules.plain(self._place)
         if not destinations:
-            raise Refusal(403, f"the policy does not allow this kind of request to {host}, port {self._place.port}")
+            plain = "" if self._conversation.secure else " without TLS"
+            raise Refusal(403, f"the policy does not allow connections to {host}, port {self._place.port}{plain}")
         problem = request_fits(destinations, self._head.method, path_of(self._head.target))
         if problem:
             raise Refusal(403, problem)

@@ -1,4 +1,4 @@
-"""A way outside in memory: the same verbs and the same semantics as the real one, and nobody at its other end."""
+"""Egress in memory, with the verbs and semantics of the real one and no upstream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORT = 3128
 
 
 class _Proxy:
-    """What is known of one session: its policy while a proxy lives, and its journal."""
+    """State of one session: its policy while a proxy lives, and its journal."""
 
     def __init__(self) -> None:
         self.policy = EgressPolicy()
@@ -32,10 +32,10 @@ class _Proxy:
 
 
 class FakeEgress:
-    """Opens ways outside in memory. `request` stands for a program inside that makes a request.
+    """Egress in memory. `request` simulates a program in the sandbox.
 
-    `registries` are the hosts that `EgressPolicy.registries` stands for. While `broken` is not empty nothing can be
-    opened, and that is why.
+    `registries` are the hosts that `EgressPolicy.registries` allows. While `broken` is not empty, `open` fails with
+    that reason.
     """
 
     def __init__(self, registries: Sequence[str] = ("registry.test",)) -> None:
@@ -46,7 +46,7 @@ class FakeEgress:
     async def open(
         self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
     ) -> Gateway:
-        """A proxy under this policy. Raises `EgressUnavailable` while this is broken."""
+        """See `Egress.open`. Raises `EgressUnavailable` while `broken`."""
         if self.broken:
             raise EgressUnavailable(self.broken)
         proxy = self._proxies.setdefault(session_id, _Proxy())
@@ -59,13 +59,13 @@ class FakeEgress:
     async def change(
         self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
     ) -> None:
-        """Another policy for the living proxy."""
+        """See `Egress.change`."""
         proxy = self._proxies.get(session_id)
         if proxy is not None and proxy.alive:
             proxy.policy, proxy.held, proxy.wary = policy, held, wary
 
     async def notes(self, session_id: str, after: int) -> Notes:
-        """Requests of one kind together, in the order of their first."""
+        """See `Egress.notes`; kinds come in the order of their first request."""
         proxy = self._proxies.get(session_id, _Proxy())
         kinds: dict[EgressSeen, EgressSeen] = {}
         for seen in proxy.journal[after:]:
@@ -80,7 +80,7 @@ class FakeEgress:
             self._proxies[session_id].alive = False
 
     async def forget(self, session_id: str) -> None:
-        """Take its journal away too."""
+        """Remove its journal too."""
         self._proxies.pop(session_id, None)
 
     # --- for tests ---
@@ -90,15 +90,15 @@ class FakeEgress:
         return [session_id for session_id, proxy in self._proxies.items() if proxy.alive]
 
     def secrets(self, session_id: str) -> tuple[str, ...]:
-        """The secrets that its policy has."""
+        """Names of the secrets in its policy."""
         return tuple(each.name for each in self._proxies[session_id].policy.secrets)
 
     def held(self, session_id: str) -> tuple[str, ...]:
-        """The secrets whose use is held now."""
+        """Names of the secrets that are held now."""
         return self._proxies[session_id].held
 
     def kill(self, session_id: str) -> None:
-        """The proxy dies; what it noted stays."""
+        """Kill the proxy; its notes stay."""
         self._proxies[session_id].alive = False
 
     def request(
@@ -113,13 +113,13 @@ class FakeEgress:
         sent: int = 0,
         received: int = 100,
     ) -> Verdict:
-        """What becomes of a request from inside, with the placeholder of `secret` in the header that it belongs in.
+        """Make a request from the sandbox, with the placeholder of `secret` in its header, and return the verdict.
 
         Raises `ConnectionError` when there is no proxy.
         """
         proxy = self._proxies.get(session_id)
         if proxy is None or not proxy.alive:
-            raise ConnectionError("nobody listens there")
+            raise ConnectionError("no proxy listens")
         verdict, reason = self._judge(proxy, host, port, method, path, secret)
         passed = verdict == "allowed"
         registry = passed and host in self.registries and not _named(proxy.policy, host, port)
@@ -144,10 +144,10 @@ class FakeEgress:
         policy = proxy.policy
         use = next((each for each in policy.secrets if each.name == secret), None)
         if secret and (use is None or not _may_use(use, host, port, method, path)):
-            return "refused", "a secret that does not belong there"
+            return "refused", "the secret is not bound to this request"
         if use is not None:
             held = secret in proxy.held or (proxy.wary and proxy.strangers)
-            return ("held", "a person has to allow it first") if held else ("allowed", "")
+            return ("held", "the secret needs an approval first") if held else ("allowed", "")
         known = policy.registries and host in self.registries and port == 443
         if known or _named(policy, host, port, method, path):
             return "allowed", ""
@@ -155,19 +155,19 @@ class FakeEgress:
 
 
 def placeholder(session_id: str, name: str) -> str:
-    """What stands for a secret inside the hands of a session."""
+    """The placeholder of a secret in the sandbox of a session."""
     return f"placeholder-{session_id}-{name}"
 
 
 def added(one: EgressSeen, other: EgressSeen) -> EgressSeen:
-    """Two notes of one kind as one."""
+    """Add up two notes of one kind."""
     return msgspec.structs.replace(
         one, count=one.count + other.count, sent=one.sent + other.sent, received=one.received + other.received
     )
 
 
 def _named(policy: EgressPolicy, host: str, port: int, method: str = "", path: str = "") -> bool:
-    """Whether a host is allowed by name: in the list, or as one that has a secret."""
+    """True for a host that is listed, or that a secret is bound to."""
     listed = any(_fits(each, host, port, method, path) for each in policy.allow)
     return listed or (port == 443 and any(host in use.hosts for use in policy.secrets))
 

@@ -1,8 +1,8 @@
-"""Lets git push what a secret's use allows, and nothing else: the updates of refs stand at the head of the request.
+"""Allow a git push only to the refs that a secret's policy names; the head of a push lists its ref updates.
 
-In `SecretUse.push` each pattern is a glob over whole refs, such as `refs/heads/agent/*`, where `*` stands for any
-characters. It allows to make and to move such refs. A pattern with a minus in front, `-refs/heads/agent/*`, allows to
-delete them. What is not understood is refused: signed pushes, push options, unknown capabilities.
+Each pattern in `SecretUse.push` is a glob over a whole ref, such as `refs/heads/agent/*`, in which `*` stands for any
+characters; it allows to create and move such refs. A pattern with a leading minus, `-refs/heads/agent/*`, allows to
+delete them. Signed pushes, push options, and unknown capabilities are refused.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from holdfast.egress.rules import Malformed, path_of, plain_path
 from holdfast.facts.session import SecretUse
 
 DELETES = "-"
-"""Before a pattern: it allows to delete."""
+"""Prefix of a pattern that allows deletion."""
 
 HEAD_MAX = 262_144
-"""So many bytes the updates of one push may have together."""
+"""Longest list of updates in one push, in bytes."""
 
 _SERVICE = "git-receive-pack"
 _MENTIONED = "receive-pack"
@@ -39,16 +39,16 @@ _NOT_IN_REFS = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|
 
 
 def push_gate(use: SecretUse, head: Head) -> PushGate | None:
-    """The gate for the body of this request, which would use the secret; None where nothing can be pushed.
+    """Return a gate for the body of a request that uses the secret; None if the request cannot push.
 
-    Raises `Refusal` for a push that is not allowed, or not in the one form that is understood.
+    Raises `Refusal` for a push that is not allowed, or not in the supported form.
     """
     target = head.target.decode("ascii", "replace")
     mentioned = _MENTIONED in _decoded(target).lower()
     if not use.push and not mentioned:
         return None
     if not use.push:
-        raise Refusal(403, "the policy does not allow to push with this secret", secret=use.name)
+        raise Refusal(403, "the policy does not allow a push with this secret", secret=use.name)
     try:
         path, query = plain_path(path_of(head.target)), target.partition("?")[2]
     except Malformed as error:
@@ -61,11 +61,11 @@ def push_gate(use: SecretUse, head: Head) -> PushGate | None:
     if path.endswith(f"/{_SERVICE}") and whole == "POST " and "?" not in target:
         _check_body(use, head)
         return PushGate(use)
-    raise Refusal(403, "that is no request of git which is understood", secret=use.name)
+    raise Refusal(403, "the request is not a known git request", secret=use.name)
 
 
 def _decoded(text: str) -> str:
-    """With all percent-encoding undone, however often it was done."""
+    """Undo repeated percent-encoding."""
     for _ in range(8):
         after = unquote(text)
         if after == text:
@@ -75,7 +75,7 @@ def _decoded(text: str) -> str:
 
 
 def _after_repository(path: str) -> str:
-    """The part of the path that git itself adds to a repository's."""
+    """The part of the path that git adds to the path of a repository."""
     for mark in ("/info/lfs/", "/git-upload-pack"):
         at = path.find(mark)
         if at > 0:
@@ -85,67 +85,64 @@ def _after_repository(path: str) -> str:
 
 def _check_body(use: SecretUse, head: Head) -> None:
     if head.all(b"content-type") != [_CONTENT_TYPE]:
-        raise Refusal(403, "a push comes in git's own form", secret=use.name)
+        raise Refusal(403, "the content type of the push is not git's", secret=use.name)
     if any(value.strip().lower() != b"identity" for value in head.all(b"content-encoding")):
-        raise Refusal(403, "a push is not compressed once more", secret=use.name)
+        raise Refusal(403, "the push must not have a content encoding", secret=use.name)
 
 
 class PushGate:
-    """Holds the head of one push back until all its updates are allowed, then lets it and the rest through."""
+    """Hold back the head of a push until all its updates are allowed, then pass everything on."""
 
     def __init__(self, use: SecretUse) -> None:
         self.refs: list[str] = []
-        """What this push makes, moves or deletes."""
+        """Refs that the push creates, moves, or deletes."""
         self._use = use
         self._held = b""
-        self._at = 0  # what is before it has been read
+        self._at = 0  # bytes before this position have been parsed
         self._packed = False  # an update needs objects, so that they have to follow
         self._listed = False  # the list of updates has ended
         self._open = False
 
     def feed(self, data: bytes) -> bytes:
-        """The next piece of the body; what may go to the server. Raises `Refusal`, after which nothing may."""
+        """Check the next piece of the body, and return the bytes to send on. After a `Refusal`, send nothing."""
         if self._open:
             return data
         self._held += data
         while not self._listed and self._line():
             if self._at > HEAD_MAX:
-                raise self._refusal("the push names too many refs at once")
+                raise self._refusal("the push updates too many refs at once")
         if not self._listed:
             if len(self._held) > HEAD_MAX:
-                raise self._refusal("the push names too many refs at once")
+                raise self._refusal("the push updates too many refs at once")
             return b""
         rest = self._held[self._at :]
         if rest and not (self._packed and b"PACK".startswith(rest[:4])):
-            raise self._refusal("there is more in the push than its updates and their objects")
+            raise self._refusal("the push has bytes beside its updates and objects")
         if self._packed and len(rest) < 4:
             return b""
         self._open = self._packed
-        return self._take()
-
-    def end(self) -> None:
-        """The body has ended. Raises `Refusal` when that was too early to know what it asks for."""
-        if self._held:
-            raise self._refusal("the push ends in the middle")
-
-    def _take(self) -> bytes:
         passed, self._held, self._at = self._held, b"", 0
         return passed
 
+    def end(self) -> None:
+        """Check the end of the body. Raises `Refusal` if its updates are incomplete."""
+        if self._held:
+            raise self._refusal("the push is incomplete")
+
     def _line(self) -> bool:
-        """Read one line of the list; whether it was there whole."""
+        """Parse one line of the list. False if it is incomplete or the list ends."""
         size_text = self._held[self._at : self._at + 4]
         if len(size_text) < 4:
             return False
         if re.fullmatch(rb"[0-9a-fA-F]{4}", size_text) is None:
-            raise self._refusal("the push is not in git's own form")
+            raise self._refusal("the push is malformed")
         size = int(size_text, 16)
         if size == 0:
             self._at += 4
             self._listed = True
             return False
         if not 4 < size <= 65_520:
-            raise self._refusal("the push is not in git's own form")
+            raise self._refusal("the push is malformed")
         line = self._held[self._at + 4 : self._at + size]
         if len(line) < size - 4:
             return False
@@ -157,22 +154,22 @@ class PushGate:
         try:
             text, nul, capabilities = line.decode("utf-8").removesuffix("\n").partition("\0")
         except UnicodeDecodeError:
-            raise self._refusal("the push names a ref that is not UTF-8 text") from None
+            raise self._refusal("the push names a ref that is not UTF-8") from None
         if not nul and _SHALLOW.fullmatch(text):
             return
         match = _COMMAND.fullmatch(text)
         if match is None or len(match["old"]) != len(match["new"]):
-            raise self._refusal("the push is signed, or not in a form that is understood")
+            raise self._refusal("the push is signed, or in an unknown form")
         if nul and self.refs:
-            raise self._refusal("the push is not in git's own form")
+            raise self._refusal("the push is malformed")
         for word in capabilities.split():
             if _CAPABILITIES.fullmatch(word) is None:
-                raise self._refusal(f"the push wants {word.partition('=')[0][:40]!r}, which is not understood")
+                raise self._refusal(f"the push wants {word.partition('=')[0][:40]!r}, which is not supported")
         self._allow(match["ref"], delete=not match["new"].strip("0"))
 
     def _allow(self, ref: str, *, delete: bool) -> None:
         if _NOT_IN_REFS.search(ref) or not ref.isprintable():
-            raise self._refusal("the push names something that is no ref")
+            raise self._refusal("the push names an invalid ref")
         if not may_push(self._use.push, ref, delete=delete):
             raise self._refusal(f"the policy does not allow to {'delete' if delete else 'push to'} {ref[:200]}")
         self.refs.append(ref)
@@ -183,8 +180,8 @@ class PushGate:
 
 
 def may_push(patterns: Sequence[str], ref: str, *, delete: bool = False) -> bool:
-    """Whether the patterns allow to make or to move the ref, or with `delete` to delete it."""
-    for pattern in patterns:
-        if pattern.startswith(DELETES) == delete and fnmatchcase(ref, pattern.removeprefix(DELETES)):
-            return True
-    return False
+    """True if the patterns allow to create or move the ref, or with `delete` to delete it."""
+    return any(
+        pattern.startswith(DELETES) == delete and fnmatchcase(ref, pattern.removeprefix(DELETES))
+        for pattern in patterns
+    )

@@ -1,7 +1,7 @@
-"""Requests as they came: read strictly, before anything else looks at them.
+"""Strict parser of HTTP/1.1 request heads, and bounds on headers where a policy names methods or paths.
 
-A head is taken whole up to its empty line and has to have one meaning for every reader: no bare line ends, no folded
-lines, one Host, one length. Only then h11 frames the body. What is refused raises `Refusal`.
+A head is read whole up to its empty line and must have one meaning for every reader: no bare line ends, no folded
+lines, one Host, one length. Only then h11 frames the body. A bad request raises `Refusal`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from urllib.parse import unquote_to_bytes
 from holdfast.egress.streams import CHUNK, Ended, Stream
 
 HEAD_MAX = 32 << 10
-"""Bytes in a request's head at most."""
+"""Longest head of a request, in bytes."""
 
 HEADERS_MAX = 128
-"""Header lines at most."""
+"""Most header lines of a request."""
 
 HEAD_S = 30.0
-"""How long the first head of a connection may take to come, in seconds."""
+"""Time limit for the first head of a connection, in seconds."""
 
 IDLE_S = 600.0
-"""How long a connection may be silent."""
+"""Time limit of an idle connection, in seconds."""
 
 _LINE = re.compile(rb"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/(1\.[01])")
 _HEADER = re.compile(
@@ -34,10 +34,10 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 
 
 class Refusal(Exception):
-    """A request that is not let through: the status that its sender gets, and why, in plain words.
+    """A refused request: the HTTP status and the reason for its sender.
 
-    `held` says that it waits for a person, `secret` which secret it is about. `told` is what the sender hears instead
-    of a reason that is for our own people.
+    `held` is True if an approval would allow it, and `secret` names the secret concerned. `told` replaces a reason that
+    only users of Holdfast should read.
     """
 
     def __init__(self, status: int, reason: str, *, secret: str = "", held: bool = False, told: str = "") -> None:
@@ -67,7 +67,7 @@ class Head(NamedTuple):
 
 
 class Inbox:
-    """A stream whose head is read first, and whose rest is still there afterwards."""
+    """Buffered reader of a stream: request heads, and the bytes after them."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -75,11 +75,11 @@ class Inbox:
 
     @property
     def empty(self) -> bool:
-        """True when nothing has come that was not taken."""
+        """True if no unread bytes are buffered."""
         return not self._left
 
     async def head(self, *, wait_s: float) -> bytes:
-        """The next head with its empty line; nothing when the stream ended before one began."""
+        """Return the next head with its empty line; empty at the end of the stream."""
         scanned = 0
         while True:
             end = self._left.find(b"\r\n\r\n", scanned)
@@ -93,14 +93,14 @@ class Inbox:
             data = await self.stream.recv(HEAD_MAX, wait_s=wait_s)
             if not data:
                 if self._left:
-                    raise Ended("the connection ended in the middle of a head")
+                    raise Ended("the connection ended inside a head")
                 return b""
             self._left += data
             if not self._left[:1].isupper():
-                raise Refusal(400, "this is a proxy for HTTP, and that is something else")
+                raise Refusal(400, "this proxy speaks HTTP only")
 
     async def more(self) -> bytes:
-        """Bytes after the head; nothing at the end."""
+        """Return bytes after the head; empty at the end of the stream."""
         if self._left:
             data = bytes(self._left)
             self._left.clear()
@@ -108,14 +108,14 @@ class Inbox:
         return await self.stream.recv(CHUNK, wait_s=IDLE_S)
 
     def put_back(self, data: bytes) -> None:
-        """What was taken and belongs to the next request."""
+        """Return bytes that belong to the next request."""
         self._left[:0] = data
 
 
 def read_head(raw: bytes) -> Head:
-    """Read a head. Raises `Refusal`."""
+    """Parse a head. Raises `Refusal`."""
     if raw == _PREFACE:
-        raise Refusal(505, "HTTP/2 is not spoken here; use HTTP/1.1")
+        raise Refusal(505, "HTTP/2 is not supported; use HTTP/1.1")
     lines = raw[:-4].split(b"\r\n")
     if b"\0" in raw or any(b"\n" in line or b"\r" in line for line in lines):
         raise Refusal(400, "the head has a zero byte or a bare line end")
@@ -138,16 +138,16 @@ def read_head(raw: bytes) -> Head:
 
 
 def _check(head: Head) -> None:
-    """What readers could disagree about, and what is not spoken here."""
+    """Refuse ambiguous heads and unsupported features."""
     if len(head.all(b"host")) != 1 and (head.version != b"1.0" or head.all(b"host")):
-        raise Refusal(400, "a request has exactly one Host")
+        raise Refusal(400, "a request needs exactly one Host header")
     lengths, codings = head.all(b"content-length"), head.all(b"transfer-encoding")
     if lengths and codings:
         raise Refusal(400, "a request has a length or a transfer coding, not both")
     if len(lengths) > 1 or any(not _LENGTH.fullmatch(value) for value in lengths):
         raise Refusal(400, "the length of the request is malformed")
     if codings and (head.version == b"1.0" or [value.lower() for value in codings] != [b"chunked"]):
-        raise Refusal(400, "the transfer coding of the request is not understood here")
+        raise Refusal(400, "the transfer coding of the request is not supported")
     if head.method == "TRACE":
         raise Refusal(405, "TRACE is refused, since its answer repeats the request")
     options = [word.strip().lower() for value in head.all(b"connection") for word in value.split(b",")]
@@ -160,7 +160,7 @@ def _check(head: Head) -> None:
 
 
 def stays_open(head: Head) -> bool:
-    """True when another request may come on the same connection."""
+    """True if another request may follow on the same connection."""
     options = [word.strip().lower() for value in head.all(b"connection") for word in value.split(b",")]
     return head.version == b"1.1" and b"close" not in options
 
@@ -173,7 +173,7 @@ _PHRASES = {
 
 
 def answer_to(refusal: Refusal) -> bytes:
-    """A refusal as its sender gets it: a short text, and the end of the connection."""
+    """The HTTP response to a refused request: a short text, and the end of the connection."""
     body = f"Holdfast did not let this through: {refusal.told}\n".encode()
     phrase = _PHRASES.get(refusal.status, "Refused")
     return (
@@ -194,7 +194,7 @@ HEADERS = frozenset(
     b"x-client-version x-correlation-id x-csrf-token x-github-api-version x-goog-api-client x-goog-api-key "
     b"x-request-id x-requested-with".split()
 )
-"""The headers of requests to places with bounds. A policy may name more."""
+"""Headers allowed in requests to destinations with bounds. A policy may name more."""
 
 _PREFIXES = (b"sec-ch-", b"sec-fetch-", b"x-stainless-")
 _OVERRIDE = re.compile(
@@ -212,16 +212,16 @@ _ROUNDS = 4
 
 
 def is_override(name: bytes) -> bool:
-    """Whether some server takes the method, the path, or the host of a request from that header."""
+    """True for a header from which some server takes the method, path, or host of a request."""
     return _OVERRIDE.fullmatch(name.lower().replace(b"_", b"-")) is not None
 
 
 def check_bounded(head: Head, named: Iterable[str]) -> None:
-    """Raise `Refusal` for a request that could be read as another one. `named` are headers that the policy allows."""
+    """Raise `Refusal` for a request that a server could read as another one. `named` are headers from the policy."""
     allowed = HEADERS.union(name.lower().encode() for name in named)
     for name, _ in head.headers:
         if is_override(name):
-            raise Refusal(403, "a header would change the method or the path that was judged")
+            raise Refusal(403, "a header would change the method or path that the policy allowed")
         if name not in allowed and not name.startswith(_PREFIXES):
             raise Refusal(
                 403,
@@ -230,7 +230,7 @@ def check_bounded(head: Head, named: Iterable[str]) -> None:
             )
     for part in re.split(b"[&;]", _decoded(head.target.partition(b"?")[2])):
         if _word(part) in _WORDS:
-            raise Refusal(403, "a word of the query would change the method that was judged")
+            raise Refusal(403, "a query parameter would change the method that the policy allowed")
 
 
 def _decoded(data: bytes) -> bytes:
@@ -242,25 +242,25 @@ def _decoded(data: bytes) -> bytes:
 
 
 def _word(part: bytes) -> bytes:
-    """The name of a word of a query, as servers read it that turn what is no letter into an underscore."""
+    """The name of a query parameter, as servers read it that turn other characters into underscores."""
     name = part.partition(b"=")[0].partition(b"\0")[0].strip(b" +").lower()
     return re.sub(rb"[ .+-]|\A\[", b"_", name).partition(b"[")[0]
 
 
 def form_watch(head: Head) -> FormWatch | None:
-    """The watch over the body of this request; None when that is no form."""
+    """Return a watch over the body of the request; None if it is not a form."""
     kinds = [value.strip().lower() for value in head.all(b"content-type")]
     return FormWatch() if any(kind.startswith(_FORMS) for kind in kinds) else None
 
 
 class FormWatch:
-    """Looks into forms, where some servers take the method from a field."""
+    """Search of a form body for fields from which some servers take the method."""
 
     def __init__(self) -> None:
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
-        """Raise `Refusal` when a field would change the method."""
+        """Search the next piece. Raises `Refusal` if a field would change the method."""
         if _IN_FORM.search(_decoded(self._tail + data)):
-            raise Refusal(403, "a field of the form would change the method that was judged")
+            raise Refusal(403, "a form field would change the method that the policy allowed")
         self._tail = (b"." if self._tail or len(data) > _KEPT else b"") + (self._tail + data)[-_KEPT:]

@@ -1,7 +1,7 @@
-"""What a proxy noted: kinds of requests with their counts, in a file that outlives it.
+"""Journal of a proxy: kinds of requests with their counts, in a file that outlives the proxy.
 
-One JSON object a line, each with a position that is never used twice. The proxy gathers what comes close together
-and writes it as one line for each kind. Whoever reads says up to where it has read for good; that part may be dropped.
+Each line is a JSON object with a position that is never used twice. The proxy collects requests for a moment and writes
+one line for each kind. A reader reports the position up to which it has stored the notes; that part may be dropped.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from holdfast.egress.base import Notes
 from holdfast.facts.egress import EgressSeen
 
 KINDS_MAX = 400
-"""Kinds that are gathered between two writes; of further ones the path is dropped, then all but their number."""
+"""Kinds collected between two writes; further ones lose their path, then are only counted."""
 
 LINES_MAX = 20_000
-"""Lines that nobody has read yet; what comes then is only counted."""
+"""Unread lines in the file; further requests are only counted."""
 
 PATH_MAX = 200
-"""Characters of a path that are kept."""
+"""Characters kept of a path."""
 
 _SHRINK = 256 << 10
 _MOST = 64 << 20
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`n` is the position. `requests` and `bytes` are the totals of the session until then."""
+    """A line of the file: `n` is its position, `requests` and `bytes` are the totals of the session so far."""
 
     n: int
     seen: EgressSeen | None = None
@@ -61,7 +61,7 @@ class Journal:
         self._rewrite(lines)
 
     def note(self, seen: EgressSeen) -> None:
-        """Take one in; it is written at the next `flush`."""
+        """Add a request; the next `flush` writes it."""
         seen = msgspec.structs.replace(seen, path=seen.path[:PATH_MAX], reason=seen.reason[:PATH_MAX])
         kind = kind_of(seen)
         if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:
@@ -73,7 +73,7 @@ class Journal:
         self._kinds[kind] = together(self._kinds.get(kind), seen)
 
     def flush(self) -> None:
-        """Write what was gathered. Nothing is lost when the disk is full: it is tried again at the next one."""
+        """Write the collected notes. If the disk is full, they stay for the next flush."""
         if not self._kinds and not self._dropped:
             return
         lines, number = [], self.through
@@ -93,7 +93,7 @@ class Journal:
         self._dropped = 0
 
     def forget(self, through: int) -> None:
-        """What was read for good may go."""
+        """Drop notes up to a position that a reader has stored."""
         with contextlib.suppress(OSError):
             if self._path.stat().st_size < _SHRINK:
                 return
@@ -109,7 +109,7 @@ class Journal:
 
 
 def notes(path: Path, after: int) -> Notes:
-    """What stands in a journal after that position, each kind once."""
+    """Read the notes of a journal after a position, with each kind once."""
     kinds: dict[Kind, EgressSeen] = {}
     through, dropped = after, 0
     for line in _read(path):
@@ -123,12 +123,12 @@ def notes(path: Path, after: int) -> Notes:
 
 
 def kind_of(seen: EgressSeen) -> Kind:
-    """What makes two requests of one kind."""
+    """Key of the kind of a request."""
     return seen.verdict, seen.host, seen.port, seen.reason, seen.method, seen.path, seen.secret
 
 
 def together(one: EgressSeen | None, other: EgressSeen) -> EgressSeen:
-    """Two of one kind, added up."""
+    """Add up two notes of one kind."""
     if one is None:
         return other
     return msgspec.structs.replace(
@@ -137,9 +137,9 @@ def together(one: EgressSeen | None, other: EgressSeen) -> EgressSeen:
 
 
 def _read(path: Path) -> list[_Line]:
-    """Every whole line; a proxy that was killed may have left half of one at the end.
+    """Read all whole lines; a killed proxy may have left a partial one at the end.
 
-    The folder is the proxy's, which strangers may have taken over: no link is followed, and nothing but a file is read.
+    The proxy that owns the folder may be compromised: no link is followed, and only a regular file is read.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,8 +1,8 @@
-"""The keeper of a proxy: it has the user's rights and secrets, so that the proxy needs neither.
+"""The keeper of a proxy: it holds the user's rights and secrets, so that the proxy needs neither.
 
-The proxy, its child, parses what strangers send; it has no capability, cannot start a program, and under root is a
-user of its own. The keeper reads nothing of the network: from the control socket it hears the user's orders, which it
-passes on without the places of secrets, and from the proxy names of secrets, which it looks up in those orders.
+The proxy, its child, parses untrusted data; it has no capability, cannot start a program, and under root runs as a user
+of its own. The keeper reads nothing from the network: it takes orders of the user from the control socket and passes
+them on without the sources of secrets, and it takes names of secrets from the proxy and looks them up in those orders.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.vault.reference_vault import ReferenceVault, look_up, outline, tak
 from holdfast.vault.sources import Source
 
 ASK_S = 10.0
-"""How long who connects to the control socket may take to ask."""
+"""Time limit for a client of the control socket to send its request, in seconds."""
 
 _ANSWER_MAX = 1 << 17
 
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What the keeper answers: a value, or why there is none."""
+    """The keeper's reply: a value, or the reason why there is none."""
 
     value: str = ""
     problem: str = ""
@@ -45,7 +45,7 @@ _decode_found = msgspec.json.Decoder(_Found).decode
 
 
 class Borrowed(ReferenceVault):
-    """The proxy's side: knows which secrets there are, and asks the keeper for each value. Not for threads."""
+    """The proxy's vault: it knows the names, and asks the keeper for each value. Not thread-safe."""
 
     def __init__(self, outlined: bytes, asks: socket.socket, clock: Clock) -> None:
         known = take_over(outlined, clock)
@@ -57,12 +57,12 @@ class Borrowed(ReferenceVault):
             self._asks.send(source.name.encode())
             found = _decode_found(self._asks.recv(_ANSWER_MAX))
         except (OSError, msgspec.DecodeError):
-            return "its keeper has ended"
+            return "the keeper of the proxy has ended"
         return found.problem or Secret(found.value)
 
 
 class Keeper:
-    """The parent of a proxy, for its life. `ends` lead to it; `control` is where the user's orders come in."""
+    """The parent process of a proxy. `ends` are sockets to the proxy; `control` takes the user's orders."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Keeper:
         self._turn = threading.Lock()
 
     def serve(self, proxy: int) -> NoReturn:
-        """Until that process has ended; then nothing of it is left."""
+        """Serve until the proxy process has ended, then remove its sockets and exit."""
         signal.signal(signal.SIGTERM, lambda number, frame: os.kill(proxy, signal.SIGTERM))
         for work in (self._resolve_all, self._listen):
             threading.Thread(target=work, daemon=True).start()
@@ -97,7 +97,7 @@ class Keeper:
                 path.unlink(missing_ok=True)
 
     def _resolve_all(self) -> None:
-        """Look up what the proxy asks for, one after the other."""
+        """Look up the secrets that the proxy asks for, one at a time."""
         while name := self._asks.recv(1024):
             try:
                 value = look_up(self._vault, name.decode("utf-8", "replace"))
@@ -118,7 +118,7 @@ class Keeper:
                     sock.close()
 
     def _hear(self, sock: socket.socket) -> None:
-        """One question of the user's, and its answer."""
+        """Answer one request of the user."""
         with sock, contextlib.suppress(OSError, EOFError):
             sock.settimeout(ASK_S)
             line = _read_line(sock)
@@ -126,14 +126,14 @@ class Keeper:
                 ask = nesting.decode_as(bytes(line), Ask)
                 reply = self._put(ask)
             except (HoldfastError, msgspec.DecodeError, msgspec.ValidationError) as error:
-                reply = Reply(False, str(error) if isinstance(error, HoldfastError) else "that was no question")
+                reply = Reply(False, str(error) if isinstance(error, HoldfastError) else "invalid request")
             else:
                 if ask.verb == "close":
                     self._remove_sockets()
             sock.sendall(_encode(reply) + b"\n")
 
     def _put(self, ask: Ask) -> Reply:
-        """Have the proxy answer. New secrets count before it hears of them, and only if it takes the orders."""
+        """Pass a request to the proxy. New secrets apply before it gets its orders, and only if it accepts them."""
         with self._turn:
             before = self._vault
             if ask.orders is not None:
@@ -148,7 +148,7 @@ class Keeper:
 
 
 def _read_line(sock: socket.socket) -> bytes:
-    """Up to a line's end. Raises `EOFError` at the end of the connection, or past the longest line."""
+    """Read one line. Raises `EOFError` at the end of the connection, or for too long a line."""
     line = bytearray()
     while not line.endswith(b"\n"):
         data = sock.recv(1 << 18)

@@ -1,7 +1,7 @@
-"""What hands hold in place of a secret, and where it becomes the secret.
+"""Placeholders of secrets, and the environment that gives them to programs in the sandbox.
 
-A placeholder is worth nothing outside: only the proxy of its own session takes it, in the one header of requests to
-the hosts that the secret is bound to. Anywhere else it is refused, since it can only be there by mistake or malice.
+A placeholder is worthless outside: only the proxy of its own session replaces it, in the one header of requests to the
+hosts that the secret is bound to. Anywhere else it is refused, since it can be there only by mistake or malice.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def new_placeholder(entropy: Entropy) -> str:
-    """One that nobody can guess: 160 random bits."""
+    """Make a placeholder from 160 random bits."""
     number = int.from_bytes(entropy(20))
     return PREFIX + "".join(_LETTERS[(number >> shift) & 31] for shift in range(0, 160, 5))
 
 
 class Injection(NamedTuple):
-    """One place of a request's head where a secret goes: the position of the header, and the use."""
+    """A header of a request that takes a secret: its position, the use, and the placeholder to replace."""
 
     at: int
     use: SecretUse
@@ -48,24 +48,24 @@ class Placeholders:
         self._names = {placeholder.encode(): name for name, placeholder in by_name.items()}
 
     def find(self, head: Head, uses: Iterable[SecretUse], *, secure: bool) -> list[Injection]:
-        """Where this request wants which secrets. Raises `Refusal` for a placeholder in any other place."""
+        """Find the headers that take secrets. Raises `Refusal` for a placeholder in any other place."""
         self.check_nowhere(unquote_to_bytes(head.target), "in the address")
         bound = tuple(uses)
         found: list[Injection] = []
         for index, (name, value) in enumerate(head.headers):
             self.check_nowhere(name, "in the name of a header")
-            shown = _shown(name, value)
+            shown = (_basic(value) or value) if name.endswith(b"authorization") else value
             for token in dict.fromkeys(_PATTERN.findall(shown)):
                 found.append(self._bind(index, token, shown, head, bound, secure))
         if len({head.headers[one.at][0] for one in found}) != len(found):
-            raise Refusal(400, "a header that takes a secret comes once", secret=found[0].use.name)
+            raise Refusal(400, "a header that takes a secret must occur once", secret=found[0].use.name)
         for one in found:
             if len(head.all(head.headers[one.at][0])) > 1:
-                raise Refusal(400, "a header that takes a secret comes once", secret=one.use.name)
+                raise Refusal(400, "a header that takes a secret must occur once", secret=one.use.name)
         return found
 
     def check_nowhere(self, data: bytes, where: str) -> None:
-        """Raise `Refusal` when a placeholder is in there."""
+        """Raise `Refusal` if the data contains a placeholder."""
         match = _PATTERN.search(data)
         if match is not None:
             raise Refusal(403, f"a placeholder of a secret is {where}", secret=self._names.get(match[0], ""))
@@ -75,9 +75,9 @@ class Placeholders:
     ) -> Injection:
         name = self._names.get(token)
         if name is None:
-            raise Refusal(403, "that placeholder is not of this session")
+            raise Refusal(403, "the placeholder belongs to another session")
         if not secure:
-            raise Refusal(403, "a secret is never put into a request without TLS", secret=name)
+            raise Refusal(403, "a secret is never sent without TLS", secret=name)
         problem = "the secret is not bound to this host"
         for use in bound:
             if use.name == name:
@@ -90,16 +90,16 @@ class Placeholders:
 def _problem(use: SecretUse, head: Head, index: int, token: bytes, shown: bytes) -> str:
     name, value = head.headers[index]
     if name.decode() != use.header.lower():
-        return f"the secret goes into the header {use.header}, and its placeholder is in another one"
+        return f"the secret belongs into the header {use.header}, but its placeholder is in another one"
     if use.basic != (_basic(value) is not None and name == b"authorization"):
         return "the secret is bound to another form of that header"
     if use.basic and shown.partition(b":")[2] != token:
-        return "the secret is the whole password, and nothing else"
+        return "the secret must be the whole password"
     return use_fits(use, head.method, path_of(head.target))
 
 
 def put_in(head: Head, injections: Iterable[Injection], values: Mapping[str, Secret]) -> list[tuple[bytes, bytes]]:
-    """The headers with the secrets in their places."""
+    """Return the headers with secrets in place of their placeholders."""
     headers = list(head.headers)
     for index, use, placeholder in injections:
         name, value = headers[index]
@@ -113,7 +113,7 @@ def put_in(head: Head, injections: Iterable[Injection], values: Mapping[str, Sec
 
 
 def _basic(value: bytes) -> bytes | None:
-    """`user:password` of a Basic header, None for another one."""
+    """Decode `user:password` from a Basic header; None for another scheme."""
     scheme, _, rest = value.partition(b" ")
     if scheme.lower() != b"basic":
         return None
@@ -123,20 +123,15 @@ def _basic(value: bytes) -> bytes | None:
         return None
 
 
-def _shown(name: bytes, value: bytes) -> bytes:
-    """What a header says, with Basic credentials decoded."""
-    return (_basic(value) or value) if name.endswith(b"authorization") else value
-
-
 class BodyWatch:
-    """Looks for placeholders in a body that comes in pieces."""
+    """Search of a body that comes in pieces for placeholders."""
 
     def __init__(self, placeholders: Placeholders) -> None:
         self._placeholders = placeholders
         self._tail = b""
 
     def feed(self, data: bytes) -> None:
-        """Raise `Refusal` when one is there."""
+        """Search the next piece. Raises `Refusal` for a placeholder."""
         seam = self._tail + data[: _LENGTH - 1]
         self._placeholders.check_nowhere(seam, "in the body")
         self._placeholders.check_nowhere(data, "in the body")
@@ -144,10 +139,10 @@ class BodyWatch:
 
 
 PORT = 3128
-"""Where programs inside find the proxy, at 127.0.0.1."""
+"""Port of the proxy in the sandbox, at 127.0.0.1."""
 
 DOOR = "/run/egress"
-"""Where the session's door is shown inside."""
+"""Folder of the session's door in the sandbox."""
 
 BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -155,7 +150,7 @@ BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where systems keep the certificates that they trust."""
+"""Paths of the trusted certificates on common systems."""
 
 _CERTIFICATES = (
     "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT",
@@ -164,7 +159,7 @@ _CERTIFICATES = (
 
 
 def environment(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[str, str]:
-    """The variables of every command inside."""
+    """Environment variables of every command in the sandbox."""
     proxy = f"http://127.0.0.1:{PORT}"
     here = "localhost,127.0.0.1,::1"
     java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PORT}" for scheme in ("http", "https"))
@@ -185,7 +180,7 @@ def environment(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[s
 
 
 def apt_conf() -> bytes:
-    """What tells apt of the proxy, which reads no variables for it in every version."""
+    """Configuration of apt for the proxy; not every version reads the variables."""
     proxy = f"http://127.0.0.1:{PORT}"
     return (
         f'Acquire::http::Proxy "{proxy}";\nAcquire::https::Proxy "{proxy}";\n'
@@ -194,7 +189,7 @@ def apt_conf() -> bytes:
 
 
 def _git(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[str, str]:
-    """Git asks nobody for a password: a helper answers with the placeholder of the host's secret."""
+    """Settings of git: a credential helper returns the placeholder of the host's secret, and nothing prompts."""
     settings: list[tuple[str, str]] = []
     for use in policy.secrets:
         for host in use.hosts if use.basic else ():
@@ -208,7 +203,7 @@ def _git(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[str, str
 
 
 def system_bundle(path: str = "") -> bytes:
-    """The certificates that this machine trusts, or those of `path`. Raises `EgressUnavailable`."""
+    """Read the certificates that this machine trusts, or those of `path`. Raises `EgressUnavailable`."""
     for candidate in (path,) if path else BUNDLES:
         try:
             return Path(candidate).read_bytes()
@@ -216,6 +211,5 @@ def system_bundle(path: str = "") -> bytes:
             continue
     looked = path or ", ".join(BUNDLES)
     raise EgressUnavailable(
-        f"the certificates that this machine trusts were not found ({looked}); hands have no network: install the "
-        "package ca-certificates"
+        f"trusted certificates not found ({looked}); the sandbox has no network. Install the package ca-certificates"
     )

@@ -1,4 +1,4 @@
-"""Ways outside through a proxy process for each session: started, found again, told, asked, ended."""
+"""Client of the proxies: start, find, change, query, and end the proxy process of a session."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ from holdfast.locks import try_flock
 from holdfast.vault.base import Vault
 
 READY_S = 30.0
-"""How long a proxy may take to start."""
+"""Time limit for a proxy to start, in seconds."""
 
 ANSWER_S = 10.0
-"""How long a living one may take to answer."""
+"""Time limit for a living proxy to reply, in seconds."""
 
 
 class Part(NamedTuple):
-    """The program of a proxy, by the module that has its `main`, and what that makes its `Network` of."""
+    """The program of a proxy: the module with its `main`, and the argument from which that makes its `Network`."""
 
     module: str
     argument: str = ""
 
 
 SYSTEM = Part("holdfast.egress.proxy_process")
-"""On the network of this machine."""
+"""The program that uses the network of this machine."""
 
 _STEP_S = 0.005
 
@@ -70,11 +70,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ProxyEgress:
-    """Opens ways outside. Keeps nothing in memory: any process of ours finds what another one opened.
+    """Network access through one proxy process for each session. All state is on disk, so any process finds a proxy.
 
-    `folder` is `<home>/egress`. `registries` are the hosts that a policy's word for package registries stands for,
-    asked when it is needed. `bundle` is a file of certificates to trust outside, empty for the system's; `through` the
-    network's own proxy as `host:port`, empty for none, which then resolves names itself.
+    `folder` is `<home>/egress`. `registries` returns the package registries, and is called only when needed. `bundle`
+    is a file of certificates to trust upstream, empty for the system's; `through` is the upstream proxy of the network
+    as `host:port`, empty for none. An upstream proxy resolves names itself.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProxyEgress:
     async def open(
         self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
     ) -> Gateway:
-        """Have a proxy under this policy. Raises `EgressUnavailable`."""
+        """See `Egress.open`. Raises `EgressUnavailable`."""
         found = await anyio.to_thread.run_sync(make, self._folder, session_id)
         async with self._alone(found):
             orders = await anyio.to_thread.run_sync(self._orders, found, policy, held, wary, (uid,))
@@ -116,7 +116,7 @@ class ProxyEgress:
     async def change(
         self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
     ) -> None:
-        """Put the policy in force in the living proxy."""
+        """See `Egress.change`."""
         found = places(self._folder, session_id)
         if not is_locked(found.lock):
             return
@@ -124,7 +124,7 @@ class ProxyEgress:
             await self._tell(found, await anyio.to_thread.run_sync(self._orders, found, policy, held, wary, ()))
 
     async def notes(self, session_id: str, after: int) -> Notes:
-        """What was noted after that position."""
+        """See `Egress.notes`."""
         found = places(self._folder, session_id)
         if is_locked(found.lock):
             with contextlib.suppress(EgressUnavailable):
@@ -132,7 +132,7 @@ class ProxyEgress:
         return await anyio.to_thread.run_sync(notes, found.journal, after)
 
     async def close(self, session_id: str) -> None:
-        """End the proxy; one that does not answer is killed."""
+        """End the proxy; kill it if it does not reply."""
         found = places(self._folder, session_id)
         if not is_locked(found.lock):
             return
@@ -147,18 +147,18 @@ class ProxyEgress:
         await anyio.to_thread.run_sync(_kill, found)
 
     async def forget(self, session_id: str) -> None:
-        """End it, and take its journal and all else away."""
+        """End the proxy, and remove all its files."""
         await self.close(session_id)
         found = places(self._folder, session_id)
         for path in (found.own, found.door):
             await anyio.to_thread.run_sync(shutil.rmtree, path, True)
 
-    # --- what it is told ---
+    # --- requests to the proxy ---
 
     def _orders(
         self, found: Places, policy: EgressPolicy, held: tuple[str, ...], wary: bool, uids: tuple[int, ...]
     ) -> Orders:
-        """Blocks. Raises `EgressUnavailable` for a policy that cannot be meant, `SecretUnavailable`."""
+        """Make the orders for a proxy. Blocks. Raises `EgressUnavailable`, `SecretUnavailable`."""
         registries = tuple(self._registries()) if policy.registries else ()
         Rules(policy, registries)
         names = list(dict.fromkeys(use.name for use in policy.secrets))
@@ -172,7 +172,7 @@ class ProxyEgress:
         return Orders(policy, self._vault.handover(names), known, held, wary, uids, registries)
 
     async def _tell(self, found: Places, orders: Orders) -> bool:
-        """Give orders to the living proxy; False when there is none. Raises `EgressUnavailable`."""
+        """Send orders to the living proxy; False if there is none. Raises `EgressUnavailable`."""
         if not is_locked(found.lock):
             return False
         try:
@@ -186,10 +186,10 @@ class ProxyEgress:
         return True
 
     async def _ask(self, found: Places, ask: Ask) -> Reply:
-        """One question to the living proxy. Raises `EgressUnavailable`."""
+        """Send one request to the living proxy. Raises `EgressUnavailable`."""
         stuck = EgressUnavailable(
-            f"the proxy of this session lives but cannot be reached at {found.control}; nothing more was let through: "
-            "try again later"
+            f"the proxy of this session lives but does not reply at {found.control}; no further request was allowed. "
+            "Try again later"
         )
         with anyio.move_on_after(ANSWER_S):
             while is_locked(found.lock):
@@ -211,12 +211,12 @@ class ProxyEgress:
                     continue
                 finally:
                     stream.close()
-            raise EgressUnavailable("the proxy of this session has ended; nothing more was let through")
+            raise EgressUnavailable("the proxy of this session has ended; no further request was allowed")
         raise stuck
 
     @asynccontextmanager
     async def _alone(self, found: Places) -> AsyncIterator[None]:
-        """Only one process at a time starts or changes a session's proxy."""
+        """Keep other processes from starting or changing this session's proxy."""
         fd = -1
         try:
             fd = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -225,14 +225,14 @@ class ProxyEgress:
             yield
         except OSError as error:
             raise EgressUnavailable(
-                f"the way outside in {found.own} cannot be used ({error.strerror or error}); hands have no network: "
-                "free some space, make it writable, or choose another home with --home"
+                f"the folder {found.own} of the egress proxy cannot be used ({error.strerror or error}); the sandbox "
+                "has no network. Free some space, make the folder writable, or choose another home with --home"
             ) from None
         finally:
             if fd >= 0:
                 os.close(fd)
 
-    # --- its start ---
+    # --- start ---
 
     async def _start(self, session_id: str, found: Places, orders: Orders) -> None:
         launch = Launch(
@@ -247,11 +247,11 @@ class ProxyEgress:
         )
         ready = await anyio.to_thread.run_sync(_run, self._network.module, _encode(launch))
         if not ready.ok:
-            raise EgressUnavailable(f"hands have no network: {ready.problem}")
+            raise EgressUnavailable(f"the sandbox has no network: {ready.problem}")
 
 
 def _run(module: str, launch: bytes) -> Ready:
-    """Start a proxy and hear whether it is ready. Blocks; it outlives us."""
+    """Start a proxy, which outlives this process, and wait until it is ready. Blocks."""
     paths = [os.path.abspath(path) for path in sys.path if path]
     program = f"import sys; sys.path[:] = {paths!r}; from {module} import main; main()"
     child = subprocess.Popen(
@@ -272,11 +272,11 @@ def _run(module: str, launch: bytes) -> Ready:
         return _ready(said)
     except msgspec.DecodeError:
         words = complaint.decode("utf-8", "replace").strip().splitlines()
-        return Ready(False, f"its proxy did not start: {words[-1] if words else 'it was ended'}")
+        return Ready(False, f"its proxy did not start: {words[-1] if words else 'it was killed'}")
 
 
 def _kill(found: Places) -> None:
-    """End a proxy that does not answer; the kernel says who listens there."""
+    """Kill a proxy that does not reply. The kernel gives the process id of its socket."""
     with contextlib.suppress(OSError), reach(found.control) as sock:
         pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         handle = os.pidfd_open(pid)

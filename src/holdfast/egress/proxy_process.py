@@ -1,7 +1,7 @@
-"""Where a proxy begins: it leaves whoever started it, gives up its privileges, says how that went, and serves.
+"""Main program of a proxy: detach, give up privileges, report readiness, and serve.
 
-Run with its launch on standard input, see `proxy`. There are two processes then: the keeper (`keeper`), and its child,
-the proxy itself. No other process of their user can read their memory, and they leave no core.
+Its launch comes on standard input; see `proxy`. It runs as two processes: the keeper (`keeper`) and its child, the
+proxy itself. No other process of their user can read their memory, and they write no core dump.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from holdfast.seccomp import assemble_here
 from holdfast.uids import set_apart
 from holdfast.vault.reference_vault import outline, take_over
 
-# Imported only when they are needed otherwise: the folder that they are in may be closed to the proxy by then.
+# Imported early: after it gave up its privileges, the proxy may not be able to read their folder.
 
 
 FLUSH_S = 0.2
-"""How long something may be noted before it is written, when something else was written just before."""
+"""Pause between two writes of the journal, in seconds."""
 
 LOOK_S = 5.0
-"""How often it looks whether it is needed, in seconds."""
+"""Interval at which the proxy checks if it is idle, in seconds."""
 
 _PR_SET_DUMPABLE = 4
 
@@ -61,7 +61,7 @@ def system_network(_: str) -> Network:
 
 
 class Proxy:
-    """One proxy's life."""
+    """The main loop of a proxy."""
 
     def __init__(self, launch: Launch, network: Network, found: Places, ends: tuple[socket.socket, ...]) -> None:
         self._launch = launch
@@ -80,15 +80,15 @@ class Proxy:
             authority,
             outward,
         )
-        self._obey(orders)
+        self._adopt(orders)
         write_whole(self._places.bundle, bundle.rstrip(b"\n") + b"\n" + authority.pem(), 0o644)
         write_whole(self._places.door / "apt.conf", apt_conf(), 0o644)
         self._server = Server(self.state, listen(self._places.socket, 0o666))
         self._heard_s = self._clock.monotonic_s()
         self._began_s = self._heard_s
 
-    def _obey(self, orders: Orders) -> None:
-        """Put new orders in force. Raises `HoldfastError`, and changes nothing then."""
+    def _adopt(self, orders: Orders) -> None:
+        """Apply new orders. Raises `HoldfastError`, and changes nothing then."""
         rules = Rules(orders.policy, orders.registries)
         self.state.adopt(rules, Borrowed(outline(orders.vault), self._asks, self._clock))
         self.state.placeholders = Placeholders(orders.placeholders)
@@ -96,7 +96,7 @@ class Proxy:
         self.state.uids |= {self._user, *orders.uids}
 
     async def run(self) -> None:
-        """Serve until there is a reason to end."""
+        """Serve until the proxy is told to end or is idle for too long."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._server.serve)
             group.start_soon(self._listen, group.cancel_scope)
@@ -105,7 +105,7 @@ class Proxy:
             group.start_soon(self._on_signal, group.cancel_scope)
 
     def end(self) -> None:
-        """The last notes. The keeper takes the sockets away."""
+        """Write the last notes. The keeper removes the sockets."""
         self.state.journal.flush()
 
     async def _write_notes(self) -> None:
@@ -115,7 +115,7 @@ class Proxy:
             await self._clock.sleep(FLUSH_S)
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
-        """End when nobody needs it: no connection, no hands, no word of ours for a while."""
+        """End after a while without connections and orders."""
         while True:
             await self._clock.sleep(min(LOOK_S, self._launch.idle_s / 2))
             now_s = self._clock.monotonic_s()
@@ -130,10 +130,10 @@ class Proxy:
             async for _ in signals:
                 scope.cancel()
 
-    # --- what the keeper passes on ---
+    # --- orders from the keeper ---
 
     async def _listen(self, scope: anyio.CancelScope) -> None:
-        """Answer the user's orders. Without the keeper nobody needs this proxy."""
+        """Answer the user's orders; end with the keeper."""
         stream, line = Stream(self._orders), bytearray()
         with contextlib.suppress(Ended):
             while data := await stream.recv():
@@ -155,7 +155,7 @@ class Proxy:
     def _answer(self, ask: Ask) -> Reply:
         match ask.verb:
             case "change" if ask.orders is not None:
-                self._obey(ask.orders)
+                self._adopt(ask.orders)
             case "notes":
                 self.state.journal.flush()
                 self.state.journal.forget(ask.after)
@@ -178,17 +178,17 @@ def _through(text: str) -> Place | None:
     try:
         return read_authority(text.encode())
     except Malformed as error:
-        raise ValueError(f"the network's own proxy is named {text!r}, and {error}; write host:port") from None
+        raise ValueError(f"invalid upstream proxy {text!r}: {error}; write host:port") from None
 
 
 def _hide() -> None:
-    """No process of our user reads our memory, and no core is left."""
+    """Keep other processes of the user from reading our memory, and disable core dumps."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _leave() -> None:
-    """Leave the process session and the parent behind: what ends them does not reach us."""
+    """Detach from the parent and its process session, so that their end does not reach this process."""
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -201,7 +201,7 @@ def _leave() -> None:
 
 
 def _confine(found: Places, session_id: str, keeper: int) -> None:
-    """Keep nothing but what is open, and the folder of the journal. Raises `OSError`."""
+    """Give up all access but open files and the folder of the journal. Raises `OSError`."""
     uid, gid = os.getuid(), os.getgid()
     if uid == 0:
         uid = gid = set_apart(f"proxy {session_id}", "process")
@@ -212,7 +212,7 @@ def _confine(found: Places, session_id: str, keeper: int) -> None:
 
 
 def main(network: Callable[[str], Network] = system_network) -> None:
-    """Standard input: the launch. Standard output: one line that says whether it went well."""
+    """Read the launch from standard input, and write the result of the start to standard output."""
     _hide()
     launch = msgspec.json.decode(sys.stdin.buffer.read(), type=Launch)
     _leave()
@@ -240,7 +240,7 @@ def main(network: Callable[[str], Network] = system_network) -> None:
 
 
 def _fork_from_keeper(launch: Launch, found: Places, log: int) -> tuple[socket.socket, ...]:
-    """Go on as the child of a keeper, in the folder of the journal. Returns the ends that lead to it."""
+    """Fork: the parent becomes the keeper, the child runs in the journal's folder. Returns the child's sockets."""
     clock = SystemClock()
     vault = take_over(launch.orders.vault, clock)
     control = listen(found.control, 0o600)
@@ -257,7 +257,7 @@ def _fork_from_keeper(launch: Launch, found: Places, log: int) -> tuple[socket.s
 
 
 def _quiet(log: int) -> None:
-    """Complain to the log from now on, and leave whoever started us."""
+    """Redirect errors to the log, and close the pipes to the starting process."""
     null = os.open("/dev/null", os.O_RDWR)
     for fd, to in ((null, 0), (null, 1), (log, 2)):
         os.dup2(fd, to, inheritable=False)

@@ -1,4 +1,8 @@
-"""A policy made ready to be asked: which places, which requests, which secrets."""
+"""Egress policy: the destinations, requests, and secrets that it allows, and a strict parser of hosts and paths.
+
+Bytes with two readings would pass a policy under one of them. So a host, port, or path either has the one form that
+all servers read alike, or raises `Malformed`; only the case of names is normalized.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,11 @@ _SLASHES = "\u2044\u2215\u29f8\u2216\u29f9\u29f5"
 _UNRESERVED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
 
 NAME_MAX = 253
-"""Characters in a host name at most."""
+"""Longest host name, in characters."""
 
 
 class Malformed(Exception):
-    """What a client said has no single meaning. The message says what is wrong with it, without repeating it."""
+    """A host, port, or path without a single meaning. The message gives the reason without repeating the value."""
 
 
 class Place(NamedTuple):
@@ -38,96 +42,95 @@ class Place(NamedTuple):
 
 
 def shown(place: Place) -> str:
-    """A place as requests name it: `host:port`."""
+    """Format a place as `host:port`."""
     return f"[{place.host}]:{place.port}" if ":" in place.host else f"{place.host}:{place.port}"
 
 
 def read_host(text: str) -> str:
-    """The canonical form of a host name or address; an IPv6 address may stand in brackets. Raises `Malformed`."""
+    """The canonical form of a host name or address; brackets around an IPv6 address are allowed. Raises `Malformed`."""
     if not text.isascii() or not text.isprintable() or " " in text:
-        raise Malformed("a host has letters of plain ASCII only")
+        raise Malformed("a host may have ASCII letters only")
     name = text.lower()
     if name.startswith("["):
         if not name.endswith("]"):
             raise Malformed("a bracket of an address is missing")
         name = name[1:-1]
         if ":" not in name:
-            raise Malformed("only an IPv6 address stands in brackets")
+            raise Malformed("only an IPv6 address may have brackets")
     if ":" in name:
         return _address_6(name)
     labels = name.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         return _address_4(name)
     if len(name) > NAME_MAX or not all(_LABEL.fullmatch(label) for label in labels):
-        raise Malformed("that is no host name")
+        raise Malformed("it is not a host name")
     return name
 
 
 def _address_4(text: str) -> str:
-    """A name that ends in a number is an address to some readers: only the form that is one to all of them counts."""
+    """Parse a name that ends in a number: some readers take it for an address, so it must be a canonical one."""
     try:
-        found = str(ipaddress.IPv4Address(text))
+        return str(ipaddress.IPv4Address(text))
     except ValueError:
-        raise Malformed("an address has four decimal numbers") from None
-    return found
+        raise Malformed("an address needs four decimal numbers") from None
 
 
 def _address_6(text: str) -> str:
     try:
         found = ipaddress.IPv6Address(text)
     except ValueError:
-        raise Malformed("that is no address") from None
+        raise Malformed("it is not an address") from None
     if found.scope_id is not None:
-        raise Malformed("an address has no zone here")
+        raise Malformed("an address must not have a zone")
     return str(found)
 
 
 def read_authority(data: bytes, default_port: int | None = None) -> Place:
-    """`host:port`, strictly: no user, no blank, no other form of a number. Raises `Malformed`."""
+    """Parse `host:port` strictly: no user, no blank, no other form of a number. Raises `Malformed`."""
     match = _AUTHORITY.fullmatch(data)
     if match is None:
-        raise Malformed("that is no host and port")
+        raise Malformed("it is not a host and port")
     host, port = match.groups()
     if port is None and default_port is None:
         raise Malformed("the port is missing")
     if host.startswith(b"[") is False and b":" in host:
-        raise Malformed("an IPv6 address stands in brackets")
+        raise Malformed("an IPv6 address needs brackets")
     number = default_port if port is None else int(port)
     if number is None or not 0 < number < 65536 or (port is not None and port.startswith(b"0")):
-        raise Malformed("that is no port")
+        raise Malformed("it is not a port")
     try:
         text = host.decode("ascii")
     except UnicodeDecodeError:
-        raise Malformed("a host has letters of plain ASCII only") from None
+        raise Malformed("a host may have ASCII letters only") from None
     return Place(read_host(text), number)
 
 
 def read_absolute(target: bytes) -> tuple[Place, bytes]:
-    """The place and the rest of `http://host[:port]/path?query`. Raises `Malformed`."""
+    """Split `http://host[:port]/path?query` into its place and the rest. Raises `Malformed`."""
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
-        raise Malformed("that is no http:// address")
+        raise Malformed("it is not an http:// address")
     authority, rest = match.groups()
     return read_authority(authority, 80), check_target(rest or b"/")
 
 
 def check_target(target: bytes) -> bytes:
-    """A path with its query, as a request names it. Raises `Malformed`."""
+    """Return a path with its query if it is well-formed. Raises `Malformed`."""
     if _TARGET.fullmatch(target) is None or b"#" in target:
-        raise Malformed("a request names a path that begins with a slash")
+        raise Malformed("the path of a request must begin with a slash")
     return target
 
 
 def path_of(target: bytes) -> str:
-    """The path alone, for people to read: without the query, which may hold what is private."""
+    """The path of a target for display, without the query, which may be private."""
     return target.partition(b"?")[0].decode("ascii", "replace")
 
 
 def plain_path(path: str) -> str:
-    """The path that rules are matched against: one form for all its spellings.
+    """Normalize a path for matching against rules.
 
-    Raises `Malformed` for one that some server would take for another path: with segments that begin with two dots or
-    are one, in any form of a dot, empty segments, backslashes, encoded slashes, bytes that are no UTF-8, or characters
+    Raises `Malformed` for a path that some server would read as another one: segments that are one dot or begin with
+    two, in any form of a dot, empty segments, backslashes, encoded slashes, bytes that are not UTF-8, or characters
     that are encoded twice.
     """
     decoded = _PERCENT.sub(_decode, path)
@@ -144,11 +147,11 @@ def plain_path(path: str) -> str:
 
 
 def _check_lookalikes(path: str) -> None:
-    """Raise `Malformed` for what is a dot segment to a server that folds characters or drops those without a shape."""
+    """Raise `Malformed` for a dot segment in the eyes of a server that folds or drops special characters."""
     try:
         text = unquote_to_bytes(path).decode("utf-8")
     except UnicodeDecodeError:
-        raise Malformed("the path has bytes that are no UTF-8") from None
+        raise Malformed("the path has bytes that are not UTF-8") from None
     folded = unicodedata.normalize("NFKC", text)
     if folded.count("/") != text.count("/") or "\\" in folded or any(mark in text for mark in _SLASHES):
         raise Malformed("the path has a character that looks like a slash")
@@ -159,7 +162,7 @@ def _check_lookalikes(path: str) -> None:
 
 
 def _decode(match: re.Match[str]) -> str:
-    """What an encoded character stands for, where that changes nothing."""
+    """Decode a percent-encoded character where that does not change the path."""
     if match[1] is None:
         raise Malformed("the path has a percent sign that encodes nothing")
     char = chr(int(match[1], 16))
@@ -169,17 +172,16 @@ def _decode(match: re.Match[str]) -> str:
 
 
 TLS_PORT = 443
-"""The port of a host that is allowed because a secret is bound to it."""
+"""Port of a host that is allowed because a secret is bound to it."""
 
 PLAIN_PORT = 80
-"""The port of requests without TLS."""
+"""Port of requests without TLS."""
 
 
 class Rules:
-    """What one policy lets through: what it lists, and hosts that have a secret and are not listed, on port 443.
+    """The destinations that a policy allows: those it lists, and unlisted hosts of secrets on port 443.
 
-    `registries` are the hosts that the policy's word for package registries stands for. Raises `EgressUnavailable` for
-    a policy that cannot be meant.
+    `registries` are the hosts of the package registries. Raises `EgressUnavailable` for an invalid policy.
     """
 
     def __init__(self, policy: EgressPolicy, registries: Sequence[Destination] = ()) -> None:
@@ -205,36 +207,36 @@ class Rules:
             for port in destination.ports:
                 if not 0 < port < 65536:
                     raise EgressUnavailable(
-                        f"{port} is no port, and the policy names it for {host}; nothing was let through: correct it"
+                        f"the egress policy names the invalid port {port} for {host}; no request was allowed"
                     )
                 self._open.setdefault(Place(host, port), []).append(destination)
             if destination.plain:
                 self._plain.setdefault(Place(host, PLAIN_PORT), []).append(destination)
 
     def is_registry(self, place: Place) -> bool:
-        """True for what is allowed as one of the package registries, and not by name."""
+        """True for a place that is allowed as a package registry only, not by name."""
         return place in self._registries
 
     def open(self, place: Place) -> tuple[Destination, ...]:
-        """What allows a tunnel to that place; nothing when none may be made."""
+        """Destinations of the policy that allow a tunnel to the place."""
         return tuple(self._open.get(place, ()))
 
     def plain(self, place: Place) -> tuple[Destination, ...]:
-        """What allows requests without TLS to that place."""
+        """Destinations of the policy that allow requests without TLS to the place."""
         return tuple(self._plain.get(place, ()))
 
     @property
     def bound(self) -> tuple[str, ...]:
-        """The hosts that have a secret."""
+        """Hosts that a secret is bound to."""
         return tuple(self._uses)
 
     def uses(self, host: str) -> tuple[SecretUse, ...]:
-        """The secrets that are bound to that host."""
+        """Secrets that are bound to the host."""
         return tuple(self._uses.get(host, ()))
 
 
 def request_fits(destinations: Sequence[Destination], method: str, path: str) -> str:
-    """Why no destination allows that request, such as a path of two meanings; empty when one does."""
+    """Reason why no destination allows the request; empty if one does."""
     said = ""
     for destination in destinations:
         said = _fits(destination.methods, destination.paths, method, path)
@@ -244,12 +246,12 @@ def request_fits(destinations: Sequence[Destination], method: str, path: str) ->
 
 
 def use_fits(use: SecretUse, method: str, path: str) -> str:
-    """Why that secret may not be used for that request; empty when it may."""
+    """Reason why the secret may not be used for the request; empty if it may."""
     return _fits(use.methods, use.paths, method, path)
 
 
 def is_bounded(rules: Sequence[Destination | SecretUse]) -> bool:
-    """True when one of these looks at the method or the path."""
+    """True if a rule depends on the method or path."""
     return any(rule.methods or rule.paths for rule in rules)
 
 
@@ -272,6 +274,6 @@ def _exact(host: str) -> str:
         return read_host(host)
     except Malformed as error:
         raise EgressUnavailable(
-            f"the egress policy names the host {host!r}, and {error}; nothing was let through: write the exact name, "
+            f"the egress policy names the host {host!r}, and {error}; no request was allowed. Write the exact name, "
             "without wildcards, port or path"
         ) from None

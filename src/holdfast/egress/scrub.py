@@ -1,8 +1,9 @@
-"""Takes the values of secrets out of what flows by, in the forms that programs give them, in bounded memory.
+"""Mask secrets in a stream, in the forms that programs give them, in bounded memory.
 
-Found are: the value as it is; in base64 (each alignment, both alphabets), base32, and hexadecimal digits, also in lines
-or with blanks, colons or dashes between; in UTF-16; and all of these with any characters escaped as `escapes` undoes
-it. A find is replaced by as many mask characters, so that announced lengths stay true.
+These forms are found: the value itself; base64 (each alignment, both alphabets), base32, and hexadecimal digits, also
+in lines or separated by blanks, colons, or dashes; UTF-16; and all of these with percent, backslash, or HTML escapes,
+also nested and repeated. Only escapes of characters that can be part of a value, or of an encoding of one, are undone:
+the others cost time. A match is replaced by as many mask characters, so that announced lengths stay true.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from holdfast.vault.sources import BYTES_MIN
 _MASKS = b"*#!~^|\0"
 
 SEPARATORS = b"\t\n\r +-:"
-"""What may stand between the characters of an encoded value. Plus and dash are digits of base64 too: without them the
-rest is enough to know it by."""
+"""Separators between characters of an encoded value. Plus and dash are base64 digits too; the other digits are
+enough to recognize a value."""
 
 _FOLD = bytes(range(256)).lower().replace(b"_", b"/", 1)
 _KEPT = bytes(byte not in SEPARATORS for byte in range(256))
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 
 WEAK = 4
-"""So few bytes may begin a form by chance: a silent stream passes them on, and their form is still found."""
+"""Bytes that may begin a form by chance: an idle stream passes so few on, and their form is still found."""
 
 _SWALLOWED = 4
 _FORM_MAX = 10
-"""Bytes of one character of a form at most, with what is between two."""
+"""Longest form of one character, with its separator, in bytes."""
 
 
 class Forms:
-    """All forms of some secrets, made ready to be looked for; costs about a millisecond for each, so keep it.
+    """Search tables for all forms of some secrets. Takes about a millisecond for each secret, so keep it.
 
-    `longest` is how many bytes the longest form can have, the most that a `Scrubber` ever keeps back.
+    `longest` is the size of the longest form, the most that a `Scrubber` holds back.
     """
 
     def __init__(self, secrets: Iterable[Secret]) -> None:
@@ -63,7 +64,7 @@ class Forms:
         return f"Forms(of {self._count})"
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
-        """Where forms are, from and to, in order and joined where they overlap."""
+        """Return the (start, end) spans of forms, in order, joined where they overlap."""
         if not self._count:
             return []
         found = list(self._raw.spans(data))
@@ -87,7 +88,7 @@ class Forms:
         return joined
 
     def unfinished(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of a form."""
+        """Count the bytes at the end that may begin a form."""
         if not self._count:
             return 0
         window = data[-self.longest :]
@@ -108,18 +109,19 @@ class Forms:
         return max(most, len(window) - original(start))
 
     def _begun(self, data: bytes) -> int:
-        """How many characters of an encoded form the data may end in. None goes on after an empty line, so that events
-        of a stream are passed on at once.
+        """Count the characters at the end that may begin an encoded form.
+
+        No form continues after an empty line, so that events of a stream are passed on at once.
         """
         return 0 if data.endswith(_BLANK_LINES) else self._encoded.unfinished(_folded(data))
 
     def scrub(self, data: bytes) -> bytes:
-        """All of it at once, for a header."""
+        """Mask all forms in a header."""
         return _masked(data, self.spans(data), self.mask)
 
 
 class Scrubber:
-    """One stream. `feed` gives back what is safe to pass on, `end` the rest. `found` counts what was taken out.
+    """Mask forms in one stream. `feed` returns bytes that are safe to pass on, `end` the rest; `found` counts matches.
 
     `forms` may be replaced between two pieces.
     """
@@ -133,19 +135,19 @@ class Scrubber:
 
     @property
     def waits(self) -> bool:
-        """True while something is kept back."""
+        """True while bytes are held back."""
         return len(self._held) > self._passed
 
     def feed(self, data: bytes) -> bytes:
-        """The next piece of the stream, of any size; what may be the beginning of a form is kept back."""
+        """Process the next piece, of any size; bytes that may begin a form are held back."""
         return self._pass_on(data, last=False)
 
     def end(self) -> bytes:
-        """What was kept back."""
+        """Return the bytes that were held back."""
         return self._pass_on(b"", last=True)
 
     def idle(self) -> bytes:
-        """What may be passed on when nothing more comes for a while, though a form could begin with it."""
+        """Return the held-back bytes during a pause if they are too few to matter."""
         if len(self._held.translate(None, SEPARATORS)) > WEAK:
             return b""
         shown = _masked(self._held, [(0, self._masked)], self.forms.mask)[self._passed :]
@@ -175,7 +177,7 @@ def _masked(data: bytes, spans: list[tuple[int, int]], mask: bytes) -> bytes:
 
 
 class _Texts:
-    """Texts that are searched for as they are."""
+    """Search for literal texts."""
 
     def __init__(self, texts: Iterable[bytes]) -> None:
         self._texts = sorted(texts)
@@ -195,7 +197,7 @@ class _Texts:
                 start = data.find(text, start + 1)
 
     def unfinished(self, window: bytes) -> int:
-        """How many bytes at the end begin one of the texts, at most."""
+        """Count the bytes at the end that begin one of the texts."""
         for size in range(min(_TAIL, len(window)), 0, -1):
             for most, text in self._ends.get(window[-size:], ()):
                 if window.endswith(text[:most]):
@@ -207,17 +209,17 @@ _TAIL = 4
 
 
 def _folded(data: bytes) -> bytes:
-    """Data in which an encoded value has one form: small letters, one alphabet, nothing between."""
+    """Normalize encoded values: lower case, one alphabet, no separators."""
     return data.translate(_FOLD, SEPARATORS)
 
 
 def _places(data: bytes) -> list[int]:
-    """Where each byte of the folded data is."""
+    """Position in the data of each byte of the folded data."""
     return list(compress(range(len(data)), data.translate(_KEPT)))
 
 
 def _between(data: bytes, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Spans of the folded data as spans of the data."""
+    """Translate spans of the folded data to spans of the data."""
     places: list[int] = []
     for start, end in spans:
         places = places or _places(data)
@@ -231,7 +233,7 @@ def _encoded(plain: bytes) -> Iterator[bytes]:
 
 
 def _cores(plain: bytes, encode: Callable[[bytes], bytes], group: int, bits: int) -> Iterator[bytes]:
-    """The characters that the value alone decides, wherever it stands in what is encoded in groups of bytes."""
+    """The characters that depend on the value alone, for each alignment of the value in an encoded text."""
     for before in range(group):
         size = before + len(plain)
         yield encode(bytes(before) + plain)[-(-before * 8 // bits) : size * 8 // bits]
@@ -247,7 +249,7 @@ _UNFINISHED = re.compile(
     rb"|&(?:amp;)*(?:#[xX]?[0-9a-fA-F]{0,8}|[A-Za-z]{0,8})?)\Z"
 )
 Positions = Callable[[int], int]
-"""The position in the original for a position in what was made of it."""
+"""Map from a position after unescaping to the position in the original."""
 
 
 class Escapes:
@@ -290,7 +292,7 @@ class Escapes:
         )
 
     def undo(self, data: bytes) -> bytes:
-        """The data with its escapes undone: the same object when there are none."""
+        """Undo all escapes; returns the same object if there are none."""
         for _ in range(self._rounds):
             before = data
             for kind in self._kinds:
@@ -300,7 +302,7 @@ class Escapes:
         return data
 
     def trace(self, data: bytes) -> Positions:
-        """Where positions in `undo(data)` are in the data; slower than `undo`, for the rare find."""
+        """Return a map from positions in `undo(data)` to positions in the data. Slower than `undo`."""
         steps: list[Positions] = []
         for _ in range(self._rounds):
             for kind in self._kinds:
@@ -315,13 +317,13 @@ class Escapes:
         return original
 
     def unfinished(self, data: bytes) -> int:
-        """How many bytes at the end may be the beginning of an escape."""
+        """Count the bytes at the end that may begin an escape."""
         match = _UNFINISHED.search(data[-_UNFINISHED_BYTES:])
         return len(match[0]) if match is not None else 0
 
 
 class _Kind:
-    """One kind of escape: its first byte, its pattern, and what each group of that stands for."""
+    """One kind of escape: its first byte, its pattern, and a table of values for each group of the pattern."""
 
     def __init__(self, first: bytes, pattern: bytes, *tables: Mapping[bytes, bytes]) -> None:
         self._first = first
@@ -337,7 +339,7 @@ class _Kind:
         return table.get(text) or table.get(text.lower().replace(b"\\", b"")) or match[0]
 
     def trace(self, data: bytes) -> Positions:
-        """Each escape is one step in the positions."""
+        """Return a map from positions after `undo` to positions in the data."""
         made, original = [0], [0]
         for match in self._pattern.finditer(data) if self._first in data else ():
             text = self._one(match)
@@ -353,18 +355,18 @@ def _step(made: list[int], original: list[int], position: int) -> int:
 
 
 def _units(char: str) -> bytes:
-    """The UTF-16 units of a character in hexadecimal digits, with a `u` between two."""
+    """UTF-16 units of a character in hexadecimal digits, separated by `u`."""
     units = char.encode("utf-16-be")
     return b"u".join(units[at : at + 2].hex().encode() for at in range(0, len(units), 2))
 
 
 def _any(table: Iterable[bytes]) -> bytes:
-    """A pattern of any of these words; of none when there are none."""
+    """A pattern that matches any of the words; nothing if there are none."""
     return b"(?:%b)" % b"|".join(sorted(map(re.escape, table), reverse=True)) if table else b"(?!)"
 
 
 def _numbers(table: Iterable[bytes]) -> bytes:
-    """A pattern of any of these numbers in small or capital digits, short for the sake of speed."""
+    """A pattern that matches any of the numbers in lower or upper case, short for speed."""
     last: dict[bytes, bytes] = {}
     for number in table:
         last[number[:-1]] = last.get(number[:-1], b"") + number[-1:] + number[-1:].upper()

@@ -1,4 +1,8 @@
-"""The proxy: takes connections from hands, and leads each where its first request may go."""
+"""Server of the proxy: accept connections from the sandbox, and route each by its first request.
+
+A tunnel is opaque, but the first TLS message of its client names a host. A client that asked for one host and then
+names another one (domain fronting) is cut off there.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,13 @@ from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Stream
 
 CONNECTIONS_MAX = 512
-"""Connections at one time; more are closed at once."""
+"""Concurrent connections; further ones are closed at once."""
 
 MISTAKES_MAX = 200
-"""So many connections that ended by a mistake of ours are told about; whoever can cause one could fill a disk."""
+"""Internal errors that are logged; a client that can cause one could fill the disk otherwise."""
 
 PRESENT = b"PRESENT * HOLDFAST/1\r\n\r\n"
-"""What the hands' bridge says on one connection of its own: while that is open, hands live."""
+"""Sent by the bridge of the sandbox on a connection of its own; the sandbox lives while that is open."""
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -43,29 +47,25 @@ class Server:
 
     @property
     def busy(self) -> int:
-        """Connections that are more than a sign of life."""
+        """Connections other than those of bridges."""
         return self.connections - self._present
 
     async def serve(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         async with anyio.create_task_group() as group:
             while True:
                 await anyio.wait_readable(self._listener)
                 with contextlib.suppress(OSError):
                     sock, _ = self._listener.accept()
-                    if self._welcome(sock):
+                    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                    if uid in self._state.uids and self.connections < CONNECTIONS_MAX:
                         self.connections += 1
                         group.start_soon(self._hold, sock)
                     else:
                         sock.close()
 
-    def _welcome(self, sock: socket.socket) -> bool:
-        """Only the hands' user and ours; the kernel says who it is."""
-        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        return uid in self._state.uids and self.connections < CONNECTIONS_MAX
-
     async def _hold(self, sock: socket.socket) -> None:
-        """One connection, whose troubles are its own."""
+        """Serve one connection; its errors do not affect others."""
         stream = Stream(sock)
         try:
             await self._serve(Inbox(stream))
@@ -75,12 +75,12 @@ class Server:
             self._mistakes += 1
             if self._mistakes > MISTAKES_MAX:
                 return
-            # A message could hold what a client sent, or a secret: the place alone is told.
+            # The message could hold a secret or data of the client, so only the source line is logged.
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
             where = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else ""
-            print(f"a connection ended by a mistake of ours: {type(error).__name__} at {where}", file=sys.stderr)
+            print(f"a connection ended by an internal error: {type(error).__name__} at {where}", file=sys.stderr)
         finally:
             self.connections -= 1
             stream.close()
@@ -111,16 +111,16 @@ class Server:
         await Conversation(self._state, inbox, None).serve(head)
 
     async def _connect(self, inbox: Inbox, head: Head, place: Place) -> None:
-        """Make the tunnel that was asked for, opaque or taken apart. Raises `Refusal`."""
+        """Open the requested tunnel, opaque or with TLS terminated here. Raises `Refusal`."""
         state = self._state
         for name, value in head.headers:
-            state.placeholders.check_nowhere(name + b":" + value, "where a tunnel is asked for")
+            state.placeholders.check_nowhere(name + b":" + value, "in the request for a tunnel")
         state.check_bytes()
         destinations = state.rules.open(place)
         if not destinations:
-            raise Refusal(403, f"the policy does not let hands talk to {place.host}, port {place.port}")
+            raise Refusal(403, f"the policy does not allow connections to {place.host}, port {place.port}")
         if not inbox.empty:
-            raise Refusal(400, "a client waits for the answer before it uses its tunnel")
+            raise Refusal(400, "the client used its tunnel before the response")
         searched = state.is_searched(place.host)
         if not searched:
             state.admit()
@@ -136,7 +136,7 @@ class Server:
 
 
 def _place(head: Head) -> Place:
-    """Where a tunnel shall lead. Raises `Refusal`."""
+    """Read the destination of a tunnel. Raises `Refusal`."""
     try:
         place = read_authority(head.target)
         hosts = head.all(b"host")
@@ -144,14 +144,14 @@ def _place(head: Head) -> Place:
     except Malformed as error:
         raise Refusal(400, str(error)) from None
     if named != place:
-        raise Refusal(421, "the Host of the request is not the host that it asks for")
+        raise Refusal(421, "the Host header differs from the host of the tunnel")
     if head.all(b"transfer-encoding") or head.all(b"content-length") not in ([], [b"0"]):
-        raise Refusal(400, "a request for a tunnel has no body")
+        raise Refusal(400, "a request for a tunnel must not have a body")
     return place
 
 
 class _Tunnel:
-    """Bytes both ways, unread but for the name in the first TLS message."""
+    """An opaque tunnel: only the host name in the first TLS message is read."""
 
     def __init__(self, state: State, client: Stream, server: Stream, place: Place) -> None:
         self._state = state
@@ -162,14 +162,14 @@ class _Tunnel:
         self._received = 0
 
     async def run(self) -> None:
-        """Until both sides have ended, or one is silent for too long."""
+        """Carry bytes until both sides have closed, or one is idle for too long."""
         trouble: list[Refusal] = []
         self._state.reads(self._place)
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._carry, self._up, trouble, group.cancel_scope)
                 group.start_soon(self._carry, self._down, trouble, group.cancel_scope)
-        finally:  # a tunnel that is open when the proxy ends was used as well
+        finally:  # also noted for a tunnel that is open when the proxy ends
             for refusal in trouble[:1]:
                 self._state.refused(self._place, None, refusal)
             if not trouble or self._sent:
@@ -196,17 +196,17 @@ class _Tunnel:
         self._server.finish()
 
     async def _first(self) -> bytes:
-        """What the client says first: when that is TLS for another host, it goes no further."""
+        """Read the first message of the client. Raises `Refusal` for TLS with another host."""
         data = await self._client.recv(wait_s=IDLE_S)
         while data:
             hello = read_hello(data)
             if not hello.sound or (hello.name and hello.name.rstrip(".") != self._place.host):
-                raise Refusal(421, "the tunnel was used for TLS with another host than it was asked for")
+                raise Refusal(421, "the tunnel was used for TLS with a host that it was not opened for")
             if hello.complete:
                 break
             more = await self._client.recv(HELLO_MAX, wait_s=HEAD_S)
             if not more:
-                raise Ended("the client ended in the middle of its first message")
+                raise Ended("the client closed the connection inside its first message")
             data += more
         return data
 
@@ -223,7 +223,7 @@ class _Tunnel:
 
 
 HELLO_MAX = 64 << 10
-"""Bytes that a first message may have."""
+"""Longest first message, in bytes."""
 
 _HANDSHAKE = 0x16
 _CLIENT_HELLO = 0x01
@@ -231,9 +231,9 @@ _SERVER_NAME = 0
 
 
 class Hello(NamedTuple):
-    """What is known so far: `complete` when nothing more has to come, the `name` that was given, empty for none.
+    """The parsed start of a client's stream: `complete` when no more bytes are needed, `name` of the host or empty.
 
-    `tls` is False for bytes that are no TLS, `sound` for TLS that cannot be read.
+    `tls` is False for bytes that are not TLS, `sound` for TLS that cannot be parsed.
     """
 
     complete: bool
@@ -243,7 +243,7 @@ class Hello(NamedTuple):
 
 
 def read_hello(data: bytes) -> Hello:
-    """Read the first bytes of a client."""
+    """Parse the first bytes of a client."""
     if data[:1] != bytes([_HANDSHAKE]):
         return Hello(bool(data), tls=False)
     message = b""
@@ -271,7 +271,7 @@ def _more(data: bytes) -> Hello:
 
 
 class _Bytes:
-    """Reads fields one after another. Raises `IndexError` at the end."""
+    """Reader of consecutive fields. Raises `IndexError` at the end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -293,7 +293,7 @@ class _Bytes:
         return int.from_bytes(self.take(size))
 
     def field(self, size: int) -> bytes:
-        """The next bytes, which their length goes before."""
+        """The next bytes, after a length of `size` bytes."""
         return self.take(self.number(size))
 
 

@@ -1,4 +1,4 @@
-"""What one proxy knows: its policy in force, its secrets, what it noted, what is left of its caps."""
+"""State of one proxy: its policy, its secrets, its journal, and the use of its caps."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from holdfast.vault.base import Secret
 from holdfast.vault.reference_vault import ReferenceVault
 
 VALUES_MAX, VALUES_BYTES_MAX = 64, 16 << 10
-"""Values of one secret, former ones among them, that are taken out of answers; then the oldest is forgotten."""
+"""Values of one secret, including former ones, that are masked in responses; beyond it the oldest is forgotten."""
 
 REST_S = 2.0
-"""How long a keyring or a command that failed is not asked again, in seconds."""
+"""Pause before a keyring or a command that failed is asked again, in seconds."""
 
 _SLOW = ("keyring", "command")
-"""Where a value may be long in coming; others are waited for without a thread, which would cost more than they do."""
+"""Slow sources, read in a thread. A thread would cost more than reading the others."""
 
 
 class State:
-    """Shared by all connections of one proxy."""
+    """State shared by all connections of one proxy."""
 
     def __init__(
         self, rules: Rules, vault: ReferenceVault, journal: Journal, authority: Authority, outward: Outward
@@ -46,39 +46,39 @@ class State:
         self._strangers = False
         self.uids: set[int] = set()
         self._known: dict[str, list[Secret]] = {}  # by the secret's name, the newest last
-        self._bound: dict[str, set[str]] = {}  # by host: the secrets that are bound to it, or ever were
+        self._bound: dict[str, set[str]] = {}  # by host: the secrets that are or were bound to it
         self._forms: dict[str, Forms] = {}
         self._failed: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
         self._noted = anyio.Event()
 
     def admit(self) -> None:
-        """Count a request. Raises `Refusal` past the policy's cap."""
+        """Count a request. Raises `Refusal` beyond the cap of the policy."""
         if self.journal.requests >= self.rules.policy.requests_max:
-            raise Refusal(429, "this session has made as many requests as its policy allows")
+            raise Refusal(429, "the session has used up the requests that its policy allows")
         self.check_bytes()
         self.journal.requests += 1
 
     def count(self, size: int) -> None:
-        """Count bytes of either direction. Raises `Refusal` past the policy's cap."""
+        """Count bytes of either direction. Raises `Refusal` beyond the cap of the policy."""
         self.journal.bytes += size
         self.check_bytes()
 
     def check_bytes(self) -> None:
-        """Raise `Refusal` when the bytes of the policy are used up."""
+        """Raise `Refusal` if the byte cap of the policy is used up."""
         if self.journal.bytes > self.rules.policy.bytes_max:
-            raise Refusal(429, "this session has moved as many bytes as its policy allows")
+            raise Refusal(429, "the session has used up the bytes that its policy allows")
 
     def reads(self, place: Place) -> None:
-        """Something of that place comes in: strangers may have written it, unless it is a registry."""
+        """Record that a response was read: its text is untrusted unless the place is a registry."""
         self._strangers = self._strangers or not self.rules.is_registry(place)
 
     def is_held(self, name: str) -> bool:
-        """Whether a person has to say yes before this secret is used."""
+        """True if the use of the secret needs an approval first."""
         return name in self.held or (self.wary and self._strangers)
 
     def adopt(self, rules: Rules, vault: ReferenceVault) -> None:
-        """Put a policy in force. What is found without delay is looked for in answers from now on."""
+        """Apply a policy. Values that are read without delay are masked in responses from now on."""
         self.rules, self.vault = rules, vault
         self._failed.clear()
         for use in rules.policy.secrets:
@@ -89,43 +89,42 @@ class State:
         self._forms.clear()
 
     async def values(self, host: str, names: Sequence[str]) -> dict[str, Secret]:
-        """The values of those secrets now. They, and those of all secrets that are bound to the host, are from now on
-        taken out of what it answers.
+        """Read the values of secrets, and mask them and all other secrets bound to the host in its responses.
 
-        Raises `Refusal` when one of them is not there, and when a value that is to be taken out is not known.
+        Raises `Refusal` if one is missing, or if a value that must be masked is not known.
         """
         found = {}
         for name in dict.fromkeys([*names, *(use.name for use in self.rules.uses(host))]):
             problem = await self._find(name)
-            told = f"the secret {name} is not available now; the people who run this session can see why"
+            told = f"the secret {name} is not available; the session's owner can see why"
             if name in names:
                 problem = problem or self.vault.expired(name)
                 if problem:
                     raise Refusal(502, problem, secret=name, told=told)
                 found[name] = self._known[name][-1]
             elif problem and name not in self._known:
-                reason = f"nothing goes to {host} while its answers cannot be searched for a secret: {problem}"
-                raise Refusal(503, reason, secret=name, told=f"nothing goes to {host} while {told}")
+                reason = f"no request goes to {host} while its responses cannot be searched for a secret: {problem}"
+                raise Refusal(503, reason, secret=name, told=f"no request goes to {host} while {told}")
         return found
 
     def is_searched(self, host: str) -> bool:
-        """True when a secret is bound to that host, or ever was while this proxy lived."""
+        """True if a secret is bound to the host, or was at any time in the life of this proxy."""
         return host in self._bound
 
     def forms(self, host: str) -> Forms | None:
-        """What is taken out of the answers of that host; None when no secret is bound to it, and none ever was."""
+        """Forms to mask in responses of the host; None if no secret is or was bound to it."""
         if host in self._bound and host not in self._forms:
             names = sorted(self._bound[host])
             self._forms[host] = Forms(secret for name in names for secret in self._known.get(name, ()))
         return self._forms.get(host)
 
     async def _find(self, name: str) -> str:
-        """Have the value of now among the known ones; why that is not possible, empty when it is."""
+        """Read the current value; returns the reason if that failed."""
         slow = self._is_slow(name)
         failed_s, problem = self._failed.get(name, (0.0, ""))
         if slow and problem and anyio.current_time() - failed_s < REST_S:
             return problem
-        aside = slow or self._lock.locked()  # another one is being asked for: waiting must not hold up the proxy
+        aside = slow or self._lock.locked()  # another read is under way, and waiting for it must not block the proxy
         value = await anyio.to_thread.run_sync(self._look, name) if aside else self._look(name)
         self._remember(name, value)
         if isinstance(value, Secret):
@@ -156,16 +155,16 @@ class State:
     # --- notes ---
 
     async def noted(self) -> None:
-        """Return when there is something to write."""
+        """Wait until there are notes to write."""
         await self._noted.wait()
         self._noted = anyio.Event()
 
     def allowed(self, place: Place, head: Head | None = None, *, sent: int = 0, received: int = 0, **more: str) -> None:
-        """Note a request that was let through."""
+        """Note an allowed request."""
         self._note("allowed", place, head, sent=sent, received=received, **more)
 
     def refused(self, place: Place, head: Head | None, refusal: Refusal) -> None:
-        """Note one that was not."""
+        """Note a refused request."""
         verdict = "held" if refusal.held else "refused"
         self._note(verdict, place, head, reason=refusal.reason, secret=refusal.secret)
 

@@ -1,4 +1,4 @@
-"""Byte streams over sockets that never block the loop, with TLS or without."""
+"""Byte streams over non-blocking sockets, with or without TLS."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 CHUNK = 1 << 18
-"""Bytes that are read at once, at most."""
+"""Most bytes read at once."""
 
 RECORD = 1 << 14
-"""Bytes in a TLS record, at most."""
+"""Longest TLS record, in bytes."""
 
 HANDSHAKE_S = 15.0
-"""How long a TLS handshake may take."""
-
+"""Time limit of a TLS handshake, in seconds."""
 
 SEND_S = 600.0
-"""How long the other side may take nothing of what is sent to it."""
+"""Time limit for the peer to accept more bytes, in seconds."""
 
 LINGER_S = 2.0
 LINGER_CHUNKS = 64
 
 
 class Ended(Exception):
-    """The other side is gone, or its TLS is broken."""
+    """The peer closed the connection, or TLS failed."""
 
 
 class Silent(Ended):
-    """Nothing came within the time that was given."""
+    """No bytes came within the time limit."""
 
 
 class Stream:
@@ -42,7 +41,7 @@ class Stream:
         self.sock = sock
 
     async def recv(self, size: int = CHUNK, *, wait_s: float | None = None) -> bytes:
-        """What has come, at most `size` bytes; nothing at the end. Raises `Ended`, `Silent` after `wait_s`."""
+        """Receive at most `size` bytes; empty at the end. Raises `Ended`, or `Silent` after `wait_s`."""
         try:
             data = self._take(size)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -52,7 +51,7 @@ class Stream:
             return data
         with anyio.move_on_after(wait_s):
             return await self._recv_later(size)
-        raise Silent("nothing came")
+        raise Silent("no bytes came in time")
 
     async def _recv_later(self, size: int) -> bytes:
         while True:
@@ -73,7 +72,7 @@ class Stream:
             raise Ended(str(error)) from None
 
     def _take_all(self, size: int) -> bytes:
-        """All records that are there: one alone is too little to be worth a turn of the loop."""
+        """Read all TLS records that have arrived; one alone is too small for a turn of the event loop."""
         parts = [self.sock.recv(min(size, RECORD))]
         left = size - len(parts[0])
         with contextlib.suppress(BlockingIOError, ssl.SSLError):
@@ -83,7 +82,7 @@ class Stream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def send(self, data: bytes | memoryview) -> None:
-        """Send all of it. Raises `Ended`."""
+        """Send all bytes. Raises `Ended`."""
         view = memoryview(data)
         while view:
             try:
@@ -96,7 +95,7 @@ class Stream:
                 raise Ended(str(error)) from None
 
     async def start_tls(self, context: ssl.SSLContext, *, server: bool, name: str | None = None) -> None:
-        """Go on in TLS. Raises `Ended` when the handshake fails or takes too long."""
+        """Switch to TLS. Raises `Ended` if the handshake fails or takes too long."""
         try:
             self.sock = context.wrap_socket(
                 self.sock, server_side=server, server_hostname=name, do_handshake_on_connect=False
@@ -119,7 +118,7 @@ class Stream:
                 await self._until_writable()
 
     def is_quiet(self) -> bool:
-        """True for an open connection on which nothing was said unasked."""
+        """True for an open connection without unread bytes."""
         try:
             self._take(1)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -129,7 +128,7 @@ class Stream:
         return False
 
     def finish(self) -> None:
-        """Nothing more will be sent; what the other side still sends may come."""
+        """Close the sending side; the peer may still send."""
         with contextlib.suppress(OSError, ValueError):
             if isinstance(self.sock, ssl.SSLSocket):
                 self.sock.unwrap()
@@ -137,7 +136,7 @@ class Stream:
                 self.sock.shutdown(socket.SHUT_WR)
 
     async def linger(self) -> None:
-        """After the last word: take what still comes for a moment, so that the other side gets to read it."""
+        """After the last bytes, keep reading for a moment, so that the peer reads them before the connection closes."""
         self.finish()
         with anyio.move_on_after(LINGER_S), contextlib.suppress(Ended):
             for _ in range(LINGER_CHUNKS):
@@ -145,7 +144,7 @@ class Stream:
                     return
 
     def close(self) -> None:
-        """End it both ways. Safe to repeat."""
+        """Close the connection. Safe to repeat."""
         if isinstance(self.sock, ssl.SSLSocket):
             self.finish()
         with contextlib.suppress(OSError):

@@ -22,31 +22,31 @@ from holdfast.facts.session import Destination
 RESOLVE_S = 10.0
 CONNECT_S = 10.0
 ADDRESSES_MAX = 4
-"""Addresses of one name that are tried."""
+"""Addresses tried for one name."""
 
 
 class Network(Protocol):
-    """Names to addresses, and connections to addresses."""
+    """A resolver of names, and connections to addresses."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a name, best first. Raises `OSError`."""
+        """Resolve a name to addresses, best first. Raises `OSError`."""
         ...
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """A connection to exactly that address. Raises `OSError`."""
+        """Connect to exactly this address. Raises `OSError`."""
         ...
 
 
 class SystemNetwork:
-    """This machine's own resolver and network."""
+    """The resolver and network of this machine."""
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """Ask the system."""
+        """Resolve with the system's resolver."""
         found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
         return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """Dial it."""
+        """Connect without blocking."""
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
@@ -74,7 +74,7 @@ class Outward:
         self._through = through
 
     async def open(self, place: Place, destinations: Sequence[Destination]) -> Stream:
-        """A connection. Raises `Refusal` when the name leads where hands may not go, or nobody answers there."""
+        """Connect to a place. Raises `Refusal` if its address is not allowed, or nothing answers."""
         private = any(destination.private for destination in destinations)
         if self._through is not None:
             return await self._by_proxy(place, self._through, private)
@@ -82,16 +82,16 @@ class Outward:
         problems = [problem_with(address, private=private) for address in addresses]
         allowed = [address for address, problem in zip(addresses, problems, strict=True) if not problem]
         if not allowed:
-            why = problems[0] if problems else "it has no address"
-            raise Refusal(403, f"{place.host} leads where hands may not go: {why}")
+            problem = problems[0] if problems else "it has no address"
+            raise Refusal(403, f"the address of {place.host} is not allowed: {problem}")
         return await self._dial(place, allowed[:ADDRESSES_MAX])
 
     async def secure(self, stream: Stream, host: str) -> None:
-        """TLS to that host, whose certificate is checked. Raises `Refusal`."""
+        """Start TLS and check the certificate of the host. Raises `Refusal`."""
         try:
             await stream.start_tls(self._tls, server=False, name=host)
         except Ended as error:
-            raise Refusal(502, f"{host} cannot be reached safely: {error}") from None
+            raise Refusal(502, f"no safe connection to {host}: {error}") from None
 
     async def _resolve(self, place: Place) -> list[str]:
         try:
@@ -111,10 +111,10 @@ class Outward:
                     return Stream(await self._network.connect(address, place.port))
             except (OSError, TimeoutError):
                 continue
-        raise Refusal(502, f"nobody answers at {place.host}, port {place.port}")
+        raise Refusal(502, f"no answer from {place.host}, port {place.port}")
 
     async def _by_proxy(self, place: Place, through: Place, private: bool) -> Stream:
-        """A tunnel through the network's own proxy, which resolves names itself."""
+        """Open a tunnel through the upstream proxy of the network, which resolves names itself."""
         try:
             ipaddress.ip_address(place.host)
         except ValueError:
@@ -122,7 +122,7 @@ class Outward:
         else:
             problem = problem_with(place.host, private=private)
             if problem:
-                raise Refusal(403, f"{place.host} is where hands may not go: {problem}")
+                raise Refusal(403, f"the address {place.host} is not allowed: {problem}")
         stream = await self._dial(through, await self._resolve(through))
         name = shown(place)
         asked = f"CONNECT {name} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode()
@@ -136,10 +136,10 @@ class Outward:
                 said += data
         except (Ended, Silent):
             stream.close()
-            raise Refusal(502, "the network's own proxy does not answer") from None
+            raise Refusal(502, "the upstream proxy of the network does not answer") from None
         if not said.startswith((b"HTTP/1.1 200", b"HTTP/1.0 200")):
             stream.close()
-            raise Refusal(502, f"the network's own proxy does not lead to {place.host}")
+            raise Refusal(502, f"the upstream proxy of the network refused a tunnel to {place.host}")
         return stream
 
 
@@ -149,7 +149,7 @@ _METADATA = frozenset(
     ipaddress.ip_address(text)
     for text in ("169.254.169.254", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254")
 )
-"""Where clouds tell a machine its own credentials: some of these look private, one looks public."""
+"""Metadata services, where clouds give a machine its credentials. Some look private, one looks public."""
 
 _ZERO = ipaddress.IPv4Network("0.0.0.0/8")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -163,14 +163,14 @@ _NOT_PUBLIC = tuple(
         *("2001:db8::/32", "3fff::/20", "5f00::/16", "100::/64"),
     )
 )
-"""Networks that Python's own list takes for public, in some version of it or another, and that lead nowhere outside."""
+"""Networks that some version of Python takes for public although they are not."""
 
 _LOW_32 = 0xFFFFFFFF
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_own(address: Address) -> bool:
-    """True when this machine itself answers there: only its own addresses can be bound."""
+    """True for an address of this machine: only those can be bound."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -181,11 +181,11 @@ def is_own(address: Address) -> bool:
 
 
 def problem_with(text: str, *, private: bool) -> str:
-    """Why hands may not be led to that address; empty when they may. `private` lets private networks count too."""
+    """Reason why the address is not allowed; empty if it is. `private` allows private networks."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        return "it is no address"
+        return "it is not an address"
     for each in (address, *_inside(address)):
         problem = _problem(each, private=private)
         if problem:
@@ -212,14 +212,14 @@ def _problem(address: Address, *, private: bool) -> str:
 
 
 def _is_public(address: Address) -> bool:
-    """True for what is routed in the world; an address that only carries another one is judged by that."""
+    """True for a globally routed address; an address that embeds another one is judged by that one."""
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
     return address.is_global or bool(_inside(address))
 
 
 def _inside(address: Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses that an IPv6 address leads to on some networks."""
+    """The IPv4 addresses that an IPv6 address may be translated to."""
     if isinstance(address, IPv4Address):
         return ()
     number = int(address)

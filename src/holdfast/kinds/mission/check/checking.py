@@ -182,11 +182,11 @@ _RESOLVER = re.compile(
     r"Name or service not known|Temporary failure in name resolution|nodename nor servname|No address associated with"
     r"|getaddrinfo (?:failed|E[A-Z_]+)|\bENOTFOUND\b|\bEAI_AGAIN\b|Could not resolve host|no such host"
     r"|unable to resolve host|Failed to resolve|Network is unreachable|\bENETUNREACH\b|NewConnectionError"
-    r"|the policy does not let hands talk to"
+    r"|the policy does not (?:let hands talk|allow connections) to"
 )
 _HOST = r"([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,})"
 _NAMED = (
-    re.compile(rf"the policy does not let hands talk to {_HOST}"),
+    re.compile(rf"the policy does not (?:let hands talk|allow connections) to {_HOST}"),
     re.compile(rf"(?:ENOTFOUND|EAI_AGAIN|Could not resolve host:|lookup|host address|resolve|host=)\W{{0,2}}{_HOST}"),
     re.compile(rf"\bhttps?://{_HOST}"),
 )
