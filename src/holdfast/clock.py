@@ -1,4 +1,4 @@
-"""The only way to know the time. Times are whole microseconds since 1970, UTC."""
+"""Clocks: the only source of time. Times are whole microseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import anyio
 
 
 class Clock(Protocol):
-    """What time it is, and waiting."""
+    """A source of time, and waiting."""
 
     def now_us(self) -> int:
         """Wall time. It may jump; use it for stamps and due times only."""
@@ -26,7 +26,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The clock of this machine."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1000
@@ -39,5 +39,5 @@ class SystemClock:
 
 
 def rfc3339(at_us: int) -> str:
-    """`at_us` as RFC 3339 text with microseconds and `Z`."""
+    """Format a time as RFC 3339 text with microseconds and `Z`."""
     return datetime.fromtimestamp(at_us / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

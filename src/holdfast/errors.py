@@ -1,36 +1,35 @@
-"""Every error that Holdfast raises, in one tree.
+"""All errors that Holdfast raises, in one tree.
 
     HoldfastError
-    ├── UsageError                 2  what was typed cannot be meant
+    ├── UsageError                 2  invalid arguments or settings
     │   ├── UnknownSession         2  no session has that id, key or prefix
-    │   ├── UnknownItem            2  no question to a person has that id or prefix
-    │   ├── ItemClosed             2  somebody was faster, it expired, or it counts no more
-    │   └── ContractInvalid        2  a definition of done that cannot be read or meant
-    ├── CannotRunSafely            5  the machine or the configuration is not able to
-    │   ├── SandboxUnavailable     5  no isolation here
-    │   ├── RepositoryUnfit        5  a repository that cannot be worked on, or was left in the way
-    │   ├── StorageFull            5  the disk took no more
-    │   ├── NotTrusted             5  settings of a project that the user has not accepted
+    │   ├── UnknownItem            2  no inbox item has that id or prefix
+    │   ├── ItemClosed             2  the item is answered, expired, or superseded
+    │   └── ContractInvalid        2  the contract is malformed or contradicts itself
+    ├── CannotRunSafely            5  the machine or the configuration does not allow it
+    │   ├── SandboxUnavailable     5  this machine cannot isolate tool calls
+    │   ├── RepositoryUnfit        5  the repository cannot be used as it is
+    │   ├── StorageFull            5  no space left
+    │   ├── NotTrusted             5  project settings that the user has not accepted
     │   └── LogUnavailable         5  the database cannot be opened or is locked
-    │       ├── DiskError          5  the disk under the database answered an error
-    │       └── LogFailed          5  the disk under the database failed for too long; this process gave up
+    │       ├── DiskError          5  the disk under the database reported an error
+    │       └── LogFailed          5  the disk under the database kept failing; this process ends
     ├── LogDamaged                 6  the chain of a session is broken at a sequence number
-    │   ├── EventsLost             6  events that were acknowledged are not there any more
+    │   ├── EventsLost             6  acknowledged events are missing
     │   └── SchemaTooNew           6  written by a newer Holdfast
-    ├── Refused                    –  the log said no; nothing was written
+    ├── Refused                    –  the log refused an append; nothing was written
     │   ├── Fenced                 –  a later epoch owns the session or the hands
-    │   ├── HeadMoved              –  something was posted since the fold: fold again
+    │   ├── HeadMoved              –  an event arrived since the fold; fold again
     │   ├── LeaseHeld              –  another process is running this session
     │   ├── BudgetRefused          –  the reservation does not fit under a cap
-    │   └── EmergencyStop          3  everything was stopped by a person
-    ├── HandsError                 –  the hands could not be reached or made
+    │   └── EmergencyStop          3  a user stopped all sessions
+    ├── HandsError                 –  the hands could not be made or reached
     │   └── HandsLost              –  this incarnation of the hands is gone
-    ├── SnapshotFailed             –  the workspace could not be kept, read or restored
-    ├── NotifyError                –  a message to a person could not be delivered
+    ├── SnapshotFailed             –  a snapshot could not be made, read, or restored
+    ├── NotifyError                –  a notice could not be delivered
     └── ModelError                 –  a model request failed; `kind` says how
 
-The number is the exit status of the command line. A message is a sentence for the person
-who reads it: what happened, what is safe, what to type next.
+The number is the exit status of the command line. A message tells the user what happened, what is safe, and what to do.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ ModelErrorKind = Literal[
     "unknown_model",
     "context_too_long",
 ]
-"""How a model request failed. The same request may do better later after `rate_limited`, `overloaded`,
-`unavailable`, `timeout` and `bad_stream`; `quota` says that the account is used up; `auth` that the key is
-wrong; `unknown_model` that the provider has no such model; `context_too_long` asks for a smaller context."""
+"""Kind of a failed model request. A retry may succeed after `rate_limited`, `overloaded`, `unavailable`, `timeout`, and
+`bad_stream`; `quota`: the account is used up; `auth`: the key is wrong; `unknown_model`: the provider has no such
+model; `context_too_long`: the context must become smaller."""
 
 
 class HoldfastError(Exception):
-    """The base of all errors of this package. `exit_code` is what the command line returns."""
+    """Base of all errors of this package. `exit_code` is the exit status of the command line."""
 
     exit_code = 1
 
 
 class UsageError(HoldfastError):
-    """An argument, a file or a flag is wrong. Nothing was written; correct it and type again."""
+    """An argument, a file, or a flag is invalid. Nothing was written; correct it and try again."""
 
     exit_code = 2
 
@@ -72,15 +71,15 @@ class UnknownSession(UsageError):
 
 
 class UnknownItem(UsageError):
-    """No question to a person has that id or unique prefix. `holdfast inbox` lists those that are open."""
+    """No inbox item has that id or unique prefix. `holdfast inbox` lists the open ones."""
 
 
 class ItemClosed(UsageError):
-    """The question has its answer, has expired, or counts no more. The message says who decided what, and when."""
+    """The inbox item is answered, expired, or superseded. The message says who decided what, and when."""
 
 
 class ContractInvalid(UsageError):
-    """A contract is malformed, empty, or contradicts itself. The message names the place and a right form."""
+    """A contract is malformed, empty, or contradicts itself. The message names the place and a valid form."""
 
 
 class CannotRunSafely(HoldfastError):
@@ -94,35 +93,35 @@ class SandboxUnavailable(CannotRunSafely):
 
 
 class EgressUnavailable(CannotRunSafely):
-    """There is no safe way outside for hands: they have no network, and nothing was let through."""
+    """The egress proxy cannot run or be reached. The sandbox has no network, and no request was allowed."""
 
 
 class SecretUnavailable(CannotRunSafely):
-    """A secret that is referred to is not there, expired, or readable by others. The message has no value in it."""
+    """A secret is missing, expired, or readable by other users. The message does not contain its value."""
 
 
 class RepositoryUnfit(CannotRunSafely):
-    """A git repository cannot be worked on. The message says why, that nothing in it was changed, and the fix."""
+    """A git repository cannot be used. The message has the reason and the fix; nothing in it was changed."""
 
 
 class NotTrusted(CannotRunSafely):
-    """A command needs settings that only a project has, and the user has not accepted them: `holdfast trust DIR`."""
+    """A command needs project settings that the user has not accepted. Accept them with `holdfast trust DIR`."""
 
 
 class StorageFull(CannotRunSafely):
-    """The disk took no more bytes. What was acknowledged is kept; free some space, then `wake`."""
+    """No space left on the disk. Acknowledged events are kept; free some space, then `holdfast wake`."""
 
 
 class LogUnavailable(CannotRunSafely):
-    """The database cannot be opened, is locked by another program, or is not ours."""
+    """The database cannot be opened, is locked by another program, or is not a Holdfast database."""
 
 
 class DiskError(LogUnavailable):
-    """The disk under the database answered a read or a write with an error. The next one may succeed."""
+    """The disk under the database reported an error. The next read or write may succeed."""
 
 
 class LogFailed(LogUnavailable):
-    """The disk under the database kept failing. This process neither reads nor writes the log any more: it ends."""
+    """The disk under the database kept failing. This process stops using the log and ends."""
 
 
 class LogDamaged(HoldfastError):
@@ -140,15 +139,15 @@ class LogDamaged(HoldfastError):
 
 
 class EventsLost(LogDamaged):
-    """Events that were acknowledged are missing. `holdfast recover` says which, and goes on without them."""
+    """Acknowledged events are missing. `holdfast recover` lists them, and continues without them."""
 
 
 class SchemaTooNew(LogDamaged):
-    """The database or an event was written by a newer Holdfast. Upgrade; nothing was skipped."""
+    """A newer Holdfast wrote the database or an event. Upgrade; nothing was skipped."""
 
 
 class Refused(HoldfastError):
-    """The log refused an append. Nothing of the transaction was written."""
+    """The log refused an append. No part of the transaction was written."""
 
 
 class Fenced(Refused):
@@ -208,13 +207,13 @@ class BudgetRefused(Refused):
 
 
 class NeedsProgram(HoldfastError):
-    """The session calls functions of the program that opened it; only that program can run it. It is left as it is."""
+    """The session calls functions of the program that opened it; only that program can run it. It is unchanged."""
 
     exit_code = 5
 
 
 class EmergencyStop(Refused):
-    """A person stopped everything: nothing is started or opened until `holdfast stop --release`."""
+    """A user stopped all sessions: none is started or opened until `holdfast stop --release`."""
 
     exit_code = 3
 
@@ -224,25 +223,25 @@ class HandsError(HoldfastError):
 
 
 class HandsLost(HandsError):
-    """This incarnation of the hands is gone; what it had open is unknown unless its journal says."""
+    """This incarnation of the hands is gone; the outcome of its open calls is unknown unless its journal has it."""
 
 
 class HandsUnreachable(HandsError):
-    """The machine where the hands are does not answer. Nothing is guessed about their calls; nothing was repeated."""
+    """The machine of the hands does not respond. Outcomes of their calls stay open; no call was repeated."""
 
 
 class WorkspaceGone(HandsError):
-    """The workspace was where the hands are, and is not there any more. What is left is its last snapshot."""
+    """The workspace on the machine of the hands is gone. Its last snapshot is left."""
 
 
 class SnapshotFailed(HoldfastError):
-    """The workspace could not be kept, or a snapshot not be read or restored. Earlier snapshots are safe."""
+    """A snapshot could not be made, read, or restored. Earlier snapshots are safe."""
 
 
 class EnvironmentFailed(HoldfastError):
-    """The set-up before the work did not succeed. Nothing of it is kept; the message has the end of what it said.
+    """The set-up before the work failed. Nothing of it is kept; the message has the end of its output.
 
-    `steps` are the commands that were run, `seen` is what they asked for outside, as they are recorded.
+    `steps` are the commands that ran, `seen` their network requests, as recorded.
     """
 
     def __init__(self, message: str, *, steps: tuple[object, ...] = (), seen: tuple[object, ...] = ()) -> None:
@@ -252,9 +251,9 @@ class EnvironmentFailed(HoldfastError):
 
 
 class NotifyError(HoldfastError):
-    """A message to a person could not be delivered, or answers could not be fetched. No session changes by it.
+    """A notice could not be delivered, or replies could not be fetched. No session is affected.
 
-    `retryable` says whether the same message may arrive later, `retry_after_s` when to try, if the receiver said.
+    `retryable` is True if a retry may succeed, after `retry_after_s` if the receiver asked for that.
     """
 
     def __init__(self, message: str, *, retryable: bool, retry_after_s: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Globs over paths of a repository, as contracts, scopes and protected paths are written."""
+"""Globs over paths of a repository, for contracts, scopes, and protected files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import lru_cache
 
 
 def matches(path: str, globs: Iterable[str]) -> bool:
-    """Whether a path, relative to the root with `/` between its parts, fits any of the globs.
+    """True if a path, relative to the root and separated by `/`, matches any of the globs.
 
-    A glob is for the whole path: `*` and `?` stay within a part, `**` stands for any number of parts. One that names
-    a folder, with or without `/` at its end, is for everything below it too. Case counts.
+    A glob matches the whole path: `*` and `?` do not match `/`, `**` matches any number of parts. A glob that matches a
+    folder, with or without `/` at its end, matches everything below it too. Case-sensitive.
     """
     return any(_compiled(glob).fullmatch(path) is not None for glob in globs)
 
 
 def literal(path: str) -> str:
-    """The glob that means just this path."""
+    """Escape a path to the glob that matches only this path."""
     return re.sub(r"([*?\[])", r"[\1]", path)
 
 

@@ -1,7 +1,7 @@
-"""Names of things: typed strings and numbers, and how new ones are made.
+"""Ids: typed strings and numbers, and functions that make new ones.
 
 An id is a prefix, a millisecond time and 80 random bits in Crockford base 32, so that ids of one
-kind sort by age. Randomness and time are handed in: the simulator owns both.
+kind sort by age. Randomness and time are arguments, so that the simulator controls both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Seq = NewType("Seq", int)
 """Position of an event in its session, from 1 without gaps; 0 means before the first."""
 
 Epoch = NewType("Epoch", int)
-"""Number of the shift that holds a session, from 1; 0 means nobody ever held it."""
+"""Number of the shift that holds a session, from 1; 0 means no shift has held it."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -68,7 +68,7 @@ def new_worker_id(at_us: int, entropy: Entropy) -> WorkerId:
 
 
 def new_item_id(entropy: Entropy) -> str:
-    """A new id of an inbox item, `itm_` and 8 characters: short enough to be typed."""
+    """A new id of an inbox item, `itm_` and 8 characters: short enough to type."""
     return f"itm_{_base32(int.from_bytes(entropy(5)), 8)}"
 
 

@@ -1,6 +1,6 @@
-"""Giving up privileges for good: user, groups, capabilities, new privileges, system calls.
+"""Give up privileges for good: user, groups, capabilities, new privileges, system calls.
 
-Standard library only: the supervisor of a sandbox loads it outside any installation of ours.
+Standard library only: the supervisor of a sandbox loads this file outside any installation of Holdfast.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def status(pid: int | str = "self") -> dict[str, str]:
-    """`/proc/PID/status` by name. Raises `OSError` when that process is gone."""
+    """Read the fields of `/proc/PID/status`. Raises `OSError` if the process is gone."""
     with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
 def has(capability: int) -> bool:
-    """Whether this process may use that capability."""
+    """True if this process has the capability."""
     return bool(int(status()["CapEff"], 16) >> capability & 1)
 
 
 def folder_mode() -> int:
-    """The mode of every folder of a home that the user of a sandbox has to get through.
+    """Mode of the folders of a home above paths that the user of a sandbox must reach.
 
-    A root that can mount shows them what is theirs and nothing else (`hands.box.supervisor.mounts`). One that cannot,
-    as in a container without CAP_SYS_ADMIN, leaves these folders passable: their names are random, and nothing in them
-    can be reached without knowing them.
+    If root can mount, it shows each sandbox only its own files (`hands.box.supervisor.mounts`). If not, as in a
+    container without CAP_SYS_ADMIN, these folders can be passed: without their random names, entries cannot be reached.
     """
     return 0o711 if os.geteuid() == 0 and not has(CAP_SYS_ADMIN) else 0o700
 
@@ -45,17 +44,17 @@ def folder_mode() -> int:
 def give_up(
     *, uid: int, gid: int, groups: Sequence[int] = (), keep: Iterable[int] = (), filter_calls: bytes = b""
 ) -> None:
-    """Become that user with no capability but `keep`, without new privileges, behind that filter of system calls.
+    """Switch to a user with no capability but `keep`, no new privileges, and a filter of system calls.
 
-    Nobody may look into this process afterwards. As an ordinary user the ids and capabilities stay as they are. To be
-    called before there is a second thread. Raises `OSError` when anything of it is refused: there is no less.
+    Other processes cannot read this one afterwards. Ids and capabilities of an ordinary user stay as they are. Call it
+    before a second thread starts. Raises `OSError` if any step fails.
     """
     if os.geteuid() == 0:
         mask = sum(1 << number for number in set(keep))
         _prctl(_PR_SET_KEEPCAPS, 1)
         for number in range(_CAPS_MAX):
             if _LIBC.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(number), 0, 0, 0) != 0:
-                break  # the kernel knows no more of them
+                break  # the kernel has no higher capability
         os.setgroups(list(groups))
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
@@ -71,7 +70,7 @@ def give_up(
 
 
 def lock_down(filter_calls: bytes) -> None:
-    """No new privileges, no look into this process, and that filter of system calls: what everybody can give up."""
+    """Give up what an ordinary user can: new privileges, being read by other processes, and filtered system calls."""
     _prctl(_PR_SET_DUMPABLE, 0)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if filter_calls:
@@ -88,7 +87,7 @@ def disable_core_dumps() -> None:
 
 
 def die_with(parent: int, number: int) -> None:
-    """Get that signal when `parent` ends. Only after `give_up`: a change of user undoes it."""
+    """Receive a signal when `parent` ends. Call it after `give_up`: a change of user cancels it."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(0)

@@ -1,10 +1,9 @@
-"""The system call filter of the sandbox, and of our own processes beside it, assembled here.
+"""Assembler of the seccomp filter (system call filter) of the sandbox and of our own processes beside it.
 
-No library is needed where it runs. What ordinary programs need stays
-allowed; closed are the ways to more power over the kernel, to other
-processes' memory, to namespaces and mounts, and every socket family but unix, IPv4, IPv6 and the
-routing part of netlink. Limits can be set for the caller alone, since the agent is of the same user.
-A filter is a classic BPF program over `struct seccomp_data`.
+It needs no library. System calls of ordinary programs are allowed. Denied are privileged ones, access to the memory of
+other processes, namespaces and mounts, and all socket families but unix, IPv4, IPv6, and netlink routing. A process can
+set limits only for itself, since the agent has the same user. A filter is a classic BPF program over `struct
+seccomp_data`.
 """
 
 from __future__ import annotations
@@ -90,34 +89,34 @@ MACHINES = {
         *((*_DENIED["aarch64"].values(), *_COMMON), _FAMILIES),
     ),
 }
-"""The architectures that have a filter, by the name that `uname` gives them."""
+"""Architectures with a filter, by their `uname` name."""
 
 
 class _Program:
-    """Instructions with named targets."""
+    """A BPF program with named jump targets."""
 
     def __init__(self) -> None:
         self._code: list[tuple[int, int, str, str]] = []
         self._at: dict[str, int] = {}
 
     def label(self, name: str) -> None:
-        """The next instruction is called this."""
+        """Name the next instruction."""
         self._at[name] = len(self._code)
 
     def load(self, offset: int) -> None:
-        """Take a 32-bit field of the call."""
+        """Load a 32-bit field of the call."""
         self._code.append((_LD_ABS, offset, "", ""))
 
     def test(self, kind: int, value: int, then: str = "", otherwise: str = "") -> None:
-        """Jump by a comparison; the empty name is the next instruction."""
+        """Jump on a comparison; an empty name means the next instruction."""
         self._code.append((kind, value, then, otherwise))
 
     def answer(self, action: int) -> None:
-        """End with that."""
+        """Return an action."""
         self._code.append((_RET, action, "", ""))
 
     def assembled(self) -> bytes:
-        """The program as the kernel takes it."""
+        """Encode the program for the kernel."""
         out = []
         for here, (kind, value, then, otherwise) in enumerate(self._code):
             jumps = [self._at[name] - here - 1 if name else 0 for name in (then, otherwise)]
@@ -127,9 +126,9 @@ class _Program:
 
 
 def assemble(machine: str, *, sockets: bool = True, programs: bool = True) -> bytes:
-    """The filter for that architecture; without `sockets` there is none but a pair, without `programs` none is started.
+    """Assemble the filter of an architecture. Without `sockets` only socket pairs work, without `programs` no exec.
 
-    Raises `KeyError` for another architecture.
+    Raises `KeyError` for an unknown architecture.
     """
     this = MACHINES[machine] if sockets else MACHINES[machine]._replace(families=())
     out = _Program()
@@ -181,6 +180,6 @@ def _any(out: _Program, values: Iterable[int], then: str) -> None:
 
 
 def assemble_here(*, sockets: bool = True, programs: bool = True) -> bytes | None:
-    """The filter for this machine, None when there is none."""
+    """Assemble the filter of this machine; None if there is none."""
     machine = os.uname().machine
     return assemble(machine, sockets=sockets, programs=programs) if machine in MACHINES else None

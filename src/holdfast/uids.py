@@ -1,6 +1,6 @@
-"""User ids for sandboxes and proxies of a Holdfast that root started: where they come from, and why there.
+"""User ids for sandboxes and proxies when root runs Holdfast.
 
-Between 65536 and 99999 nothing else hands out ids: systemd's dynamic ranges (60001-60513 homed, 60514-60577 mapped
+Between 65536 and 99999 no other system allocates ids: systemd's dynamic ranges (60001-60513 homed, 60514-60577 mapped
 users, 61184-65519 DynamicUser, 524288-1879048191 nspawn), `nobody` (65534), subordinate ids (from 100000 on), and
 those of directory services (from 200000 on) all lie elsewhere. A container whose root has 16 bits of ids at most gets
 60578 to 61183, which systemd leaves free as well.
@@ -26,14 +26,14 @@ class Range(NamedTuple):
 SANDBOXES = Range(70_000, 90_000)
 PROCESSES = Range(90_000, 98_000)
 NARROW = {"sandbox": Range(60_578, 61_000), "process": Range(61_000, 61_184)}
-"""The same for both, where higher ids do not exist."""
+"""Both ranges where higher ids do not exist."""
 
 FORMER = Range(60_000, 65_000)
-"""Where earlier versions took the ids of sandboxes: some of it is systemd's."""
+"""Range of earlier versions for sandboxes, which overlaps systemd's."""
 
 
 def set_apart(what: str, kind: Literal["sandbox", "process"] = "sandbox") -> int:
-    """A user id that no account has, always the same one for `what`. `process` is for supervisors and proxies."""
+    """Choose a user id without an account, always the same for `what`. `process` is for supervisors and proxies."""
     wide = SANDBOXES if kind == "sandbox" else PROCESSES
     chosen = wide if _mapped(wide.end - 1) else NARROW[kind]
     size = chosen.end - chosen.first
@@ -45,12 +45,12 @@ def set_apart(what: str, kind: Literal["sandbox", "process"] = "sandbox") -> int
         except KeyError:
             return uid
     raise CannotRunSafely(
-        f"every user id from {chosen.first} to {chosen.end - 1} is taken; nothing was started: name one with --user"
+        f"every user id from {chosen.first} to {chosen.end - 1} is taken; nothing was started. Name one with --user"
     )
 
 
 def _mapped(uid: int) -> bool:
-    """Whether that id exists in this user namespace."""
+    """True if the id exists in this user namespace."""
     try:
         lines = Path("/proc/self/uid_map").read_text().splitlines()
     except OSError:

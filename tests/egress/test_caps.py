@@ -34,7 +34,7 @@ from tests.hands.rigs import bubblewrap, real, unsandboxed
         (EgressPolicy(allow=(Destination("*.test"),)), "exact name"),
         (EgressPolicy(allow=(Destination("a.test:443"),)), "exact name"),
         (EgressPolicy(allow=(Destination("https://a.test"),)), "exact name"),
-        (EgressPolicy(allow=(Destination("a.test", (0,)),)), "no port"),
+        (EgressPolicy(allow=(Destination("a.test", (0,)),)), "invalid port"),
         (EgressPolicy(secrets=(SecretUse(SECRETS[0], ("*",)),)), "exact name"),
     ],
 )

@@ -106,7 +106,7 @@ async def test_a_host_is_refused_until_its_secret_is_found(tmp_path: Path, troub
         for host in HOSTS:
             said, reasons = await refusals(given, client, host)
             assert said.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
-            assert b"the secret token is not available now" in said
+            assert b"the secret token is not available" in said
             assert VALUE.encode() not in said
         assert given.world.seen == []
         assert len(reasons) == len(HOSTS)

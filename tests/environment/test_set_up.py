@@ -226,7 +226,7 @@ async def test_tool_chains_of_the_host_are_shown(tmp_path: Path) -> None:
             assert (await here.record()).toolchains == (chain,)
             outcome = await here.run(work, Environment(toolchains=("relative/path",)), "true")
             assert outcome.ended is not None
-            assert "takes whole paths" in outcome.ended.detail
+            assert "takes absolute paths" in outcome.ended.detail
 
 
 async def test_dotenv_has_placeholders_and_is_no_file_of_the_workspace(tmp_path: Path) -> None:

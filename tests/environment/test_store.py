@@ -74,7 +74,7 @@ async def test_a_broken_layer_says_what_to_do(tmp_path: Path) -> None:
     store = LayerStore(tmp_path / "home" / "environments", SystemClock())
     folder = await make(store, "broken", 1, 1)
     (folder / "made.json").write_text("{")
-    with pytest.raises(EnvironmentFailed, match=f"remove that folder.*|{folder}"):
+    with pytest.raises(EnvironmentFailed, match=f"Remove that folder.*|{folder}"):
         await store.find(Wanted("broken"))
 
 

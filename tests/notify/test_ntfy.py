@@ -156,17 +156,17 @@ async def test_a_server_of_another_kind_is_told() -> None:
     with Receiver() as other:
         other.planned.append(Reply(200, {}, b"<html>hello</html>"))
         phone = Ntfy("phone", other.url, "a", SystemClock(), reply_topic="b", key=KEY)
-        with pytest.raises(NotifyError, match="not answer like an ntfy server"):
+        with pytest.raises(NotifyError, match="not respond like an ntfy server"):
             await phone.replies("")
 
 
 @pytest.mark.parametrize(
     ("url", "topic", "reply", "says"),
     [
-        ("https://example.com/ntfy", "a", "", "server alone"),
+        ("https://example.com/ntfy", "a", "", "server only"),
         ("https://example.com", "a b", "", "the topic of"),
         ("https://example.com", "a", "b/c", "the reply_topic of"),
-        ("https://example.com", "a", "a", "one topic for both ways"),
+        ("https://example.com", "a", "a", "one topic in both directions"),
     ],
 )
 def test_settings_that_cannot_be_meant(url: str, topic: str, reply: str, says: str) -> None:

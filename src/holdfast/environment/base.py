@@ -1,7 +1,7 @@
-"""The door to environments: what a workspace needs before work begins, and the layers that were made of it.
+"""The environment door: the set-up that a workspace needs before work begins, and the layers made from it.
 
-A set-up runs in hands of its own, which this room knows nothing of: it says what is to be run and where what comes of
-it goes, and keeps the result. A layer is whole or not there.
+A set-up runs in a sandbox of its own, which the brain makes: this room says which commands to run and where their
+output goes, and keeps the result. A layer is complete or absent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from holdfast.facts.session import Destination, Environment, Service, Workspace
 
 WORKSPACE = "/workspace"
 SHARED = "/opt/environment"
-"""A folder inside that set-up may write too, for what does not belong into the workspace."""
+"""A folder in the sandbox that a set-up may write to, for files outside the workspace."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What is to stand ready, and the digest over all that it is made from.
+    """A wanted environment, and the digest over all its inputs.
 
-    `commands` run in order, with `packages` unpacked before. Packages are a layer of their own under the digest `base`,
-    which all workspaces share: nothing of a workspace is in it. `files` are the lock files that count, each with its
-    SHA-256. `env` is set in every later command of the work. `notes` are sentences about what was left out.
+    `commands` run in order, after `packages` are unpacked. Packages are a layer of their own under the digest `base`,
+    which all workspaces share: it has no file of a workspace. `files` are the relevant lock files with their SHA-256.
+    `env` is set in every later command of the work. `notes` say what was left out.
     """
 
     digest: str
@@ -41,15 +41,15 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to make."""
+        """True if there is nothing to set up."""
         return not (self.commands or self.packages)
 
 
 class Laid(msgspec.Struct, frozen=True):
-    """One folder or file of a layer: where it lies on the host and where it is shown inside.
+    """One folder or file of a layer: its path on the host, and its path in the sandbox.
 
-    `how`: `own` is writable, and what is written is the hands' own; `read` is read-only; `over` is read-only and the
-    folder that is there anyway shows under it.
+    `how`: `own` is writable with private changes; `read` is read-only; `over` is a read-only overlay on the folder that
+    is there anyway.
     """
 
     inside: str
@@ -58,9 +58,10 @@ class Laid(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A layer that is there, whole: the folder that it is in, what it lays where, and what is recorded of it.
+    """A complete layer: its folder, the paths that it adds, and its record.
 
-    `laid` has what the layer of packages lays too, whose folder is `base`; empty without packages. `bytes` are its own.
+    `laid` includes the paths of the layer of packages, whose folder is `base`; empty without packages. `bytes` is the
+    size of this layer alone.
     """
 
     folder: str
@@ -71,14 +72,14 @@ class Made(msgspec.Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """All that has to stay while hands stand on it."""
+        """Folders that must stay while a sandbox uses the layer."""
         return (self.folder, self.base) if self.base else (self.folder,)
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """How this machine's own package tools are set: where they ask, and what makes them ask the same inside.
+    """Settings of this machine's package tools: their registries, and variables that select the same in a sandbox.
 
-    `apt` is the content of a configuration for apt, `read_only` what it needs of this host at the same paths.
+    `apt` is a configuration for apt, `read_only` the paths of this host that it needs.
     """
 
     destinations: tuple[Destination, ...] = ()
@@ -88,10 +89,10 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A place for what is being made: folders of the user that set-up runs as. It is ours alone until it is given up.
+    """Folders of a layer in the making, owned by the user of the set-up, and locked until sealed or given up.
 
-    Packages are unpacked into `root` below `packages`; `workspace` takes what is written over the real one, `shared`
-    what goes to `SHARED`. `scratch` has a `home` and a `tmp`, and is not kept.
+    Packages are unpacked into `root` below `packages`; `workspace` takes writes to the workspace, `shared` writes to
+    `SHARED`. `scratch` has a `home` and a `tmp`, and is not kept.
     """
 
     digest: str
@@ -103,41 +104,41 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 Release = Callable[[HandsProvisioned], Awaitable[None]]
-"""Ends hands that an earlier set-up left behind when it died."""
+"""Function that ends hands of an earlier set-up that died."""
 
 
 class Environments(Protocol):
-    """Finds and keeps environments. Raises `EnvironmentFailed` and `UsageError`, each with what to type."""
+    """A store of environments. Raises `EnvironmentFailed` and `UsageError`."""
 
     async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
-        """What that workspace wants, by its policy and its files. Reads a few files; runs nothing."""
+        """Determine the environment of a workspace from its policy and files. Runs nothing."""
         ...
 
     async def find(self, wanted: Wanted) -> Made | None:
-        """The layer, when it was made before."""
+        """Return the layer if it exists."""
         ...
 
     async def prepare(self, wanted: Wanted, owner: tuple[int, int], release: Release) -> Draft | Made:
-        """A place to make it in; or the layer, when another made it while this waited. One makes at one time."""
+        """Return a draft to fill, or the layer if another process made it meanwhile. Only one process makes it."""
         ...
 
     async def begun(self, draft: Draft, hands: HandsProvisioned) -> None:
-        """Remember hands that work on a draft, so that whoever comes after a death can end them."""
+        """Record hands that work on a draft, so that another process can end them if this one dies."""
         ...
 
     async def tools(self) -> Tools:
-        """How the package tools of this machine are set. Asks them."""
+        """Ask the package tools of this machine for their settings."""
         ...
 
     async def seal(
         self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None = None
     ) -> Made:
-        """Keep what came of it over the workspace `real`, and over the layer of packages `base`: all of it at once.
+        """Turn a draft into a layer over the workspace `real` and the layer of packages `base`, atomically.
 
-        No hands may work on it any more.
+        No hands may still work on it.
         """
         ...
 
     async def give_up(self, draft: Draft) -> None:
-        """Take a draft away. Safe to repeat."""
+        """Remove a draft. Safe to repeat."""
         ...

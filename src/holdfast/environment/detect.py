@@ -1,17 +1,20 @@
-"""What the files of a workspace imply: pure, from their names and contents.
+"""Detect the set-up that a workspace needs from its files, and name it by a digest over all its inputs.
 
 | found | done |
 |---|---|
-| `init.sh` | it alone is run |
+| `init.sh` | only this script runs |
 | `package-lock.json`, `npm-shrinkwrap.json` | `npm ci` |
-| `pnpm-lock.yaml`, `yarn.lock` | `pnpm` or `yarn install --frozen-lockfile`, where the tool is |
-| `uv.lock` | `uv sync --frozen` where uv is, else as `pyproject.toml` |
-| `poetry.lock` | `poetry install` where poetry is, else as `pyproject.toml` |
+| `pnpm-lock.yaml`, `yarn.lock` | `pnpm` or `yarn install --frozen-lockfile`, if the tool is installed |
+| `uv.lock` | `uv sync --frozen` if uv is installed, else as `pyproject.toml` |
+| `poetry.lock` | `poetry install` if poetry is installed, else as `pyproject.toml` |
 | `requirements*.txt` | a virtual environment in `.venv`, `pip install -r` each |
 | `pyproject.toml`, `setup.py` | `.venv`, the project in place with its extras `dev` and `test` |
-| `Cargo.lock` | `cargo fetch --locked`, where cargo is |
-| `go.mod` | `go mod download`, where go is |
-| `CMakeLists.txt` | nothing to fetch: what it needs is named in `packages` |
+| `Cargo.lock` | `cargo fetch --locked`, if cargo is installed |
+| `go.mod` | `go mod download`, if go is installed |
+| `CMakeLists.txt` | nothing: dependencies are named in `packages` |
+
+The digest covers the repository too (the folder that its `.git` leads to, or the workspace itself): a layer made by the
+commands of one repository is never shown to another one.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ INTERESTING = (
     *("constraints*.txt", "Cargo.toml", "Cargo.lock", "rust-toolchain*", "go.mod", "go.sum", "CMakeLists.txt"),
     *(".gitmodules", ".gitattributes", ".python-version", ".nvmrc", ".node-version"),
 )
-"""The files at the top of a workspace that count, as globs."""
+"""Relevant files at the top of a workspace, as globs."""
 
 _EXTRAS = ("dev", "test", "tests", "testing")
 _VENV = "rm -rf .venv && python3 -m venv .venv"
@@ -48,7 +51,7 @@ _PIP = ".venv/bin/python -m pip install --no-cache-dir --no-input"
 
 
 class Found(NamedTuple):
-    """What is to be run, which files it was read from, what later commands are given, and what was left out and why."""
+    """Detected commands, the files that imply them, variables for later commands, and notes on what was left out."""
 
     commands: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -57,12 +60,12 @@ class Found(NamedTuple):
 
 
 def interesting(names: Collection[str]) -> list[str]:
-    """Those of the names at the top of a workspace that count, in order."""
+    """Select the relevant names at the top of a workspace, in order."""
     return sorted(name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in INTERESTING))
 
 
 def detect(files: Mapping[str, bytes], tools: Collection[str]) -> Found:
-    """Read it from the contents of the interesting files; `tools` are the programs that are there."""
+    """Detect the set-up from the contents of the relevant files; `tools` are the installed programs."""
     if "init.sh" in files:
         return Found(("bash ./init.sh",), tuple(sorted(files)))
     parts = [part(files, tools) for part in (_node, _python, _rust, _go)]
@@ -82,7 +85,9 @@ def _present(files: Mapping[str, bytes], *globs: str) -> tuple[str, ...]:
 
 
 def _absent(tool: str, file: str) -> Found:
-    return Found(notes=(f"{file} is there and {tool} is not: name a folder with it in `toolchains`, or use `setup`",))
+    return Found(
+        notes=(f"{file} needs {tool}, which is not installed: name a folder with it in `toolchains`, or use `setup`",)
+    )
 
 
 def _node(files: Mapping[str, bytes], tools: Collection[str]) -> Found:
@@ -129,7 +134,7 @@ def _quoted(name: str) -> str:
 
 
 def _project(files: Mapping[str, bytes]) -> tuple[str, tuple[str, ...]]:
-    """What pip is told to install in place, empty for a pyproject that only configures tools."""
+    """The argument of `pip install -e`; empty for a pyproject that only configures tools."""
     try:
         settings = tomllib.loads(files.get("pyproject.toml", b"").decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -162,19 +167,17 @@ def _go(files: Mapping[str, bytes], tools: Collection[str]) -> Found:
 
 
 FORMAT = 1
-"""Goes into every digest: raised when layers are made in another way."""
+"""Version of the layer format, part of every digest."""
 
 BYTES_MAX = 16 << 20
-"""Of a lock file."""
+"""Largest lock file, in bytes."""
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _TOOLS = "npm pnpm yarn uv poetry python3 cargo go cmake node".split()
 
 
 def look(workspace: str, policy: Environment, uid: int, origin: str = "") -> Wanted:
-    """Read what is wanted; `origin` is the repository of a checkout. Raises `UsageError` for a policy that cannot be
-    met.
-    """
+    """Determine the environment; `origin` is the repository of a checkout. Raises `UsageError`."""
     real = os.path.realpath(workspace)
     recipes = [recipe(name) for name in policy.recipes]
     toolchains = tuple(_toolchain(path) for path in policy.toolchains)
@@ -222,7 +225,7 @@ def look(workspace: str, policy: Environment, uid: int, origin: str = "") -> Wan
 
 
 def _contents(folder: str) -> dict[str, bytes]:
-    """The interesting files at the top. A link is followed only by who set it up: not at all."""
+    """Read the relevant files at the top of a workspace. Links are not followed."""
     out = {}
     for name in interesting(os.listdir(folder)):
         try:
@@ -234,7 +237,7 @@ def _contents(folder: str) -> dict[str, bytes]:
             if not stat.S_ISREG(found.st_mode):
                 continue
             if found.st_size > BYTES_MAX:
-                raise UsageError(f"{name} in the workspace has {found.st_size} bytes; {BYTES_MAX} are the most")
+                raise UsageError(f"{name} in the workspace has {found.st_size} bytes; the limit is {BYTES_MAX}")
             out[name] = file.read(BYTES_MAX)
     return out
 
@@ -242,21 +245,21 @@ def _contents(folder: str) -> dict[str, bytes]:
 def _toolchain(path: str) -> str:
     full = os.path.realpath(os.path.expanduser(path))
     if not os.path.isabs(os.path.expanduser(path)) or not os.path.isdir(full):
-        raise UsageError(f"the tool-chain {path} is not a folder of this host; `toolchains` takes whole paths")
+        raise UsageError(f"the tool-chain {path} is not a folder of this host; `toolchains` takes absolute paths")
     if full == "/" or full.startswith(("/proc", "/dev", "/sys", "/run", "/tmp", "/etc", "/usr/", WORKSPACE)):
         raise UsageError(
-            f"the tool-chain {path} is in a folder that is the sandbox's own; choose one such as /opt/node"
+            f"the tool-chain {path} is in a folder that the sandbox replaces; choose one such as /opt/node"
         )
     return full
 
 
 def _programs(toolchains: Iterable[str]) -> list[str]:
-    """The folders with programs of tool-chains."""
+    """Folders with programs of tool-chains."""
     return [f"{path}/bin" if os.path.isdir(f"{path}/bin") else path for path in toolchains]
 
 
 def _env(found: Found, more: list[dict[str, str]], path: str) -> dict[str, str]:
-    """What every command of the work is given beside its own: what was detected, recipes, and where programs are."""
+    """Variables of every command of the work: detected ones, those of recipes, and PATH."""
     env = {name: value for part in [found.env, *more] for name, value in part.items()}
     first = [env.pop("PATH")] if "PATH" in env else []
     postgres = [f"/usr/lib/postgresql/{number}/bin" for number in range(20, 12, -1)]
@@ -265,18 +268,18 @@ def _env(found: Found, more: list[dict[str, str]], path: str) -> dict[str, str]:
 
 
 def _repository(real: str) -> str:
-    """The folder that tells one repository from another: worktrees of one share theirs.
+    """The folder that identifies a repository; its worktrees share it.
 
-    A worktree says where its repository is, and counts only when the repository says the same of it.
+    The pointer of a worktree to its repository is believed only if the repository points back.
     """
     own = os.path.join(real, ".git")
-    pointed = os.path.join(real, _said(own).removeprefix("gitdir:").strip())
-    if _said(own).startswith("gitdir:") and os.path.realpath(_said(os.path.join(pointed, "gitdir")).strip()) == own:
+    pointed = os.path.join(real, _text(own).removeprefix("gitdir:").strip())
+    if _text(own).startswith("gitdir:") and os.path.realpath(_text(os.path.join(pointed, "gitdir")).strip()) == own:
         return os.path.realpath(os.path.join(pointed, "..", ".."))
     return real
 
 
-def _said(path: str) -> str:
+def _text(path: str) -> str:
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             return file.read(4096).decode()
@@ -289,7 +292,7 @@ def _named(made_from: dict[str, Any]) -> str:
 
 
 def _beneath() -> dict[str, str]:
-    """What packages are unpacked beside: other ones make another layer."""
+    """The system beside which packages are unpacked; part of their digest."""
     return {
         "machine": platform.machine(),
         "release": _digest("/etc/os-release"),
@@ -298,7 +301,7 @@ def _beneath() -> dict[str, str]:
 
 
 def _system(tools: list[str], path: str, toolchains: tuple[str, ...]) -> dict[str, Any]:
-    """What a layer is made on: another system beneath makes another layer."""
+    """The system on which a layer is made; part of its digest."""
     out: dict[str, Any] = {"machine": platform.machine(), "release": _digest("/etc/os-release")}
     for tool in tools:
         program = os.path.realpath(shutil.which(tool, path=path) or "")

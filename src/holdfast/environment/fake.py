@@ -1,4 +1,4 @@
-"""Environments in memory: the same verbs and the same semantics as the real ones, and nothing on a disk."""
+"""Environments in memory, with the verbs and semantics of the real ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from holdfast.facts.session import Environment, Workspace
 
 
 class FakeEnvironments:
-    """Keeps what was sealed.
+    """A store of environments in memory.
 
-    Several of them that share one `shelf` are several processes of one home. `die` is the death of one of them.
+    Several instances with one `shelf` simulate several processes of one home. `die` kills one of them.
     """
 
     def __init__(self, shelf: Shelf | None = None) -> None:
@@ -24,7 +24,7 @@ class FakeEnvironments:
         self._holding: set[str] = set()
 
     async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
-        """The policy's own commands, and a digest over them and the workspace."""
+        """See `Environments.look`; only the commands of the policy count."""
         made_from = msgspec.json.encode((policy, workspace.origin or workspace.path, uid))
         return Wanted(
             digest=hashlib.sha256(made_from).hexdigest()[:40],
@@ -36,11 +36,11 @@ class FakeEnvironments:
         )
 
     async def find(self, wanted: Wanted) -> Made | None:
-        """What was sealed under that digest."""
+        """See `Environments.find`."""
         return self.shelf.made.get(wanted.digest)
 
     async def prepare(self, wanted: Wanted, owner: tuple[int, int], release: Release) -> Draft | Made:
-        """A draft of one's own, or what another sealed while this waited."""
+        """See `Environments.prepare`."""
         while True:
             made = await self.find(wanted)
             if made is not None:
@@ -58,11 +58,11 @@ class FakeEnvironments:
         )
 
     async def begun(self, draft: Draft, hands: HandsProvisioned) -> None:
-        """Remember hands that work on a draft."""
+        """See `Environments.begun`."""
         self.shelf.hands.setdefault(draft.digest, []).append(hands)
 
     async def tools(self) -> Tools:
-        """No tools of a real machine."""
+        """No tools."""
         return Tools()
 
     async def seal(
@@ -79,7 +79,7 @@ class FakeEnvironments:
         return made
 
     async def give_up(self, draft: Draft) -> None:
-        """Take a draft away."""
+        """See `Environments.give_up`."""
         self.shelf.hands.pop(draft.digest, None)
         self._free(draft.digest)
 
@@ -92,13 +92,13 @@ class FakeEnvironments:
     # --- for tests ---
 
     def die(self) -> None:
-        """This process is gone: what it held is free, what it had begun stays."""
+        """Kill this process: its locks are released, its drafts stay."""
         for digest in list(self._holding):
             self._free(digest)
 
 
 class Shelf:
-    """What all processes of a home share: finished environments, who holds which digest, hands that were begun."""
+    """State shared by all processes of a home: layers, locks, and recorded hands."""
 
     def __init__(self) -> None:
         self.made: dict[str, Made] = {}
@@ -107,10 +107,10 @@ class Shelf:
         self._change = anyio.Event()
 
     def change(self) -> None:
-        """Something is free again."""
+        """Wake waiting processes."""
         self._change.set()
         self._change = anyio.Event()
 
     async def changed(self) -> None:
-        """Wait for that."""
+        """Wait until a lock is released."""
         await self._change.wait()

@@ -1,7 +1,7 @@
-"""What of a finished set-up is kept: everything new, at the highest folder that is new, and nothing else.
+"""Contents of a layer: everything new that a set-up made, at the highest new folder, and nothing else.
 
-Set-up wrote over the workspace into a folder of its own. What is new there becomes a layer, entry by entry; what it
-changed in files that were there before is left out, so that the work sees the workspace as it is.
+The set-up wrote over the workspace into a folder of its own. New entries there become a layer; changes to existing
+files are left out, so that the work sees the workspace unchanged.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from holdfast.environment.recipes import LFS_POINTER
 from holdfast.errors import EnvironmentFailed
 
 ENTRIES_MAX = 200
-"""So many folders and files may be laid over a workspace."""
+"""Most folders and files of a layer over a workspace."""
 
 CACHE = "ld.so.cache"
-"""The list of libraries, beside the root of the unpacked packages."""
+"""Cache of libraries, beside the root of the unpacked packages."""
 
 _JUNK = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git", ".hypothesis"})
 _OPAQUE = "user.overlay.opaque"
 
 
 class Kept(NamedTuple):
-    """What is laid over the workspace, and the paths that were changed and left out."""
+    """Paths that a layer adds to the workspace, and changed paths that are left out."""
 
     laid: tuple[Laid, ...]
     changed: tuple[str, ...]
 
 
 def keep_new(upper: Path, real: Path, *, lfs: bool) -> Kept:
-    """Find what is new in `upper` over the workspace `real`, and remove all else from it."""
+    """Find the new entries in `upper` over the workspace `real`, and remove all others."""
     laid: list[Laid] = []
     changed: list[str] = []
     for below, kept in _walk(upper, real, "", lfs):
@@ -47,8 +47,8 @@ def keep_new(upper: Path, real: Path, *, lfs: bool) -> Kept:
     if len(laid) > ENTRIES_MAX:
         some = ", ".join(each.inside for each in laid[:5])
         raise EnvironmentFailed(
-            f"the set-up made things in {len(laid)} places of the workspace ({some} …), and {ENTRIES_MAX} are the most "
-            "that can be laid over it; nothing was kept: let it write into one folder"
+            f"the set-up made {len(laid)} new entries in the workspace ({some} …); the limit is {ENTRIES_MAX}. "
+            "Nothing was kept. Let the set-up write into one folder"
         )
     return Kept(tuple(laid), tuple(changed))
 
@@ -108,14 +108,14 @@ def _pointer(path: Path) -> bool:
 
 
 def packages_laid(root: Path) -> tuple[Laid, ...]:
-    """What unpacked packages lay: the system's programs under `/usr`, and new things under `/etc` and `/opt`.
+    """Paths that unpacked packages add: programs under `/usr`, and new entries under `/etc` and `/opt`.
 
-    Programs of the packages ran beside it, so any name in there may be a link to the host; none of those is laid.
+    Programs of the packages ran beside them, so any entry may be a link to the host; links are left out.
     """
     if root.is_symlink() or (root / "usr").is_symlink():
         raise EnvironmentFailed(
-            f"the packages left a link in the place of {root / 'usr'}, which could show hands any folder of this host; "
-            "nothing was kept: leave the package out that does so"
+            f"the packages replaced {root / 'usr'} by a link, which could show any folder of this host in the sandbox; "
+            "nothing was kept. Remove the package that does this"
         )
     laid = [Laid("/usr", str(root / "usr"), "over")]
     for top in ("etc", "opt"):
@@ -134,14 +134,14 @@ def packages_laid(root: Path) -> tuple[Laid, ...]:
 
 
 _SHOWN = frozenset({"ld.so.conf.d", "alternatives"})
-"""Folders under /etc that hands see anyway: those of the packages are laid over them."""
+"""Folders under /etc that the sandbox has anyway; those of the packages are overlays."""
 
 _NEVER = frozenset({"passwd", "group", "hosts", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "ssl", "environment"})
-"""What is the sandbox's own, or ours."""
+"""Entries of /etc that belong to the sandbox or to us."""
 
 
 def size_of(folder: Path) -> int:
-    """Bytes on the disk of all that is in a folder. Links are not followed; a file with two names counts once."""
+    """Disk usage of a folder, in bytes. Links are not followed; a file with two names counts once."""
     total, seen = 0, set()
     for path, _, names in os.walk(folder):
         for name in names:
@@ -153,7 +153,7 @@ def size_of(folder: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder and all in it, also when its permissions were taken away. Links are not followed."""
+    """Remove a file or folder, also one without permissions. Links are not followed."""
     try:
         found = path.lstat()
     except OSError:

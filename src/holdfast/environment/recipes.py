@@ -1,4 +1,8 @@
-"""Named recipes: packages, commands and services that belong together."""
+"""Shell scripts of a set-up: named recipes, Debian packages, submodules, large files, and versions.
+
+They run in a sandbox as an ordinary user. Packages are unpacked in a sandbox without the workspace, before anything of
+the workspace runs: later sandboxes take their system programs from there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from holdfast.facts.session import Service
 
 
 class Recipe(NamedTuple):
-    """What a recipe adds to an environment. `env` is set in every command of the work."""
+    """Additions of a recipe to an environment. `env` is set in every command of the work."""
 
     packages: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -124,7 +128,7 @@ _SWITCHES = (
     "--disable-component-update --disable-sync --disable-default-apps --disable-breakpad --no-first-run "
     f"--disk-cache-size=16777216 --user-data-dir=/tmp/browser --remote-debugging-port={_PORT}"
 )
-"""/tmp and /dev/shm are small folders in memory, so nothing much is kept there."""
+"""Sized for /tmp and /dev/shm, which are small folders in memory."""
 
 _PROXY = "${https_proxy:+--proxy-server=$https_proxy}"
 
@@ -170,14 +174,14 @@ RECIPES: dict[str, Recipe] = {
         env={"PGHOST": "127.0.0.1", "PGUSER": "agent", "PGDATABASE": "agent"},
     ),
 }
-"""All recipes by name. A database's files are a layer: every new hands begin with them as they were made."""
+"""All recipes by name. Files of a database are a layer: each new sandbox starts with a fresh copy."""
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of that name. Raises `UsageError`."""
+    """Return a recipe by name. Raises `UsageError`."""
     if name not in RECIPES:
         known = ", ".join(sorted(RECIPES))
-        raise UsageError(f"there is no environment recipe {name!r}; `recipes` under [environment] takes {known}")
+        raise UsageError(f"unknown environment recipe {name!r}; `recipes` under [environment] may name {known}")
     return RECIPES[name]
 
 
@@ -198,7 +202,7 @@ Acquire::Retries "2";
 Acquire::http::Proxy "http://127.0.0.1:@PORT@";
 Acquire::https::Proxy "http://127.0.0.1:@PORT@";
 """
-"""What apt is told beside the settings of this machine that say what to fetch."""
+"""Configuration of apt, in addition to this machine's settings of package sources."""
 
 _UNPACK = """\
 set -e
@@ -225,11 +229,11 @@ cat installed 2>/dev/null || true
 
 
 def unpack(packages: Iterable[str]) -> str:
-    """The command that unpacks these and what they need into `root`. Raises `UsageError` for what is no package."""
+    """The command that unpacks packages and their dependencies into `root`. Raises `UsageError` for an invalid name."""
     for name in packages:
         if not _PACKAGE.fullmatch(name):
             raise UsageError(
-                f"{name!r} is no name of a Debian package; `packages` under [environment] takes names such as "
+                f"{name!r} is not the name of a Debian package; `packages` under [environment] takes names such as "
                 "libpng-dev, or libpng-dev=1.6.39-2"
             )
     return _UNPACK.format(packages=" ".join(map(shlex.quote, packages)))
@@ -260,7 +264,7 @@ git config --file .gitmodules --get-regexp '^submodule\\..*\\.path$' | while rea
   git -C "$path" submodule update --quiet --init --recursive
 done
 """
-"""Puts submodules where they belong, as clones of their own, since the workspace's `.git` is read-only in hands."""
+"""Clones each submodule separately, since the workspace's `.git` is read-only in the sandbox."""
 
 LFS = """\
 # fetch large files
@@ -277,7 +281,7 @@ git grep -lI --cached '^version https://git-lfs.github.com/spec/' -- | while rea
   mv -f -- "$path.lfs~" "$path"
 done
 """
-"""Puts the content of large files where their pointers are. A clone of its own has room for them in its `.git`."""
+"""Replaces pointers by large files. They are fetched in a separate clone, since the `.git` is read-only."""
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -285,10 +289,10 @@ PLACES = (
     r"find . -name .git -prune -o -empty \( -type d -perm 555 -o -type f -perm 444 \) -print0 2>/dev/null"
     " | xargs -0r rm -df -- 2>/dev/null; true"
 )
-"""Takes what other hands need for their mounts in this workspace out of the set-up's sight: it is nobody's work."""
+"""Removes empty mount points of other sandboxes from the set-up's view of the workspace."""
 
 LIBRARIES = "/sbin/ldconfig -X -C ld.so.cache -f /etc/ld.so.conf 2>/dev/null || rm -f ld.so.cache"
-"""Lists the libraries of the unpacked packages too. Runs before anything of a workspace does, in their own folder."""
+"""Lists the libraries of the unpacked packages. Runs in their folder, before anything of a workspace."""
 
 VERSIONS = """\
 say() { command -v "$1" >/dev/null 2>&1 && printf '%s\\t%s\\n' "$1" "$("$@" 2>&1 | head -n 1)"; }
@@ -299,6 +303,6 @@ true
 
 
 def versions_of(printed: str) -> dict[str, str]:
-    """What `VERSIONS` printed."""
+    """Parse the output of `VERSIONS`."""
     pairs = (line.partition("\t") for line in printed.splitlines())
     return {name: said.strip()[:200] for name, tab, said in pairs if tab and said.strip()}

@@ -1,8 +1,8 @@
-"""Which package registries this machine uses: its own tools are asked, and nothing else.
+"""Package registries of this machine, as its own tools report them.
 
-They run on the host in an empty folder with a clean environment, so nothing that a workspace says counts. What they
-name may have an address of a private network (a mirror does). Credentials in an address are left out: what needs them
-is a secret, and hands have none.
+The tools run on the host in an empty folder with a clean environment, so settings of a workspace have no effect. A
+registry may have an address in a private network, as mirrors do. Credentials are removed from addresses: a registry
+that needs them needs a secret, and the sandbox has none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.environment.base import Tools
 from holdfast.facts.session import Destination
 
 ASK_S = 20.0
-"""How long a tool may take to say how it is set."""
+"""Time limit of a tool, in seconds."""
 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _PYTHON = "/usr/bin/python3"
@@ -36,7 +36,7 @@ _APT_KEYS = re.compile(
 
 
 def _home() -> Path:
-    """Where the settings of whoever runs Holdfast are, whatever its environment says."""
+    """Home folder of the user from the password database, whatever the environment says."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
@@ -44,7 +44,7 @@ def _home() -> Path:
 
 
 def _ask(*command: str) -> str:
-    """What a tool prints; empty when it is not there, fails or takes too long."""
+    """Run a tool and return its output; empty if it is missing, fails, or takes too long."""
     program = shutil.which(command[0], path=_PATH)
     if program is None:
         return ""
@@ -62,7 +62,7 @@ def _ask(*command: str) -> str:
 
 
 def destination(address: str) -> Destination | None:
-    """Where an http address leads; None for any other."""
+    """Destination of an http address; None for any other."""
     try:
         parts = urlsplit(address.strip())
         port = parts.port
@@ -75,13 +75,13 @@ def destination(address: str) -> Destination | None:
 
 
 def without_credentials(address: str) -> str:
-    """The address without a user or password in it."""
+    """Remove user and password from an address."""
     parts = urlsplit(address.strip())
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _pip() -> tuple[list[str], dict[str, str]]:
-    """The index, its extra ones, and where the default one keeps its files."""
+    """The index, extra indexes, and the file host of the default index."""
     settings: dict[str, str] = {}
     for line in _ask(_PYTHON, "-m", "pip", "config", "list").splitlines():
         name, _, value = line.partition("=")
@@ -101,7 +101,7 @@ def _pip() -> tuple[list[str], dict[str, str]]:
 
 
 def _npm() -> tuple[list[str], dict[str, str]]:
-    """The registry, and those of single scopes."""
+    """The registry, and those of scopes."""
     try:
         settings = json.loads(_ask("npm", "config", "ls", "--json") or "{}")
     except ValueError:
@@ -127,7 +127,7 @@ def _go() -> tuple[list[str], dict[str, str]]:
 
 
 def _cargo() -> list[str]:
-    """Indexes that cargo has used here, by the names of its own folders, and where those say that files are."""
+    """Indexes that cargo has used, from the names of its folders, and their download hosts."""
     out = []
     for folder in sorted((_home() / ".cargo" / "registry" / "index").glob("*-*")):
         out.append(f"https://{folder.name.rpartition('-')[0]}")
@@ -139,7 +139,7 @@ def _cargo() -> list[str]:
 
 
 def _joined(addresses: Iterable[str]) -> tuple[Destination, ...]:
-    """One destination a host, with all its ports."""
+    """Merge to one destination for each host, with all its ports."""
     found: dict[str, list[Destination]] = {}
     for address in addresses:
         place = destination(address)
@@ -157,7 +157,7 @@ def _joined(addresses: Iterable[str]) -> tuple[Destination, ...]:
 
 
 def _apt_settings() -> str:
-    """Those of apt's settings that say what to fetch and how old it may be; none that runs anything."""
+    """Settings of apt on sources and their age; none that runs a program."""
     return "\n".join(line for line in _ask("apt-config", "dump").splitlines() if _APT_KEYS.fullmatch(line)) + "\n"
 
 
@@ -167,7 +167,7 @@ def _shown(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 @cache
 def discover() -> Tools:
-    """Ask all of them, once for a process. Blocks for about a second."""
+    """Ask all tools, once in a process. Blocks for about a second."""
     pip, pip_env = _pip()
     npm, npm_env = _npm()
     go, go_env = _go()

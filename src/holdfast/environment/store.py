@@ -1,13 +1,13 @@
-"""Layers on the disk, under `<home>/environments`: each is whole or not there.
+"""Layers on disk, under `<home>/environments`: each is complete or absent.
 
 ```
-<digest>/              a finished layer; `made.json` in it says what it lays where
-making/<digest>/       one that is being made, or was when its maker died
-making/<digest>.lock   held by whoever makes it, and free when that dies
+<digest>/              a finished layer; `made.json` in it lists its paths
+making/<digest>/       a draft, or one whose maker died
+making/<digest>.lock   locked by the maker, and released if it dies
 ```
 
-A draft becomes a layer by one rename, after its bytes are on the disk. Hands that stand on a layer hold its folder
-while they live; `tidy` takes only what nobody holds.
+A draft becomes a layer by one rename, after its bytes are on disk. Hands that use a layer lock its folder while they
+live; `tidy` removes only unlocked layers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from holdfast.locks import is_at, try_flock
 from holdfast.privileges import folder_mode
 
 BYTES_MAX = 20 << 30
-"""Bytes of layers that are kept; beyond it the one that was not used for the longest time goes first."""
+"""Bytes of layers that are kept; beyond it the least recently used one is removed first."""
 
 UNUSED_S = 30 * 24 * 3600.0
-"""A layer that nobody used for so long goes."""
+"""Time after which an unused layer is removed, in seconds."""
 
 FRESH_S = 3600.0
-"""One that was used within this time stays in any case: hands that will stand on it may be on their way."""
+"""Time after its last use in which a layer is never removed, in seconds: hands for it may be starting."""
 
 HANDS_LIVE_S = 25 * 3600.0
-"""No hands of a maker that died live longer than this."""
+"""Longest life of hands whose maker died, in seconds."""
 
 _PARTS = (
     *("packages", "workspace", "workspace.work", "shared", "shared.work"),
@@ -58,7 +58,7 @@ _hands = msgspec.json.Decoder(HandsProvisioned)
 
 
 class LayerStore:
-    """Keeps layers under one folder. Any process of the home may use it at the same time."""
+    """Store of layers in one folder, shared by all processes of the home."""
 
     def __init__(self, folder: Path, clock: Clock, *, bytes_max: int = BYTES_MAX, unused_s: float = UNUSED_S) -> None:
         self._folder = folder
@@ -69,16 +69,16 @@ class LayerStore:
         self.locks: dict[str, int] = {}
 
     async def look(self, workspace: Workspace, policy: Environment, uid: int) -> Wanted:
-        """What that workspace wants."""
+        """See `Environments.look`."""
         origin = workspace.origin if workspace.disposable else ""
         return await anyio.to_thread.run_sync(look, workspace.path, policy, uid, origin)
 
     async def tools(self) -> Tools:
-        """How the package tools of this machine are set."""
+        """See `Environments.tools`."""
         return await anyio.to_thread.run_sync(registries.discover)
 
     async def find(self, wanted: Wanted) -> Made | None:
-        """The layer, when it was made before."""
+        """See `Environments.find`."""
         return await anyio.to_thread.run_sync(self._find, wanted.digest)
 
     def _find(self, digest: str) -> Made | None:
@@ -91,13 +91,13 @@ class LayerStore:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise EnvironmentFailed(
-                f"the environment in {folder} cannot be read ({error}); nothing was changed: remove that folder, and "
-                "it is made again"
+                f"the environment in {folder} cannot be read ({error}); nothing was changed. Remove that folder, "
+                "and it is made again"
             ) from None
         return made
 
     async def prepare(self, wanted: Wanted, owner: tuple[int, int], release: Release) -> Draft | Made:
-        """A place to make it in; or the layer, when another made it while this waited."""
+        """See `Environments.prepare`."""
         await anyio.to_thread.run_sync(self._ready)
         while True:
             made = await self.find(wanted)
@@ -126,7 +126,7 @@ class LayerStore:
             raise CannotRunSafely(f"{self._making} for environments cannot be made: {error.strerror}") from None
 
     def _lock(self, digest: str) -> bool:
-        """Take the lock of a digest; False while another holder lives. It dies with us."""
+        """Lock a digest for the life of this process; False while another process holds it."""
         path = self._making / f"{digest}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if try_flock(fd) and is_at(fd, path):
@@ -143,7 +143,7 @@ class LayerStore:
             os.close(fd)
 
     def _left(self, digest: str) -> list[HandsProvisioned]:
-        """Hands of a maker that died."""
+        """Read the recorded hands of a maker that died."""
         try:
             lines = (self._making / digest / _HANDS).read_bytes().splitlines()
         except FileNotFoundError:
@@ -158,7 +158,7 @@ class LayerStore:
         folder, final = self._making / digest, self._folder / digest
         remove(folder)
         try:
-            (final / _MADE).unlink(missing_ok=True)  # one whose packages are gone
+            (final / _MADE).unlink(missing_ok=True)  # a layer whose packages are gone
             remove(final)
             folder.mkdir(mode=0o711)
             folder.chmod(0o711)
@@ -172,7 +172,7 @@ class LayerStore:
         return Draft(digest, str(folder), *parts)
 
     async def begun(self, draft: Draft, hands: HandsProvisioned) -> None:
-        """Remember hands that work on a draft."""
+        """See `Environments.begun`."""
         await anyio.to_thread.run_sync(self._note, draft, hands)
 
     def _note(self, draft: Draft, hands: HandsProvisioned) -> None:
@@ -182,7 +182,7 @@ class LayerStore:
     async def seal(
         self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None = None
     ) -> Made:
-        """Keep what came of it, all at once; then take away what nobody needs any more."""
+        """See `Environments.seal`. Removes unused layers afterwards."""
         made = await anyio.to_thread.run_sync(self._seal, draft, wanted, real, record, base)
         self._unlock(draft.digest)
         await anyio.to_thread.run_sync(self.tidy)
@@ -219,16 +219,16 @@ class LayerStore:
         return made
 
     async def give_up(self, draft: Draft) -> None:
-        """Take a draft away."""
+        """See `Environments.give_up`."""
         try:
             await anyio.to_thread.run_sync(remove, Path(draft.folder))
         finally:
             self._unlock(draft.digest)
 
     def tidy(self) -> int:
-        """Remove drafts that nobody makes, layers long unused, and those beyond the size that is kept.
+        """Remove abandoned drafts, layers long unused, and layers beyond `bytes_max`, except those in use.
 
-        Returns how many layers went. One that live hands stand on stays.
+        Returns the number of removed layers.
         """
         now, total, gone = self._clock.now_us() / 1_000_000, 0, 0
         for lock in self._making.glob("*.lock"):
@@ -247,7 +247,7 @@ class LayerStore:
         return gone
 
     def _layers(self) -> list[tuple[float, int, Path]]:
-        """When each layer was used last, its size, its folder."""
+        """Time of last use, size, and folder of each layer."""
         out = []
         for path in self._folder.glob(f"*/{_MADE}"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
@@ -257,7 +257,7 @@ class LayerStore:
 
 
 def _free(folder: Path) -> bool:
-    """Make a layer unfindable, unless hands hold it."""
+    """Invalidate a layer before its removal; False if hands use it."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not try_flock(fd):
@@ -272,7 +272,5 @@ def _free(folder: Path) -> bool:
 
 def _trouble(folder: Path, error: OSError) -> EnvironmentFailed | StorageFull:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFull(
-            f"the disk took no more bytes of an environment in {folder}; free some space, then try again"
-        )
+        return StorageFull(f"no space left for an environment in {folder}; free some space, then try again")
     return EnvironmentFailed(f"the environment could not be kept in {folder}: {error.strerror}; nothing was kept of it")

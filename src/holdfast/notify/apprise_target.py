@@ -1,7 +1,7 @@
-"""A target of the Apprise library: mail, chat, SMS and a hundred more. Its URL holds the credentials.
+"""Target of the Apprise library: mail, chat, SMS, and many more. Its URL holds the credentials.
 
-Apprise blocks, so it works in a thread. It does not say why a service refused, so every failure counts as
-one that may pass; it sends once, and whoever called tries again later with the same notice.
+Apprise blocks, so it runs in a thread. It does not report why a service refused a message, so every failure is
+retryable; it sends once, and the caller tries again later with the same notice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.notify.base import Notice
 from holdfast.notify.notices import message, one_line
 
 TIMEOUT_S = 30.0
-"""The longest wait for a service."""
+"""Time limit of a service, in seconds."""
 
 _sending = threading.local()
 
@@ -33,7 +33,7 @@ logging.getLogger("apprise").addFilter(_may_be_logged)
 
 
 class AppriseTarget:
-    """One service, by its Apprise URL."""
+    """A service, by its Apprise URL."""
 
     def __init__(self, name: str, url: str, timeout_s: float = TIMEOUT_S) -> None:
         self.name = name
@@ -46,37 +46,36 @@ class AppriseTarget:
         return f"AppriseTarget({self.name!r})"
 
     async def send(self, notice: Notice) -> None:
-        """Hand it to the service once. Raises `NotifyError`."""
+        """Send once. Raises `NotifyError`."""
         failure, retryable = "", True
         try:
             with anyio.fail_after(self._timeout_s):
-                # A thread that hangs is left to its own timeouts; nobody waits for it.
+                # A thread that hangs is abandoned to its own timeouts.
                 failure, retryable = await anyio.to_thread.run_sync(partial(self._send, notice), abandon_on_cancel=True)
         except TimeoutError:
             failure = f"did not answer within {self._timeout_s:g} s"
         if failure:
             raise NotifyError(
-                f"the notification target {self.name!r} {failure}. "
-                "The session is not changed by this; `holdfast inbox` shows what waits",
+                f"the notification target {self.name!r} {failure}. The session is not affected; see `holdfast inbox`",
                 retryable=retryable,
             )
 
     def _send(self, notice: Notice) -> tuple[str, bool]:
-        """Why it failed, empty when it did not, and whether another try may help. Runs in a thread."""
+        """Send in a thread. Returns the failure, empty on success, and if a retry may help."""
         _sending.now = True
         try:
             with self._making:
                 if self._service is None:
                     self._service = _service(self._url)
             if self._service is None:
-                return "has a url that Apprise does not understand; see to it, `apprise --help` has examples", False
+                return "has a url that Apprise does not support; `apprise --help` has examples", False
             title = one_line(notice.title, max(self._service.title_maxlen, 80))
-            # A service without titles gets it as the first line of the body.
+            # A service without titles gets the title as the first line of the body.
             room = max(self._service.body_maxlen - len(title.encode()) - 4, 40)
             sent = self._service.notify(
                 body=message(notice, room).text, title=title, body_format=apprise.NotifyFormat.TEXT
             )
-        except Exception as error:  # a plugin of a hundred authors: whatever it raises, the session goes on
+        except Exception as error:  # a plugin may raise anything; the session goes on
             return f"failed inside Apprise ({type(error).__name__})", True
         finally:
             _sending.now = False
@@ -84,5 +83,5 @@ class AppriseTarget:
 
 
 def _service(url: str) -> apprise.NotifyBase | None:
-    """The service of a URL, None when no plugin takes it."""
+    """The service of a URL; None if no plugin supports it."""
     return apprise.Apprise.instantiate(url, asset=apprise.AppriseAsset(secure_logging=True), suppress_exceptions=True)

@@ -1,7 +1,7 @@
-"""The door to people: a notice goes out through a target, an answer comes back through a reply channel.
+"""The notification door: notices go out through targets, replies come back through reply channels; quiet hours.
 
-A notice holds no secret: it is made of what the log holds, and no event holds one. It still shows what an
-agent wants to do, so whoever can read a target can read that.
+A notice holds no secret: it is made from the log, and no event holds a secret. It shows what an agent wants to do, so
+anyone who can read a target can read that.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from holdfast.errors import NotifyError, UsageError
 from holdfast.facts.people import Verdict
 
 NoticeKind = Literal["approval", "reminder", "escalation", "finished", "failed", "test"]
-"""Why a person hears of it: an item is new, still waits, goes to a second person; a session ended; a try."""
+"""Reason for a notice: a new item, a reminder, a second approver; a session that ended; a test."""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to people; `words.py` makes those of items and of ended sessions.
+    """One message to a user; `notify.notices` makes those of items and of ended sessions.
 
-    `notice_id` stays the same over all tries to send it, for the receiver to tell repeats. `body` is plain
-    text: the exact action rendered, why, cost so far, expiry, and what happens by default. `action_digest`
-    binds an answer to that action (S21); without one the notice cannot be answered from a button. `at_us` is
-    when the cause arose, not when it is sent. `commands` are what a person may type to answer.
+    `notice_id` is the same for all tries to send it, so that the receiver can detect repeats. `body` is plain text: the
+    exact action, the reason, cost so far, expiry, and the default. `action_digest` binds a reply to that action (S21);
+    without it the notice has no buttons. `at_us` is the time of the cause, not of the sending. `commands` are the
+    commands that answer the item.
     """
 
     notice_id: str
@@ -47,20 +47,19 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notice_id(session_id: str, target: str, *occasion: str) -> str:
-    """The id of the notice of `occasion` (an item and its round, or the end of a session) to `target`.
+    """Id of the notice of an `occasion` (an item and its round, or the end of a session) to a target.
 
-    It follows from what it is about, so a process that starts again after a crash sends the same id.
+    It is derived from its arguments, so a process that restarts after a crash sends the same id.
     """
     named = msgspec.json.encode([session_id, target, *occasion])
     return f"ntc_{hashlib.sha256(named).hexdigest()[:32]}"
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that is authentic. Whether the item still waits for one is the caller's to find out.
+    """An authentic reply. The caller checks if the item is still open.
 
-    `digest` is of the action that the person was shown. `who` is the person the channel belongs to, as events
-    name actors. `id` is the carrier's name of the message; the same id may come again. `cursor` continues
-    right after this reply.
+    `digest` is of the action that was shown. `who` is the owner of the channel, as events name actors. `id` is the
+    carrier's name of the message; the same id may come again. `cursor` continues right after this reply.
     """
 
     session_id: str
@@ -74,10 +73,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Replies(msgspec.Struct, frozen=True):
-    """What one look at a channel found, oldest first.
+    """Result of polling a channel, oldest reply first.
 
-    `cursor` continues after everything that was read, refused messages too, so that junk is read once.
-    `refused` counts messages that were forged, damaged, too late, or repeats within this look.
+    `cursor` continues after everything that was read, including refused messages. `refused` counts messages that were
+    forged, damaged, too late, or repeated within this poll.
     """
 
     found: tuple[Reply, ...]
@@ -86,20 +85,20 @@ class Replies(msgspec.Struct, frozen=True):
 
 
 class Target(Protocol):
-    """A place where notices go."""
+    """A receiver of notices."""
 
     @property
     def name(self) -> str:
-        """Its configured name. The address is never told: it may hold a secret."""
+        """Its configured name. Its address is never shown: it may hold a secret."""
         ...
 
     async def send(self, notice: Notice) -> None:
-        """Hand the notice over. Raises `NotifyError`; the receiver may have taken it all the same."""
+        """Send the notice. Raises `NotifyError`; the receiver may have got it all the same."""
         ...
 
 
 class ReplyChannel(Protocol):
-    """A place where answers come from. Reading takes nothing away: the caller keeps the cursor."""
+    """A source of replies. Reading removes nothing: the caller keeps the cursor."""
 
     @property
     def name(self) -> str:
@@ -107,34 +106,34 @@ class ReplyChannel(Protocol):
         ...
 
     async def replies(self, since: str) -> Replies:
-        """What came after the cursor `since`; the empty text is the beginning. Raises `NotifyError`.
+        """Return the replies after the cursor `since`; empty for the beginning. Raises `NotifyError`.
 
-        A cursor that the carrier has forgotten begins anew. So an answer can come twice: it is posted
-        under its item's own key, where the first one wins (S21).
+        A cursor that the carrier has forgotten starts at the beginning, so a reply can come twice: it is posted under
+        the key of its item, where the first one wins (S21).
         """
         ...
 
 
 EXAMPLE = "22:00-07:00 Europe/Zurich"
-"""A right text, shown with every complaint about a wrong one."""
+"""Example for error messages."""
 
 _FORM = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2}) +([A-Za-z0-9_+/-]+)")
 
 _MINUTE_US = 60 * 1_000_000
 
 _LONGEST_MINUTES = 3 * 24 * 60
-"""No quiet lasts longer: a zone may skip a day (Samoa, 2011), never two."""
+"""Longest quiet time: a zone may skip a day (Samoa, 2011), never two."""
 
 
 class QuietHours(NamedTuple):
-    """From `start` to before `end`, minutes after midnight in `zone`; over midnight when start is later."""
+    """Quiet hours from `start` to before `end`, minutes after midnight in `zone`; `start` may be later than `end`."""
 
     start: int
     end: int
     zone: ZoneInfo
 
     def holds(self, at_us: int) -> bool:
-        """Whether it is quiet at that moment."""
+        """True if the time is within the quiet hours."""
         local = datetime.fromtimestamp(at_us // 1_000_000, UTC).astimezone(self.zone)
         minute = local.hour * 60 + local.minute
         if self.start < self.end:
@@ -143,31 +142,31 @@ class QuietHours(NamedTuple):
 
 
 def parse_quiet(spec: str) -> QuietHours:
-    """The quiet hours of a text like `22:00-07:00 Europe/Zurich`. Raises `UsageError`."""
+    """Parse quiet hours such as `22:00-07:00 Europe/Zurich`. Raises `UsageError`."""
     found = _FORM.fullmatch(spec.strip())
     if found is None:
-        raise _wrong(spec, "it is not two times of day and a zone")
+        raise _wrong(spec, "expected two times of day and a time zone")
     hours = [int(found[index]) for index in (1, 3)]
     minutes = [int(found[index]) for index in (2, 4)]
     if max(hours) > 23 or max(minutes) > 59:
         raise _wrong(spec, "a time of day goes from 00:00 to 23:59")
     start, end = (hour * 60 + minute for hour, minute in zip(hours, minutes, strict=True))
     if start == end:
-        raise _wrong(spec, "it would be quiet all day, and nobody would ever be told")
+        raise _wrong(spec, "it would be quiet all day, and no notice would ever be sent")
     try:
         zone = ZoneInfo(found[5])
     except (ZoneInfoNotFoundError, ValueError, OSError):
         zone = None
     if zone is None:
-        raise _wrong(spec, f"this machine knows no time zone {found[5]!r}")
+        raise _wrong(spec, f"unknown time zone {found[5]!r}")
     return QuietHours(start, end, zone)
 
 
 def quiet_until(now_us: int, spec: str) -> int | None:
-    """When the quiet that holds now is over, in microseconds; None when it is not quiet now.
+    """End of the current quiet hours, in microseconds; None outside quiet hours.
 
-    The wall clock decides, so the end is where the wall first shows it: an end inside the hour that summer
-    time skips is the moment of the change. In the hour that comes twice it can be quiet twice.
+    Local time decides. An end inside the hour that daylight saving time skips is the moment of the change. In the hour
+    that comes twice, quiet hours can come twice.
     """
     hours = parse_quiet(spec)
     if not hours.holds(now_us):
@@ -180,12 +179,12 @@ def quiet_until(now_us: int, spec: str) -> int | None:
 
 
 def _wrong(spec: str, what: str) -> UsageError:
-    return UsageError(f"the quiet hours {spec!r} cannot be used: {what}; an example is: {EXAMPLE}")
+    return UsageError(f"the quiet hours {spec!r} are invalid: {what}; example: {EXAMPLE}")
 
 
 @dataclass(frozen=True)
 class Outlet:
-    """One configured target. `user` is whose device it is, empty for a shared one; `quiet` its quiet hours."""
+    """A configured target. `user` is its owner, empty for a shared one; `quiet` its quiet hours."""
 
     target: Target
     user: str = ""
@@ -198,13 +197,13 @@ class Outlet:
         return self.target.name
 
     def held_until_us(self, now_us: int) -> int | None:
-        """When the quiet of now is over; None when it may be told now."""
+        """End of the current quiet hours; None if a notice may be sent now."""
         return quiet_until(now_us, self.quiet) if self.quiet else None
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """How a sending ended, in words that may stand in an event."""
+    """Result of sending a notice, in words that may be stored in an event."""
 
     ok: bool
     detail: str = ""
@@ -213,13 +212,13 @@ class Delivery:
 
 
 def addressed(outlets: Sequence[Outlet], people: Collection[str]) -> list[Outlet]:
-    """Those that reach `people` (`ann` or `user:ann`): theirs and the shared ones; all when nobody is named."""
+    """Targets of users (`ann` or `user:ann`): their own and the shared ones; all targets if `people` is empty."""
     names = {person.removeprefix("user:") for person in people}
     return [outlet for outlet in outlets if not names or not outlet.user or outlet.user in names]
 
 
 async def deliver(target: Target, notice: Notice) -> Delivery:
-    """Send, and say how it went: a target that is down changes nothing for a session."""
+    """Send a notice and return the result: a target that is down does not affect a session."""
     try:
         await target.send(notice)
     except NotifyError as error:
@@ -228,14 +227,14 @@ async def deliver(target: Target, notice: Notice) -> Delivery:
 
 
 async def send_test(target: Target, clock: Clock) -> Delivery:
-    """Send a notice that asks for nothing, for a person to see whether it arrives."""
+    """Send a test notice."""
     now_us = clock.now_us()
     notice = Notice(
         notice_id=notice_id("test", target.name, str(now_us)),
         kind="test",
         session_id="test",
         title="Holdfast: a test",
-        body=f"This is a test of the notification target {target.name}. Nothing waits for you.",
+        body=f"This is a test of the notification target {target.name}. No answer is needed.",
         at_us=now_us,
     )
     return await deliver(target, notice)

@@ -1,4 +1,4 @@
-"""Targets and a reply channel in memory: for tests and the simulator."""
+"""Targets and a reply channel in memory, for tests and the simulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.notify.base import Notice, Replies, Reply
 
 
 class FakeTarget:
-    """Keeps what it is sent. The next `failing` tries fail; with `down`, all do. `tries` counts each."""
+    """A target that stores notices. The next `failing` tries fail, and all with `down`; `tries` counts them."""
 
     def __init__(self, name: str = "fake", failing: int = 0) -> None:
         self.name = name
@@ -22,17 +22,17 @@ class FakeTarget:
         self.tries: Counter[str] = Counter()
 
     async def send(self, notice: Notice) -> None:
-        """Take it, or fail as told. Raises `NotifyError`."""
+        """Store the notice, or fail. Raises `NotifyError`."""
         await checkpoint()
         self.tries[notice.notice_id] += 1
         if self.down or self.failing > 0:
             self.failing = max(0, self.failing - 1)
-            raise NotifyError(f"the notification target {self.name!r} is down, as it was told to be", retryable=True)
+            raise NotifyError(f"the notification target {self.name!r} is down (fake)", retryable=True)
         self.sent.append(notice)
 
 
 class FakeReplies:
-    """A channel that a test answers on. A cursor is a count of messages, as text."""
+    """A channel for replies of a test. A cursor is a count of messages, as text."""
 
     def __init__(self, name: str = "fake", who: str = "user:fake") -> None:
         self.name = name
@@ -40,7 +40,7 @@ class FakeReplies:
         self._messages: list[Reply | None] = []
 
     def press(self, notice: Notice, verdict: Verdict, note: str = "") -> None:
-        """Answer a notice, as its button would."""
+        """Reply to a notice, as its button would."""
         number = str(len(self._messages) + 1)
         self._messages.append(
             Reply(
@@ -56,11 +56,11 @@ class FakeReplies:
         )
 
     def junk(self) -> None:
-        """Somebody sends what is no answer."""
+        """Add a message that is not a reply."""
         self._messages.append(None)
 
     async def replies(self, since: str) -> Replies:
-        """What came after the cursor; a cursor that was never given out begins anew."""
+        """See `ReplyChannel.replies`; an unknown cursor starts at the beginning."""
         await checkpoint()
         start = int(since) if since.isdecimal() and int(since) <= len(self._messages) else 0
         new = self._messages[start:]

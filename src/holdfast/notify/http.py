@@ -1,6 +1,6 @@
-"""HTTP to a target: one bounded request, a bounded number of them, and what went wrong in safe words.
+"""HTTP to notification targets: bounded requests and retries, with errors that reveal no secret.
 
-No message here tells a URL, a header or what a receiver answered: any of them may hold a secret.
+No message contains a URL, a header, or a response: any of them may hold a secret.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 class Patience(NamedTuple):
-    """How long a target is tried: seconds for one request, tries, and the waits between them.
+    """Retry policy of a target: time limits, number of tries, and waits between them.
 
-    The wait doubles from `first_wait_s` to `longest_wait_s`, with chance added. A receiver that asks for a
-    longer one (Retry-After) is left alone; the error says for how long.
+    The wait doubles from `first_wait_s` to `longest_wait_s`, with jitter. If the receiver asks for a longer one
+    (Retry-After), there is no retry, and the error has that time.
     """
 
     request_s: float = 10.0
@@ -42,7 +42,7 @@ class Patience(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came back: the status, the wait that was asked for, and at most so many bytes as wanted."""
+    """An HTTP response: the status, the requested wait, and the body up to the limit of the request."""
 
     status: int
     retry_after_s: float | None
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class Request(NamedTuple):
-    """One HTTP request. `keep_bytes` of the answer's body are read, none of it by default."""
+    """One HTTP request. At most `keep_bytes` of the response body are read."""
 
     method: str
     url: str
@@ -61,20 +61,18 @@ class Request(NamedTuple):
 
 
 def checked_url(name: str, url: str) -> httpx.URL:
-    """`url` if a notice may go there: https, or http to this machine. Raises `UsageError` without showing it."""
+    """Validate a URL: https, or http to this machine. Raises `UsageError`, whose message does not contain it."""
     try:
         parsed = httpx.URL("" if re.search(r"[\s\x00-\x1f]", url) else url)
     except (httpx.InvalidURL, UnicodeError):
         parsed = httpx.URL("")
     if parsed.scheme not in ("https", "http") or not parsed.host:
-        raise UsageError(
-            f'the url of [notify.{name}] is not a web address; an example is: url = "https://example.com/hook"'
-        )
+        raise UsageError(f'the url of [notify.{name}] is not a web address; example: url = "https://example.com/hook"')
     if parsed.userinfo:
-        raise UsageError(f"the url of [notify.{name}] has a user name or password in it; leave that out")
+        raise UsageError(f"the url of [notify.{name}] contains a user name or password; remove it")
     if parsed.scheme == "http" and not _is_loopback(parsed.host):
         raise UsageError(
-            f"the url of [notify.{name}] begins with http: only https may leave this machine; write https://"
+            f"the url of [notify.{name}] begins with http, which is allowed only to this machine; write https://"
         )
     return parsed
 
@@ -89,7 +87,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def ask(name: str, request: Request, patience: Patience, clock: Clock) -> Answer:
-    """Send `request` once. Redirects are not followed. Raises `NotifyError` when nothing whole came back."""
+    """Send a request once, without redirects. Raises `NotifyError` if there is no complete response."""
     failure = ""
     try:
         with anyio.fail_after(patience.request_s):
@@ -98,20 +96,20 @@ async def ask(name: str, request: Request, patience: Patience, clock: Clock) -> 
                 after = retry_after_s(response.headers.get("retry-after", ""), clock)
                 return Answer(response.status_code, after, body, cut)
     except (ImportError, ValueError) as error:
-        failure = f"cannot be reached through the proxy that the environment names ({type(error).__name__})"
+        failure = f"cannot be reached through the proxy of the environment ({type(error).__name__})"
     except (TimeoutError, httpx.TimeoutException):
         failure = f"did not answer within {patience.request_s:g} s"
     except httpx.ConnectError as error:
         failure = _why_no_connection(error)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ssl.SSLError) as error:
-        failure = f"broke off ({type(error).__name__})"
-    # Raised out here, so that no chain leads to an error of the client: that one knows the URL.
+        failure = f"closed the connection ({type(error).__name__})"
+    # Raised outside of the handlers: the error of the client holds the URL, and must not be in the chain.
     raise NotifyError(f"the notification target {name!r} {failure}", retryable=True)
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Whom to trust: read once, since that takes longer than a request."""
+    """Trusted certificates, read once, since that takes longer than a request."""
     return httpx.create_ssl_context()
 
 
@@ -120,7 +118,7 @@ async def _response(request: Request) -> AsyncIterator[httpx.Response]:
     url = httpx.URL(request.url)
     headers = {"user-agent": f"holdfast/{__version__}", **request.headers}
     with _unlogged():
-        # A proxy of the environment is for other machines.
+        # The proxy of the environment is not used for this machine.
         client = httpx.AsyncClient(
             verify=_certificates(), trust_env=not _is_loopback(url.host), follow_redirects=False, timeout=None
         )
@@ -146,14 +144,14 @@ def _why_no_connection(error: httpx.ConnectError) -> str:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return "speaks no TLS, or has no valid certificate; see to the certificate, or to the clock of this machine"
+        return "does not support TLS or has no valid certificate; check the certificate and the clock of this machine"
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         return "is down: the connection was refused"
-    return "cannot be reached: no connection; see whether its name and this machine's network are right"
+    return "cannot be reached: no connection; check its host name and the network of this machine"
 
 
 def retry_after_s(value: str, clock: Clock) -> float | None:
-    """Seconds from now of a Retry-After header, a number or a date; None for anything else."""
+    """Parse a Retry-After header, a number or a date, to seconds from now; None for anything else."""
     value = value.strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return float(value)
@@ -164,7 +162,7 @@ def retry_after_s(value: str, clock: Clock) -> float | None:
 
 
 def settle(name: str, answer: Answer) -> None:
-    """Return when `answer` is a success; otherwise raise what it means as a `NotifyError`."""
+    """Raise `NotifyError` unless the response is a success."""
     if 200 <= answer.status < 300:
         return
     again = answer.status in (408, 425, 429) or answer.status >= 500
@@ -177,20 +175,20 @@ def settle(name: str, answer: Answer) -> None:
 
 def _meaning(status: int) -> str:
     if status == 410:
-        return "is gone for good (410); take it out of your holdfast.toml"
+        return "is gone for good (410); remove it from your holdfast.toml"
     if 300 <= status < 400:
-        return f"answered with a redirect ({status}), which is not followed; write the new address as its url"
+        return f"answered with a redirect ({status}), which is not followed; set its url to the new address"
     if status in (401, 403):
-        return f"refused the credentials ({status}); see to its secret or token"
+        return f"refused the credentials ({status}); check its secret or token"
     if status == 413:
-        return "found the message too long (413)"
+        return "refused the message as too long (413)"
     if status == 429:
-        return "wants fewer messages (429)"
+        return "refused the message: too many requests (429)"
     return f"answered with status {status}"
 
 
 async def persist(patience: Patience, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Do `attempt` until it succeeds, cannot, or patience ends. Raises the last `NotifyError`, with the tries."""
+    """Retry `attempt` within the retry policy. Raises the last `NotifyError`, with the number of tries."""
     tried = 0
     last: NotifyError | None = None
 
@@ -216,16 +214,16 @@ async def persist(patience: Patience, attempt: Callable[[], Awaitable[T]]) -> T:
     except NotifyError as error:
         last = error
     if last is None:
-        raise NotifyError("the message was not tried", retryable=True)
+        raise NotifyError("the message was not sent", retryable=True)
     times = "once" if tried == 1 else f"{tried} times"
     raise NotifyError(
-        f"{last} (tried {times}). The session is not changed by this; `holdfast inbox` shows what waits",
+        f"{last} (tried {times}). The session is not affected; see `holdfast inbox`",
         retryable=last.retryable,
         retry_after_s=last.retry_after_s,
     )
 
 
-# --- what the libraries log -------------------------------------------------------------------------
+# --- logging of the libraries -----------------------------------------------------------------------
 
 _silent: ContextVar[bool] = ContextVar("_silent", default=False)
 

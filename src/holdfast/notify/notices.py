@@ -1,4 +1,7 @@
-"""What a notice says: of an item that waits for a person, and of a session that ended."""
+"""Text of notices: for inbox items and for sessions that ended, fitted to the limits of a device.
+
+Invisible characters are shown, and a cut is marked.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ def item_notice(
     session_name: str = "",
     count: int = 1,
 ) -> Notice:
-    """The notice of an item to one target. `count` tells the reminders of an item apart."""
+    """Make the notice of an inbox item for one target. `count` numbers its reminders."""
     return Notice(
         notice_id=notice_id(session_id, target, request.item_id, round, str(count)),
         kind=_KINDS[round],
@@ -44,7 +47,7 @@ def item_notice(
 
 
 def _item_body(request: ApprovalRequested, session: str) -> str:
-    """The action comes first: a text that is cut loses its end."""
+    """The text of an item, with the action first: a cut text loses its end."""
     lines = [request.action]
     if request.options:
         lines.append("Proposed answers: " + "; ".join(request.options))
@@ -78,7 +81,7 @@ def end_notice(
     at_us: int,
     session_name: str = "",
 ) -> Notice:
-    """The notice that a session ended. `seq` is where: a session that goes on may end again."""
+    """Make the notice of a session that ended at `seq`: a session that continues may end again."""
     return Notice(
         notice_id=notice_id(session_id, target, kind, str(seq)),
         kind=kind,
@@ -92,14 +95,14 @@ def end_notice(
 
 
 class Shown(NamedTuple):
-    """A text that fits, and whether it is all of it."""
+    """A text that fits; `whole` is False if it was cut."""
 
     text: str
     whole: bool
 
 
 def one_line(text: str, limit_bytes: int) -> str:
-    """A title: visible, on one line, cut to `limit_bytes` of UTF-8."""
+    """Format a title: visible, on one line, cut to `limit_bytes` of UTF-8."""
     line = " ".join(visible(text).split())
     if len(line.encode()) <= limit_bytes:
         return line
@@ -107,17 +110,17 @@ def one_line(text: str, limit_bytes: int) -> str:
 
 
 def message(notice: Notice, limit_bytes: int) -> Shown:
-    """The body and the commands in at most `limit_bytes` of UTF-8.
+    """Format body and commands in at most `limit_bytes` of UTF-8.
 
-    The end says so when something is missing, and how to see the whole. The commands come last and whole:
-    whoever reads a cut message needs them most.
+    A cut is marked with the command that shows the whole. The commands come last and are never cut: the reader of a cut
+    message needs them most.
     """
     body = visible(notice.body).strip()
     commands = visible("\n".join(notice.commands))
     text = f"{body}\n\n{commands}" if commands else body
     if len(text.encode()) <= limit_bytes:
         return Shown(text, True)
-    tail = f"\n[cut here; the whole: {whole_command(notice)}]"
+    tail = f"\n[cut here; see all of it: {whole_command(notice)}]"
     rest = f"\n\n{commands}" if commands else ""
     room = limit_bytes - len((tail + rest).encode())
     if room < 0:
@@ -126,7 +129,7 @@ def message(notice: Notice, limit_bytes: int) -> Shown:
 
 
 def whole_command(notice: Notice) -> str:
-    """What to type to see everything about it."""
+    """The command that shows the whole item or session."""
     return "holdfast inbox" if notice.item_id else f"holdfast show {notice.session_id}"
 
 

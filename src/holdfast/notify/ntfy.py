@@ -1,8 +1,12 @@
-"""A phone, through an ntfy server: the notice with buttons, and a topic where their answers are collected.
+"""Phone target through an ntfy server: notices with buttons, and a topic that collects the replies.
 
-A button makes the phone publish a line to the reply topic; we ask the server for new lines. So an answer
-comes from anywhere and no port is open here. What guards it stands in `tokens.py`. Approving is offered only
-when the phone was sent all of the text: what somebody cannot see, they cannot approve.
+A button makes the phone publish a line to the reply topic, which we poll, so no port is open here. The line is one
+reply with a code over all of it that only the home's key can make. A user who can only guess the topic cannot approve;
+one who can read the notice can. Each code is for one session, item, digest, verdict, expiry, and target:
+
+    holdfast-reply/1 approve ses_… itm_… <digest> <expires_us or -> <code> [a note]
+
+The button to approve is offered only if the phone received the whole text.
 """
 
 from __future__ import annotations
@@ -25,16 +29,16 @@ from holdfast.notify.http import Patience, Request, ask, checked_url, persist, s
 from holdfast.notify.notices import Shown, message, one_line
 
 POLL_EVERY_S = 30.0
-"""How often to look for replies. ntfy.sh refills one request every 5 s for everything from one address."""
+"""Interval between polls for replies, in seconds. ntfy.sh allows one request every 5 s from one address."""
 
 MESSAGE_BYTES = 4096
-"""A longer message would become an attachment."""
+"""Longest message, in bytes; a longer one would become an attachment."""
 
 PUSH_BYTES = 4000
-"""What ntfy hands to Google's and Apple's push services in all; more is cut silently on the way."""
+"""Bytes that ntfy passes to the push services of Google and Apple; the rest is cut silently."""
 
 _PUSH_FRAME_BYTES = 600
-"""Of those, for the fields that the server adds, twice."""
+"""Part of `PUSH_BYTES` for fields that the server adds, twice."""
 
 _POLL_BYTES = 256 * 1024
 
@@ -51,7 +55,7 @@ _TOPIC = re.compile(r"[-_A-Za-z0-9]{1,64}")
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """One message as the server tells it."""
+    """One message in the server's JSON."""
 
     id: str
     time: int
@@ -60,10 +64,10 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Ntfy:
-    """One person's phone: a topic to tell, a reply topic to listen to. Both count as secrets.
+    """The phone of one user: a topic for notices, and a reply topic. Both topics are secrets.
 
-    `who` answers there, as events name actors. `token` is an access token of the server. Without a reply topic
-    there are no buttons. `key` makes and checks their codes. Raises `UsageError` for what cannot be meant.
+    `who` is the user, as events name actors. `token` is an access token of the server. Without a reply topic there are
+    no buttons. `key` makes and checks their codes. Raises `UsageError` for invalid settings.
     """
 
     def __init__(
@@ -81,14 +85,14 @@ class Ntfy:
     ) -> None:
         base = checked_url(name, url)
         if base.path not in ("", "/") or base.query:
-            raise UsageError(f'the url of [notify.{name}] is the server alone, such as url = "https://ntfy.sh"')
+            raise UsageError(f'the url of [notify.{name}] must be the server only; example: url = "https://ntfy.sh"')
         for option, value in [("topic", topic), *([("reply_topic", reply_topic)] if reply_topic else [])]:
             if _TOPIC.fullmatch(value) is None:
-                raise UsageError(f"the {option} of [notify.{name}] has to be 1 to 64 of A-Z, a-z, 0-9, - and _")
+                raise UsageError(f"the {option} of [notify.{name}] must be 1 to 64 of A-Z, a-z, 0-9, - and _")
         if re.fullmatch(r"[\x21-\x7e]*", token) is None:
-            raise UsageError(f"the token of [notify.{name}] has a character that no token has; copy it again")
+            raise UsageError(f"the token of [notify.{name}] has an invalid character; copy it again")
         if topic == reply_topic:
-            raise UsageError(f"[notify.{name}] has one topic for both ways; make the reply_topic another one")
+            raise UsageError(f"[notify.{name}] uses one topic in both directions; choose another reply_topic")
         self.name = name
         self._url = str(base.copy_with(path="/", query=None, fragment=None)).rstrip("/")
         self._topic = topic
@@ -103,7 +107,7 @@ class Ntfy:
         return f"Ntfy({self.name!r})"
 
     async def send(self, notice: Notice) -> None:
-        """Publish. Raises `NotifyError`. A try whose answer was lost can show the notice twice."""
+        """Publish a notice. Raises `NotifyError`. If a response was lost, the retry can show the notice twice."""
         content = msgspec.json.encode(self._publication(notice))
         headers = {"content-type": "application/json", **self._headers}
 
@@ -114,7 +118,7 @@ class Ntfy:
         await persist(self._patience, attempt)
 
     async def replies(self, since: str) -> Replies:
-        """Answers after the cursor; the server keeps them for some hours (12 unless told otherwise)."""
+        """See `ReplyChannel.replies`. The server keeps replies for some hours (12 by default)."""
         if not self._reply_topic:
             return Replies((), since)
         query = urlencode({"poll": "1", "since": since or "all"})
@@ -123,12 +127,12 @@ class Ntfy:
         async def attempt() -> bytes:
             answer = await ask(self.name, request, self._patience, self._clock)
             settle(self.name, answer)
-            # The last line of a cut answer is left for the next look.
+            # The last line of a cut response is left for the next poll.
             return answer.body.rpartition(b"\n")[0] if answer.cut else answer.body
 
         return self._read(await persist(self._patience, attempt), since)
 
-    # --- out ----------------------------------------------------------------------------------------
+    # --- send ---------------------------------------------------------------------------------------
 
     def _publication(self, notice: Notice) -> dict[str, Any]:
         limit = MESSAGE_BYTES
@@ -173,7 +177,7 @@ class Ntfy:
             "clear": True,
         }
 
-    # --- back ---------------------------------------------------------------------------------------
+    # --- receive ------------------------------------------------------------------------------------
 
     def _read(self, body: bytes, since: str) -> Replies:
         cursor, refused = since, 0
@@ -182,7 +186,7 @@ class Ntfy:
             told = _line(line)
             if told is None:
                 raise NotifyError(
-                    f"the notification target {self.name!r} does not answer like an ntfy server; see to its url",
+                    f"the notification target {self.name!r} does not respond like an ntfy server; check its url",
                     retryable=False,
                 )
             if told.event != "message":
@@ -214,7 +218,7 @@ def _line(line: bytes) -> _Line | None:
 
 
 def _push_bytes(published: dict[str, Any]) -> int:
-    """About how long ntfy's message to a push service is: it holds the fields twice, the buttons as text."""
+    """Approximate size of ntfy's message to a push service: it holds the fields twice, the buttons as text."""
     actions = msgspec.json.encode([{**action, "id": "0" * 10} for action in published.get("actions", [])]).decode()
     fields = msgspec.json.encode([published["title"], published["message"], actions if len(actions) > 2 else ""])
     # The server's JSON writes these, frequent in commands, as six bytes each.
@@ -223,16 +227,16 @@ def _push_bytes(published: dict[str, Any]) -> int:
 
 
 KEY_BYTES = 32
-"""The least length of a key."""
+"""Shortest key, in bytes."""
 
 TEXT_MAX = 4096
-"""No reply is longer, in bytes of UTF-8."""
+"""Longest reply, in bytes of UTF-8."""
 
 NOTE_MAX = 1000
-"""Characters of a note; the rest is dropped."""
+"""Longest note, in characters; the rest is dropped."""
 
 _CODE_BYTES = 16
-"""128 bits: nobody guesses that over a network. A phone's push service takes few bytes in all."""
+"""128 bits cannot be guessed over a network, and push services take few bytes."""
 
 _WORD = r"[\x21-\x7e]{1,128}"
 
@@ -244,7 +248,7 @@ _FORM = re.compile(
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reply says. The note is whatever the person adds; it is not under the code."""
+    """Content of a reply. The user may add a note, which the code does not cover."""
 
     session_id: str
     item_id: str
@@ -255,7 +259,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def answer_text(key: bytes, target: str, answer: Answer) -> str:
-    """The line that a button of `target` sends. `key` is secret and at least `KEY_BYTES` long."""
+    """Format the line that a button of `target` sends. `key` is secret and at least `KEY_BYTES` long."""
     expires = "-" if answer.expires_us is None else str(answer.expires_us)
     words = [answer.verdict, answer.session_id, answer.item_id, answer.digest, expires]
     line = " ".join(["holdfast-reply/1", *words, _code(key, target, answer)])
@@ -265,7 +269,7 @@ def answer_text(key: bytes, target: str, answer: Answer) -> str:
 
 
 def read_answer(key: bytes, target: str, text: str, sent_us: int) -> Answer | None:
-    """The answer in `text` that reached the carrier at `sent_us`; None if it is forged, damaged or late."""
+    """Parse a reply that reached the carrier at `sent_us`; None if it is forged, damaged, or late."""
     if len(text) > TEXT_MAX:
         return None
     found = _FORM.fullmatch(text.strip())

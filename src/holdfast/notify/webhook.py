@@ -1,11 +1,11 @@
-"""A target that is a web server of one's own: Standard Webhooks, signed, one id over all tries.
+"""Webhook target: Standard Webhooks, signed, with one id for all tries.
 
-    webhook-id         the notice's id: the same over all tries, for the receiver to tell repeats
-    webhook-timestamp  when this try was made, in seconds
+    webhook-id         id of the notice: the same for all tries, so that the receiver can detect repeats
+    webhook-timestamp  time of this try, in seconds
     webhook-signature  v1,<HMAC-SHA256 over id.timestamp.body>
 
-The body is `{"type": "notice.approval", "timestamp": …, "data": {…}}` and the same over all tries. It is
-data for a program: nothing in it is escaped for a person's eyes.
+The body is `{"type": "notice.approval", "timestamp": …, "data": {…}}`, the same for all tries. It is data for a
+program: nothing in it is escaped for display.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from holdfast.notify.http import Patience, Request, ask, checked_url, persist, s
 from holdfast.notify.notices import whole_command
 
 BODY_BYTES = 16_384
-"""The most of a notice's own body; the standard wants small messages."""
+"""Longest body of a notice, in bytes; the standard asks for small messages."""
 
 
 class Webhook:
-    """One receiver. `secret` is `whsec_` and 24 to 64 bytes in base64. Raises `UsageError` for a wrong one."""
+    """A webhook receiver. `secret` is `whsec_` and 24 to 64 bytes in base64. Raises `UsageError` for an invalid one."""
 
     def __init__(self, name: str, url: str, secret: str, clock: Clock, patience: Patience | None = None) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class Webhook:
         return f"Webhook({self.name!r})"
 
     async def send(self, notice: Notice) -> None:
-        """Deliver until it is taken, refused for good, or patience ends. Raises `NotifyError`."""
+        """Deliver a notice, with retries. Raises `NotifyError`."""
         body = _body(notice)
 
         async def attempt() -> None:
@@ -67,7 +67,7 @@ def _secret_bytes(name: str, secret: str) -> bytes:
         found = b""
     if not secret.startswith("whsec_") or not 24 <= len(found) <= 64:
         raise UsageError(
-            f"the secret of [notify.{name}] is no webhook secret: it has to be whsec_ and 24 to 64 random bytes "
+            f"the secret of [notify.{name}] is not a webhook secret: it must be whsec_ and 24 to 64 random bytes "
             'in base64; make one: echo "whsec_$(head -c 32 /dev/urandom | base64)"'
         )
     return found
@@ -78,6 +78,6 @@ def _body(notice: Notice) -> bytes:
     cut = len(notice.body.encode()) > BODY_BYTES
     if cut:
         head = notice.body.encode()[:BODY_BYTES].decode(errors="ignore")
-        data["body"] = f"{head}\n[cut here; the whole: {whole_command(notice)}]"
+        data["body"] = f"{head}\n[cut here; see all of it: {whole_command(notice)}]"
     data["body_is_whole"] = not cut
     return msgspec.json.encode({"type": f"notice.{notice.kind}", "timestamp": rfc3339(notice.at_us), "data": data})

@@ -1,4 +1,4 @@
-"""The door to secrets: a reference says where a value is; whoever holds one may read it, and nothing keeps it."""
+"""The vault door: secrets are referred to by name, and their values are read where they are used and stored nowhere."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _HIDDEN = "Secret(…)"
 
 
 class Secret:
-    """A value that does not show itself: not in `repr`, not in a format string, not copied, pickled or encoded.
+    """A value that is hidden in `repr` and format strings, and cannot be copied, pickled, or encoded.
 
-    `reveal` is the only way to it; call it where the value is used and keep no name for it.
+    Call `reveal` where the value is used, and keep no reference to the result.
     """
 
     __slots__ = ("_value",)
@@ -39,21 +39,20 @@ class Secret:
 
 
 class Vault(Protocol):
-    """Finds the values of secrets by their names, anew each time: a value that was rotated counts at once."""
+    """Values of secrets by name, read at each use, so that a rotated value applies at once."""
 
     def names(self) -> tuple[str, ...]:
-        """The secrets that are known, in order."""
+        """Names of the known secrets, in order."""
         ...
 
     def resolve(self, name: str) -> Secret:
-        """The value now. Raises `SecretUnavailable`, whose message never has a value in it. May block."""
+        """Read the current value. Raises `SecretUnavailable`, whose message never contains a value. May block."""
         ...
 
     def handover(self, names: Iterable[str]) -> bytes:
         """Encode references for another process of ours, which reads them with `vault.reference_vault.take_over`.
 
-        It holds references, and of the environment those variables alone that they need. So it may hold values: give
-        it through a pipe, never as an argument, in the environment or in a file. Raises `SecretUnavailable` for a
-        name that is not known.
+        It holds references, and only those environment variables that they need. These may be values: pass it through
+        a pipe, never as an argument, in the environment, or in a file. Raises `SecretUnavailable` for an unknown name.
         """
         ...

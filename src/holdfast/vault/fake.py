@@ -1,4 +1,4 @@
-"""A vault in memory, for tests and the simulator: its values are given to it."""
+"""A vault in memory, for tests and the simulator."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from holdfast.vault.sources import Source
 
 
 class FakeVault:
-    """Holds what it is told. `rotate` changes a value, `drop` forgets one, `expire` says from when one is too old."""
+    """A vault of given values. `rotate` changes a value, `drop` removes one, `expire` sets its expiry."""
 
     def __init__(self, values: Mapping[str, str], clock: Clock) -> None:
         self._clock = clock
         self._sources = {name: Source(name, "given", (value,)) for name, value in values.items()}
 
     def rotate(self, name: str, value: str) -> None:
-        """From now on it is another value."""
+        """Change the value."""
         self._sources[name] = msgspec.structs.replace(self._sources[name], place=(value,))
 
     def drop(self, name: str) -> None:
-        """It is no longer known."""
+        """Remove the secret."""
         del self._sources[name]
 
     def expire(self, name: str, at_us: int) -> None:
-        """It counts until then."""
+        """Set the time after which the value is refused."""
         self._sources[name] = msgspec.structs.replace(self._sources[name], expires_us=at_us)
 
     def names(self) -> tuple[str, ...]:
-        """The secrets that are known, in order."""
+        """See `Vault.names`."""
         return self._vault().names()
 
     def resolve(self, name: str) -> Secret:
-        """The value now."""
+        """See `Vault.resolve`."""
         return self._vault().resolve(name)
 
     def handover(self, names: Iterable[str]) -> bytes:
-        """All values that are asked for, for another process."""
+        """See `Vault.handover`."""
         return self._vault().handover(names)
 
     def _vault(self) -> ReferenceVault:

@@ -1,10 +1,10 @@
-"""A process that asks the keyring of the operating system: it may wait for a person, and brings code of its own.
+"""Child process that asks the keyring of the operating system: a keyring may prompt, and runs code of its own.
 
-    python -P -m holdfast.vault.keyring_child get SERVICE NAME     prints the value
-    python -P -m holdfast.vault.keyring_child set SERVICE NAME     reads it from standard input
+    python -P -m holdfast.vault.keyring_child get SERVICE NAME     print the value
+    python -P -m holdfast.vault.keyring_child set SERVICE NAME     read the value from standard input
     python -P -m holdfast.vault.keyring_child remove SERVICE NAME
 
-The status says what became of it. Nothing else is ever printed.
+The exit status gives the result. Only `get` prints, and only the value.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ DONE, NOT_INSTALLED, NO_KEYRING, NOT_THERE, FAILED = 0, 3, 4, 5, 6
 
 
 def main(words: list[str]) -> int:
-    """Do what the words say; the exit status."""
+    """Run one command; returns the exit status."""
     verb, service, name = words
     try:
         keyring = importlib.import_module("keyring")
         errors = importlib.import_module("keyring.errors")
     except ModuleNotFoundError:
         return NOT_INSTALLED
-    # What a keyring's own code prints is not for us.
+    # Discard the output of the keyring's own code.
     out = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     try:
@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
         return NO_KEYRING
     except errors.PasswordDeleteError:
         return NOT_THERE
-    except Exception:  # it may be of any library, and its words may have the value in them
+    except Exception:  # any library may raise it, and its message may contain the value
         return FAILED
     return DONE
 

@@ -1,4 +1,4 @@
-"""The vault of references: each value is found anew where its reference says that it is."""
+"""The vault of references: read each value from its source at each use; store and remove values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.vault.sources import (
 )
 
 KEPT_S = 60.0
-"""How long the answer of a keyring or a command counts, in seconds: they are slow, and may ask a person."""
+"""Time that a value from a keyring or a command is cached, in seconds: they are slow, and may prompt the user."""
 
 
 class _Handover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,9 +35,9 @@ class _Handover(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReferenceVault:
-    """Secrets by reference. `variables` is the environment, of which only what is named is read.
+    """Secrets by reference. `variables` is the environment; only variables that a source names are read.
 
-    Files and variables are read at each use; what keyrings and commands gave counts for `KEPT_S`. Not for threads.
+    Files and variables are read at each use, keyrings and commands every `KEPT_S`. Not thread-safe.
     """
 
     def __init__(self, sources: Sequence[Source], variables: Mapping[str, str], clock: Clock) -> None:
@@ -47,21 +47,21 @@ class ReferenceVault:
         self._kept: dict[str, tuple[float, Secret]] = {}
 
     def names(self) -> tuple[str, ...]:
-        """The secrets that are known, in order."""
+        """See `Vault.names`."""
         return tuple(self._sources)
 
     def source(self, name: str) -> Source:
-        """Where it is. Raises `SecretUnavailable` for a name that is not known."""
+        """Return the source of a secret. Raises `SecretUnavailable` for an unknown name."""
         if name not in self._sources:
-            known = ", ".join(self._sources) or "none at all"
+            known = ", ".join(self._sources) or "none"
             raise SecretUnavailable(
-                f"there is no secret {name!r}; there are {known}. "
+                f"unknown secret {name!r}; known secrets: {known}. "
                 f"Add a table [secrets.{name}] to your own holdfast.toml"
             )
         return self._sources[name]
 
     def resolve(self, name: str) -> Secret:
-        """The value now. Raises `SecretUnavailable`. May block for as long as a command may take."""
+        """See `Vault.resolve`. May block for as long as a command may take."""
         problem = self.expired(name)
         if problem:
             raise SecretUnavailable(problem)
@@ -78,18 +78,18 @@ class ReferenceVault:
         )
 
     def current(self, name: str) -> Secret:
-        """The value now, also when it is too old to be used: it has to be taken out of answers all the same.
+        """Read the current value even if it has expired: it must be masked in responses all the same.
 
         Raises `SecretUnavailable`. May block for as long as a command may take.
         """
         found = self._look(self.source(name))
         if isinstance(found, str):
-            # Raised here, where no name stands for anything that was read.
+            # Raised here, where no local variable holds the value.
             raise SecretUnavailable(f"the secret {name!r} is not available: {found}")
         return found
 
     def handover(self, names: Iterable[str]) -> bytes:
-        """The references, and those variables that they need, for `take_over` in another process: through a pipe."""
+        """See `Vault.handover`."""
         sources = tuple(self.source(name) for name in names)
         needed: set[str] = set()
         for source in sources:
@@ -117,7 +117,7 @@ class ReferenceVault:
 
     def _of_environment(self, variable: str) -> Secret | str:
         if not self._variables.get(variable):
-            return f"the environment variable {variable} is not set; set it where Holdfast starts, or name a file"
+            return f"the environment variable {variable} is not set; set it where Holdfast starts, or use a file"
         found = checked(self._variables[variable].encode("utf-8", "replace"))
         return f"the environment variable {variable} cannot be used: {found}" if isinstance(found, str) else found
 
@@ -129,12 +129,12 @@ class ReferenceVault:
         printed = run(source.place, variables, self._clock, most=BYTES_MAX + 2)
         problem = printed.problem or checked(printed.data)
         if isinstance(problem, str):
-            return f"its command {source.place[0]} gave none: {problem}. Run it yourself to see why"
+            return f"its command {source.place[0]} failed: {problem}. Run it yourself to see why"
         return problem
 
 
 def _needs(source: Source) -> tuple[str, ...]:
-    """The variables of the environment that a reference needs to be resolved."""
+    """Environment variables that a source needs."""
     if source.kind == "env":
         return (source.place[0],)
     if source.kind == "file":
@@ -145,7 +145,7 @@ def _needs(source: Source) -> tuple[str, ...]:
 
 
 def outline(data: bytes) -> bytes:
-    """A handover without any value: which secrets there are, and where. Raises like `take_over`."""
+    """Return a handover without values: names and sources only. Raises like `take_over`."""
     known = take_over(data, SystemClock())
     sources = (known.source(name) for name in known.names())
     shown = (one if one.kind != "given" else msgspec.structs.replace(one, place=("",)) for one in sources)
@@ -153,15 +153,15 @@ def outline(data: bytes) -> bytes:
 
 
 def look_up(vault: ReferenceVault, name: str) -> Secret | str:
-    """The value now, however old, or why there is none. Raises `SecretUnavailable` for a name that is not known."""
+    """Read the current value even if it has expired; returns the problem if that failed. Raises `SecretUnavailable`."""
     return vault._look(vault.source(name))
 
 
 def take_over(data: bytes, clock: Clock, before: Vault | None = None) -> ReferenceVault:
-    """The vault of what another process handed over. Raises `SecretUnavailable` for what is not such a thing.
+    """Make a vault from a handover. Raises `SecretUnavailable` for invalid data.
 
-    `before` is the vault that it replaces: variables that are still needed and that whoever hands over does not have,
-    such as a person in another terminal, stay as they were.
+    `before` is the vault that it replaces. It supplies variables that are still needed and that the other process, such
+    as one in another terminal, does not have.
     """
     found: _Handover | None
     try:
@@ -169,7 +169,7 @@ def take_over(data: bytes, clock: Clock, before: Vault | None = None) -> Referen
     except (msgspec.DecodeError, msgspec.ValidationError):
         found = None
     if found is None:
-        raise SecretUnavailable("what was handed over is no list of secrets; nothing of it was used, start anew")
+        raise SecretUnavailable("the handover of secrets is invalid; nothing of it was used. Start again")
     needed = {name for source in found.sources for name in _needs(source)}
     kept = before._variables if isinstance(before, ReferenceVault) else {}
     variables = {name: kept[name] for name in needed if name in kept} | found.variables
@@ -177,15 +177,15 @@ def take_over(data: bytes, clock: Clock, before: Vault | None = None) -> Referen
 
 
 def value_of(data: bytes) -> Secret:
-    """The secret in what a person typed or a program wrote. Raises `SecretUnavailable` without a word of it."""
+    """Validate a value from the user or a program. Raises `SecretUnavailable`, whose message does not contain it."""
     found = checked(data)
     if isinstance(found, str):
-        raise SecretUnavailable(f"nothing was kept: {found}")
+        raise SecretUnavailable(f"nothing was stored: {found}")
     return found
 
 
 def put(source: Source, value: Secret, variables: Mapping[str, str], clock: Clock) -> None:
-    """Keep the value there. Raises `SecretUnavailable` where that cannot be, and nothing has changed then."""
+    """Store a value at its source. Raises `SecretUnavailable` if that is not possible; nothing has changed then."""
     if source.kind == "keyring":
         write_keyring(source.name, source.place, value, _needed(variables), clock)
     elif source.kind == "file":
@@ -195,7 +195,7 @@ def put(source: Source, value: Secret, variables: Mapping[str, str], clock: Cloc
 
 
 def take_away(source: Source, variables: Mapping[str, str], clock: Clock) -> bool:
-    """Remove the value; whether there was one. Raises `SecretUnavailable`."""
+    """Remove a value; returns False if there was none. Raises `SecretUnavailable`."""
     if source.kind == "keyring":
         return remove_keyring(source.name, source.place, _needed(variables), clock)
     if source.kind != "file":
@@ -217,13 +217,13 @@ def _needed(variables: Mapping[str, str]) -> dict[str, str]:
 def _elsewhere(source: Source, verb: str) -> SecretUnavailable:
     where = "an environment variable" if source.kind == "env" else "a command"
     return SecretUnavailable(
-        f"the secret {source.name!r} comes from {where} ({source.described()}), and is not {verb} here; change it "
-        f'where it is, or name a place of your own: from = "keyring:holdfast/{source.name}"'
+        f"the secret {source.name!r} comes from {where} ({source.described()}), and cannot be {verb} here; change it "
+        f'there, or choose another source: from = "keyring:holdfast/{source.name}"'
     )
 
 
 def _write(path: Path, value: Secret) -> None:
-    """Whole or not at all, for nobody else to read."""
+    """Write a file atomically, readable only for its owner."""
     whole = path.with_name(f".{path.name}.{os.getpid()}")
     problem = ""
     try:

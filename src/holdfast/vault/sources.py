@@ -1,4 +1,10 @@
-"""Where a secret is, as people write it: `env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`, or a command's words."""
+"""Sources of secrets and how to read them: environment variables, files, keyrings, and commands.
+
+References are written `env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`, or `command:PROGRAM` with arguments. A file is
+read only if no other user could have read or replaced it. A command runs without a shell and with a time limit. The
+keyring of the operating system, which the extra `keyring` supports, is asked in a process of its own. A value is one
+line of text, long enough to be found again in responses.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +34,18 @@ EXAMPLES = (
     'from = "env:GITHUB_TOKEN", "file:~/.config/holdfast/github", "keyring:holdfast/github" '
     'or ["command:pass", "show", "github"]'
 )
-"""One of each, for messages."""
+"""One example of each kind, for messages."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-"""What a secret can be called."""
+"""Pattern of the name of a secret."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where one secret is. `place` has one word, or the words of a command.
+    """Source of one secret. `place` is one word, or the words of a command.
 
-    `expires_us` is when it counts no more, None for never. `variables` are those of the environment that its command
-    is given beside the usual ones. Kind `given` holds the value itself, for fakes alone.
+    After `expires_us` the value is refused; None for never. `variables` are environment variables for its command in
+    addition to the usual ones. Kind `given` holds the value itself, for fakes only.
     """
 
     name: str
@@ -52,66 +58,67 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Source({self.name!r}, {self.described()!r})"
 
     def described(self) -> str:
-        """The reference as a person wrote it; of a command the program alone, since arguments may be private."""
+        """The reference as configured; for a command only the program, since arguments may be private."""
         if self.kind == "given":
             return "given"
         return f"{self.kind}:{self.place[0]}{' …' if len(self.place) > 1 else ''}"
 
 
 def read_reference(value: Any) -> tuple[Kind, tuple[str, ...]]:
-    """What `from` says. Raises `ValueError` with an example; the message does not repeat a value that is no reference,
-    since it may be the secret itself.
+    """Parse the setting `from`. Raises `ValueError` with an example.
+
+    The message does not repeat an invalid reference, since that may be the secret itself.
     """
     words: Sequence[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     texts = tuple(word for word in words if isinstance(word, str) and "\0" not in word)
     if not texts or len(texts) != len(words):
-        raise ValueError(f"it has to say where the secret is: {EXAMPLES}")
+        raise ValueError(f"it must be a reference to the secret: {EXAMPLES}")
     kind, colon, rest = texts[0].partition(":")
     if kind == "command" and colon:
         return "command", _command(rest, texts, alone=isinstance(value, str))
     if len(texts) > 1 or not colon or kind not in ("env", "file", "keyring"):
-        raise ValueError(f"it has to say where the secret is, not what it is: {EXAMPLES}")
+        raise ValueError(f"it must be a reference to the secret, not the secret itself: {EXAMPLES}")
     if kind == "env":
         if _VARIABLE.fullmatch(rest) is None:
-            raise ValueError('it names no environment variable; an example is from = "env:GITHUB_TOKEN"')
+            raise ValueError('it does not name an environment variable; example: from = "env:GITHUB_TOKEN"')
         return "env", (rest,)
     if kind == "file":
         if not rest.startswith(("/", "~/")):
-            raise ValueError('its file needs a whole path; an example is from = "file:~/.config/holdfast/github"')
+            raise ValueError('its file needs an absolute path; example: from = "file:~/.config/holdfast/github"')
         return "file", (rest,)
     service, slash, name = rest.rpartition("/")
     if not (service and slash and name) or not rest.isprintable() or rest.startswith("-"):
-        raise ValueError('a keyring needs a service and a name; an example is from = "keyring:holdfast/github"')
+        raise ValueError('a keyring needs a service and a name; example: from = "keyring:holdfast/github"')
     return "keyring", (service, name)
 
 
 def _command(program: str, words: tuple[str, ...], *, alone: bool) -> tuple[str, ...]:
     if not program.strip() or (alone and any(char.isspace() for char in program)):
         raise ValueError(
-            'a command is a list of words, since no shell reads it; an example is from = ["command:pass", "show", '
+            'a command is a list of words, since it runs without a shell; example: from = ["command:pass", "show", '
             '"github"]'
         )
     return (program, *words[1:])
 
 
 def variable_name(value: Any) -> str:
-    """The name of an environment variable. Raises `ValueError`."""
+    """Check the name of an environment variable. Raises `ValueError`."""
     if not isinstance(value, str) or _VARIABLE.fullmatch(value) is None:
-        raise ValueError(f'{value!r} is no name of an environment variable, such as "GITHUB_TOKEN"')
+        raise ValueError(f'{value!r} is not the name of an environment variable; example: "GITHUB_TOKEN"')
     return value
 
 
 BYTES_MAX = 8192
-"""No secret is longer, in bytes."""
+"""Longest secret, in bytes."""
 
 BYTES_MIN = 8
-"""A shorter one cannot be told from ordinary text, so that it could not be taken out of answers."""
+"""Shortest secret, in bytes. A shorter one could not be told from ordinary text, and so not be masked in responses."""
 
 
 def checked(data: bytes) -> Secret | str:
-    """The secret in what a source gave, without the line's end; or what is wrong with it, in words without it.
+    """Validate the output of a source. Returns the secret, or the problem in words that do not contain it.
 
-    Nothing is raised: an exception would hold the bytes that could not be read.
+    Raises nothing: an exception would hold the bytes.
     """
     if len(data) > BYTES_MAX + 2:
         return f"it is longer than {BYTES_MAX} bytes"
@@ -119,30 +126,30 @@ def checked(data: bytes) -> Secret | str:
     if not text.strip():
         return "it is empty"
     if "\n" in text or "\r" in text:
-        return "it has more than one line, and only one line can be put into a request"
+        return "it has more than one line, and a header can hold only one"
     if not text.isprintable() or "�" in text or text != text.strip():
-        return "it has characters that cannot be put into a request, or blanks around it"
+        return "it has characters that a header cannot hold, or surrounding blanks"
     if len(text.encode()) < BYTES_MIN:
-        return f"it is shorter than {BYTES_MIN} bytes, too short to be found again in answers and taken out of them"
+        return f"it is shorter than {BYTES_MIN} bytes, too short to be masked in responses"
     return Secret(text)
 
 
 def path_of(place: str, home: str) -> Path:
-    """The file that a reference names; `home` stands for `~`. It is not absolute when nobody knows the home."""
+    """Path of the file of a reference; `home` replaces `~`. Relative if `home` is unknown."""
     return Path(home) / place[2:] if place.startswith("~/") else Path(place)
 
 
 def read_file(place: str, home: str) -> Secret | str:
-    """The secret in the file, or why it is not taken and what to type. `home` stands for `~`."""
+    """Read the secret from a file; returns the problem and its fix instead if that failed. `home` replaces `~`."""
     path = path_of(place, home)
     if not path.is_absolute():
-        return f"nobody knows where ~ leads to for {place}; name the file by its whole path"
+        return f"the home folder for {place} is unknown; use an absolute path"
     data = _bytes(path)
     if isinstance(data, str):
         return data
     found = checked(data)
     if isinstance(found, str):
-        return f"the file {path} cannot be used: {found}; put the secret alone into it"
+        return f"the file {path} cannot be used: {found}; the file must contain only the secret"
     return found
 
 
@@ -152,15 +159,13 @@ def _bytes(path: Path) -> bytes | str:
         problem = _open_to_others(folder)
         if problem:
             return problem
-        # No link is followed, and nothing waits for somebody to write into a pipe.
+        # Follow no link, and do not block on a pipe.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(folder / path.name, flags)
     except OSError as error:
         if (path.parent / path.name).is_symlink():
-            return f"{path} is a symbolic link, and those are not followed; name the file that it leads to"
-        return (
-            f"the file {path} cannot be read: {error.strerror}; make it, with mode 600: install -m 600 /dev/null {path}"
-        )
+            return f"{path} is a symbolic link, which is not followed; name its target"
+        return f"the file {path} cannot be read: {error.strerror}; create it: install -m 600 /dev/null {path}"
     try:
         status = os.fstat(descriptor)
         problem = _file_problem(path, status)
@@ -173,7 +178,7 @@ def _bytes(path: Path) -> bytes | str:
 
 def _file_problem(path: Path, status: os.stat_result) -> str:
     if not stat.S_ISREG(status.st_mode):
-        return f"{path} is no ordinary file; name a file that holds the secret alone"
+        return f"{path} is not a regular file; name a file that contains only the secret"
     if status.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user, who could change it; copy it: install -m 600 {path} FILE-OF-YOURS"
     if status.st_mode & 0o077:
@@ -182,18 +187,18 @@ def _file_problem(path: Path, status: os.stat_result) -> str:
 
 
 def _open_to_others(folder: Path) -> str:
-    """Why somebody else could put another file there; empty when nobody could."""
+    """Reason why another user could replace a file in the folder; empty if none could."""
     for each in (folder, *folder.parents):
         status = each.stat()
         ours = status.st_uid in (os.geteuid(), 0)
-        kept = status.st_mode & stat.S_ISVTX  # there only its owner moves a file away
-        if not ours or (status.st_mode & 0o022 and not kept):
-            return f"the folder {each} belongs to others or can be written by them; type: chmod go-w {each}"
+        sticky = status.st_mode & stat.S_ISVTX  # only its owner may move a file away
+        if not ours or (status.st_mode & 0o022 and not sticky):
+            return f"the folder {each} belongs to another user or is writable by others; type: chmod go-w {each}"
     return ""
 
 
 TIMEOUT_S = 20.0
-"""How long a command may take; a person may have to touch a key meanwhile."""
+"""Time limit of a command, in seconds; the user may have to touch a security key."""
 
 VARIABLES = (
     "PATH",
@@ -213,12 +218,12 @@ VARIABLES = (
     "SSH_AUTH_SOCK",
     "PASSWORD_STORE_DIR",
 )
-"""What programs that keep secrets need of the environment. No other variable reaches them unless it is named."""
+"""Environment variables for secret managers. Others are passed only if the source names them."""
 
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command wrote, if it went well; `problem` says in words what did not. Its output is in no message."""
+    """Output of a command, or its `problem`. No message contains the output."""
 
     data: bytes = b""
     status: int = 0
@@ -237,10 +242,10 @@ def run(
     given: bytes = b"",
     timeout_s: float = TIMEOUT_S,
 ) -> Printed:
-    """Run it and take what it prints, at most `most` bytes. `given` is what it reads. Blocks."""
+    """Run a command and return its output, at most `most` bytes. `given` is its standard input. Blocks."""
     program = shutil.which(words[0], path=variables.get("PATH", os.defpath))
     if program is None:
-        return Printed(problem=f"there is no program {words[0]} on the path")
+        return Printed(problem=f"program {words[0]} not found in PATH")
     try:
         process = subprocess.Popen(
             [program, *words[1:]],
@@ -268,7 +273,7 @@ def _read(
             process.stdin.write(given)  # less than a pipe holds
             process.stdin.close()
         except OSError:
-            return Printed(problem="it did not read what it was given")
+            return Printed(problem="it did not read its input")
     assert process.stdout is not None
     taken = b""
     with selectors.DefaultSelector() as ready:
@@ -293,7 +298,7 @@ def _read(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing of it running, and nothing open."""
+    """Kill the process group, and close its pipes."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -313,11 +318,11 @@ FAILURES = {
     keyring_child.NOT_THERE: "the keyring has no such entry; type: holdfast secret set {name}",
     keyring_child.FAILED: "the keyring refused; is it locked? Unlock it, or name a file or a command instead",
 }
-"""What the exit status of the process that asks means, and what to type."""
+"""Problems and fixes by exit status of the child process."""
 
 
 def read_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> Secret | str:
-    """The secret in the keyring, or why there is none and what to type."""
+    """Read the secret from the keyring; returns the problem and its fix instead if that failed."""
     printed = _ask("get", place, variables, clock)
     if printed.problem:
         return _said(name, printed)
@@ -326,14 +331,14 @@ def read_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str]
 
 
 def write_keyring(name: str, place: tuple[str, ...], value: Secret, variables: Mapping[str, str], clock: Clock) -> None:
-    """Put the value there. Raises `SecretUnavailable`."""
+    """Store the value in the keyring. Raises `SecretUnavailable`."""
     printed = _ask("set", place, variables, clock, value.reveal().encode())
     if printed.problem:
-        raise SecretUnavailable(f"the secret {name!r} was not kept: {_said(name, printed)}")
+        raise SecretUnavailable(f"the secret {name!r} was not stored: {_said(name, printed)}")
 
 
 def remove_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> bool:
-    """Take the entry away; whether there was one. Raises `SecretUnavailable`."""
+    """Remove the entry; returns False if there was none. Raises `SecretUnavailable`."""
     printed = _ask("remove", place, variables, clock)
     if printed.status == keyring_child.NOT_THERE:
         return False
