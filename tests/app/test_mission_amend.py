@@ -75,7 +75,7 @@ def test_what_asks_more_is_put_in_force(type: Type, repo: Path, holdfast_home: P
     said = type("mission", "amend", "m", path, "--reason", "it is quick", "--json").went(0)
     (line,) = said.lines
     assert list(line["stricter"]) == ["a.check"]
-    assert "stricter a.check: it may take 30 s" in said.err
+    assert "stricter a.check: its timeout fell" in said.err
     (event,) = [
         each["data"] if "data" in each else each
         for each in type("logs", "m", "--json").went(0).lines
@@ -95,7 +95,7 @@ def test_what_asks_less_needs_a_word(type: Type, repo: Path, holdfast_home: Path
     begin(holdfast_home, repo)
     path = write(repo, WEAKER)
     said = type("mission", "amend", "m", path)
-    assert said.went(2).err.splitlines()[0] == "weaker   b.b-holds: it is gone"
+    assert said.went(2).err.splitlines()[0] == "weaker   b.b-holds: removed"
     assert "--weaken" in said.err
     assert amendments(holdfast_home) == 0
     assert "1 weaker" in type("mission", "amend", "m", path, "--weaken").went(0).out

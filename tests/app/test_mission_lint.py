@@ -128,7 +128,7 @@ def test_lint_says_what_to_mend_and_fails(type: Type, tmp_path: Path) -> None:
     repo = make(tmp_path / "repo", CASES["does_not_exist-5"].files)
     said = type("mission", "lint", "--repo", repo).went(1)
     assert "does_not_exist  planted.check" in said.out
-    assert "`wordcount-check` is not there" in said.out
+    assert "`wordcount-check` was not found" in said.out
     assert said.out.splitlines()[-1] == "prd.json: 3 items, 5 criteria, 1 error, 0 warnings"
     lines = type("mission", "lint", "--repo", repo, "--json").went(1).lines
     assert [line["type"] for line in lines] == ["finding", "result"]

@@ -139,7 +139,7 @@ async def test_a_line_waits_for_a_person(real: Path | None, verdict: Verdict) ->
     assert item.evidence == line.evidence
     assert "`has a.txt done`" in line.line
     assert "Run `has" not in (await on_branch(stage))["AGENTS.md"]
-    assert f"(proposed; earned by events {line.evidence[0]}, " in (await on_branch(stage))["lab-notes.md"]
+    assert f"(proposed; because of events {line.evidence[0]}, " in (await on_branch(stage))["lab-notes.md"]
     await answer(stage, shift, verdict)
     await documents_act.project(shift)
     await documents_act.project(shift)
@@ -147,8 +147,8 @@ async def test_a_line_waits_for_a_person(real: Path | None, verdict: Verdict) ->
     assert [(each.line, each.by) for each in applied] == ([(line.line, "user:eva")] if verdict == "approve" else [])
     assert (line.line in (await on_branch(stage))["AGENTS.md"]) is (verdict == "approve")
     assert len(await stage.facts(LessonProposed)) == 1
-    stands = "taken" if verdict == "approve" else "turned down"
-    assert f"({stands}; earned by" in (await on_branch(stage))["lab-notes.md"]
+    stands = "accepted" if verdict == "approve" else "denied"
+    assert f"({stands}; because of" in (await on_branch(stage))["lab-notes.md"]
     if applied:
         agents = (await stage.line.files(applied[0].commit, ["AGENTS.md"]))["AGENTS.md"].decode()
         assert line.line in agents, "it names the commit that has it"
@@ -187,5 +187,5 @@ async def test_who_works_is_given_what_was_learnt_and_who_judges_is_not(kind: Ro
     await open_role(shift, OpenRole(kind, 1, base, task_id="core", base=base, ref="r", tree=stage.base.tree))
     (child,) = await stage.facts(SessionCreated, await stage.named(f"{kind} core"))
     assert child.rules.startswith("Write short functions.")
-    assert ("## Learnt in this mission\n\n- Run it twice." in child.rules) is (kind == "worker")
+    assert ("## Learned in this mission\n\n- Run it twice." in child.rules) is (kind == "worker")
     assert ("moody" in f"{child.rules}{child.goal}") is (kind == "worker")

@@ -98,7 +98,7 @@ TROUBLES: dict[str, Trouble] = {
         silent=("by its output",),
     ),
     "hangs": Trouble(
-        one({"command": "sleep 600", "timeout_s": 1}), GOOD, says=("cannot pass here: it did not end", "in 1 s"),
+        one({"command": "sleep 600", "timeout_s": 1}), GOOD, says=("it exceeded its timeout", "in 1 s"),
     ),
     "shape": Trouble(one(), [bash(WRITE), *[hand_in(status="finished")] * 6], code=0, says=("refused 5 times",),
                      silent=("without",)),

@@ -50,7 +50,7 @@ def test_the_nearest_wins() -> None:
 
 def test_rules_for_some_paths_stand_from_far_to_near() -> None:
     rules = documents.rules_of(FILES, ["src/app/core.py", "src/app/text.py"])
-    assert [line for line in rules.splitlines() if "rules" in line] == ["root rules", "src rules", "app rules"]
+    assert [line for line in rules.splitlines() if line.endswith(" rules")] == ["root rules", "src rules", "app rules"]
     assert "## In src/app/" in rules
     assert "docs" not in rules
     assert documents.rules_of({}, ["a.py"]) == ""
@@ -113,7 +113,7 @@ def test_the_plan_has_the_graph_with_its_states() -> None:
     merged(told)
     told.refuse("text", "ses_b", "checks", "tone is not met: x")
     lines = documents.plan(told.told).splitlines()
-    assert "Plan 0 of the mission demo (event 3), made by code, a task for each item. 1 of 2 tasks are merged." in lines
+    assert any(line.endswith("one task for each item. 1 of 2 tasks are merged.") for line in lines)
     assert "Goal: make the library whole" in lines
     assert "| core | merged | - | add ✓ | adding |" in lines
     assert lines[-1].startswith("| text | working, worker 0, sent back 1 times | core | tone | shouting <! -- ")
@@ -141,7 +141,7 @@ def test_lab_notes_have_every_dead_end_with_its_event() -> None:
         told.tell(RatchetViolated(task_id="core", tree=tree, violations=(violation,))): "tests/t.py: test_deleted it",
         told.tell(
             TaskHandedIn(task_id="core", child_id="ses_a", status="blocked", notes="no\nnetwork")
-        ): "is blocked by its worker's word: no network",
+        ): "is blocked according to its worker: no network",
         told.tell(TaskEnded(task_id="core", status="failed", why="too hard", best="b" * 40)): "given up as failed: too",
         told.tell(RepoConflicted(task_id="text", onto="d" * 40, commit="e" * 40, paths=("a.py",))): "did not merge",
         told.tell(
@@ -150,18 +150,18 @@ def test_lab_notes_have_every_dead_end_with_its_event() -> None:
         told.tell(TaskJudged(child_id="ses_j", tree=tree, decision="pass", refused="no evidence")): "no evidence",
         told.tell(PlanRefused(child_id="ses_p", problems=("a circle",))): "a plan was refused: a circle",
         told.tell(MissionReplanned(round=1, tasks=(), why="two are left")): "plan 1 began because two are left",
-        told.tell(MissionEscalated(why="plans are used up")): "a person was asked how to go on: plans",
+        told.tell(MissionEscalated(why="plans are used up")): "a user was asked how to go on: plans",
         told.tell(VerificationEnded(verification_id="v", effect="e", tree=tree, error="no hands")): "no hands",
         told.tell(
             FindingNoted(task_id="core", child_id="ses_a", text="it wants <!-- x --> first")
         ): "<! -- x -- > first",
         told.tell(FlakeNoted(criterion="add", tree=tree, runs=4, failures=1)): "1 of 4 runs failed",
-        told.tell(LessonProposed(line="Run it.", evidence=(4, 5), key="k")): "earned by events 4, 5): Run it.",
+        told.tell(LessonProposed(line="Run it.", evidence=(4, 5), key="k")): "because of events 4, 5): Run it.",
     }
     lines = documents.lab_notes(told.told).splitlines()
     for seq, words in facts.items():
         assert [line for line in lines if line.startswith(f"- event {seq}") and words in line], words
-    assert lines.index("## Dead ends") < lines.index("## Found out")
+    assert lines.index("## Dead ends") < lines.index("## Findings")
 
 
 def test_the_same_log_makes_the_same_bytes_and_a_long_one_is_bounded() -> None:
@@ -188,5 +188,5 @@ def test_lessons_that_were_taken_stand_in_a_zone_of_their_own() -> None:
     assert zone == "\n- Run it.\n- And <! -- this -- >.\n"
     assert agents.startswith("Rules.\n")
     assert told.told.mission.lessons == ["Run it."]
-    assert documents.learnt(told.told.mission.lessons) == "## Learnt in this mission\n\n- Run it."
-    assert documents.learnt([]) == ""
+    assert documents.learned(told.told.mission.lessons) == "## Learned in this mission\n\n- Run it."
+    assert documents.learned([]) == ""

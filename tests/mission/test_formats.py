@@ -247,35 +247,38 @@ def test_the_text_of_an_issue() -> None:
     [
         ("", "is empty"),
         (" \n\ufeff", "is empty"),
-        ("[]", "no entry"),
+        ("[]", "no entries"),
         ("{}", "no list of entries"),
         ("3", "a number"),
         ("[1]", "entry 1 is a number"),
         ('[{"description": "a"}', "line 1"),
-        ('[{"description": "a"},]', "nothing follows this comma"),
+        ('[{"description": "a"},]', "trailing comma"),
         ('[\n{"description": "a"}\n{"description": "b"}]', "line 3"),
-        ('[{"description": "a", "description": "b"}]', "stands twice"),
+        ('[{"description": "a", "description": "b"}]', "duplicate key"),
         ('[{"category": "x"}]', "has no description"),
         ('[{"description": 3}]', "entry 1.description is a number"),
-        ('[{"id": "a", "description": "x"}, {"id": "a", "description": "y"}]', "entry 2.id is 'a' as that of another"),
+        (
+            '[{"id": "a", "description": "x"}, {"id": "a", "description": "y"}]',
+            "entry 2.id is 'a', which is",
+        ),
         ('[{"id": "", "description": "x", "passes": "no"}]', "entry 1.passes is text"),
         ('[{"description": "x", "steps": {}}]', "entry 1.steps is an object"),
         ('[{"description": "x", "check": 3}]', "entry 1.check is a number"),
         ('[{"description": "x", "check": {"tests": []}}]', "entry 1.check has no command"),
         ('[{"description": "x", "check": {"command": " "}}]', "is empty"),
         ('[{"description": "x", "check": {"metric": {"command": "a"}}}]', "has no target"),
-        ('[{"description": "x", "check": {"metric": {"command": "a", "target": 1e999}}}]', "too large"),
+        ('[{"description": "x", "check": {"metric": {"command": "a", "target": 1e999}}}]', "not a finite number"),
         ('[{"description": "x", "check": {"metric": {"command": "a", "target": NaN}}}]', "not JSON"),
         ('[{"description": "x", "check": {"metric": {"command": "a", "target": 1, "direction": "up"}}}]', "at_least"),
         ('[{"description": "x", "check": {"command": "a", "timeout_s": 0}}]', "timeout_s"),
-        ('[{"description": "x", "depends": ["y"]}]', "names 'y', which is no item"),
+        ('[{"description": "x", "depends": ["y"]}]', "names 'y', which is not an item"),
         ('[{"id": "a", "description": "x", "depends": ["a"]}]', "a → a"),
         ('[{"description": "x", "priority": "soon"}]', "priority"),
         ('[{"description": "x", "acceptance": [3]}]', "acceptance[0]"),
-        ('[{"description": "\\ud800"}]', "no text"),
-        ('[{"description": "x", "check": "a\\u0000b"}]', "no text"),
+        ('[{"description": "\\ud800"}]', "surrogate"),
+        ('[{"description": "x", "check": "a\\u0000b"}]', "surrogate"),
         ("[" * 10_000, "nested"),
-        ('{"userStories": []}', "no entry"),
+        ('{"userStories": []}', "no entries"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_its_place(text: str, says: str) -> None:
@@ -296,7 +299,7 @@ def test_what_would_take_for_ever_is_refused_or_read_at_once() -> None:
         (json.dumps([{"description": "same"}] * 2_001).encode(), "feature_list.json"),
         (b"- [ ] same\n" * 30_000, "PLAN.md"),
     ):
-        with pytest.raises(ContractInvalid, match="2000 are the most"):
+        with pytest.raises(ContractInvalid, match="limit 2000"):
             read_contract(data, name)
     assert len(read_contract(b"## A\n### Acceptance\n- b\n" * 2_000, "PLAN.md").items) == 2_000
     assert len(read_contract(b"- [ ] a\n  - check: " + b"`" * 50_000, "PLAN.md").items) == 1

@@ -7,7 +7,7 @@ import pytest
 from holdfast.facts.contract import Check, Contract, Criterion, Item
 from holdfast.facts.mission import MissionPolicy
 from holdfast.kinds.mission.contract.amend import compare
-from holdfast.kinds.mission.contract.protected import half, names_hidden, told, unused
+from holdfast.kinds.mission.contract.protected import disclosed, half, names_hidden, unused
 from holdfast.kinds.mission.lint import static_findings
 
 
@@ -54,7 +54,7 @@ PRODUCT = {
     ],
 )
 def test_types_and_functions_of_the_product_are_told_and_nothing_else(output: str, types: str, names: str) -> None:
-    said = told(output, PRODUCT)
+    said = disclosed(output, PRODUCT)
     assert said == (
         "A hidden check failed. Its output is not shown."
         + (f" Type: {types}." if types else "")
@@ -77,5 +77,5 @@ def test_half_of_the_tests_that_checks_name_can_be_hidden() -> None:
 
 def test_less_hidden_is_weaker() -> None:
     before, after = contract("pytest tests/hidden"), contract("pytest tests/hidden", hidden=("tests/hidden/**",))
-    assert compare(before, after).weaker == {"hidden spec/late.js": "it is hidden no more"}
-    assert compare(after, before).stricter == {"hidden spec/late.js": "it is hidden"}
+    assert compare(before, after).weaker == {"hidden spec/late.js": "no longer hidden"}
+    assert compare(after, before).stricter == {"hidden spec/late.js": "now hidden"}

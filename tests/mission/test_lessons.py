@@ -25,7 +25,7 @@ def test_two_workers_red_for_the_same_check_earn_a_line() -> None:
     second = told.refuse("text", "ses_b", "checks", RED)
     line = lessons.due(told.told)
     assert line is not None
-    assert line.line == "Run `pytest -q t.py::a` before handing in: it was red for more than one worker."
+    assert line.line == "Run `pytest -q t.py::a` before handing in: it failed for more than one worker."
     assert line.evidence == (first, second)
 
 
@@ -53,15 +53,15 @@ TREE = "u" * 40
     [
         (
             twice(RatchetViolated(task_id="core", tree=TREE, violations=(Violation("test_skipped", "tests/t.py"),))),
-            "Leave `tests/t.py` as it is",
+            "Do not change `tests/t.py`",
         ),
         (
             twice(RepoConflicted(task_id="core", onto=TREE, commit=TREE, paths=("src/a.py",))),
-            "Keep changes of `src/a.py` small",
+            "Keep changes to `src/a.py` small",
         ),
         (
             twice(BatchRefused(batch=1, onto=TREE, tree=TREE, tasks=("core",), failed=("add",), culprits=("core",))),
-            "Run `pytest -q t.py::a` also when a change seems far from it",
+            "Run `pytest -q t.py::a` even if a change seems unrelated",
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_finding_stands_in_the_line_as_data() -> None:
     told.refuse("text", "ses_b", "checks", RED)
     line = lessons.due(told.told)
     assert line is not None
-    assert "Found out: \"say 'please' <! -- /holdfast:lessons -- > xxx" in line.line
+    assert "Finding: \"say 'please' <! -- /holdfast:lessons -- > xxx" in line.line
     assert "\n" not in line.line
     assert len(line.line) <= lessons.LINE_MAX
 

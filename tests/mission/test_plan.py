@@ -66,15 +66,15 @@ def test_a_plan_that_is_closed_has_no_problem() -> None:
         (replaced(1, criteria=()), "Task two has no criterion"),
         (replaced(1, criteria=("m1", "m2")), "names the criterion m2, which the contract does not have"),
         (replaced(1, criteria=("m1", "b1")), "The criterion b1 is in one and in two"),
-        (replaced(1, depends=("zero",)), "depends on zero, and there is no such task"),
+        (replaced(1, depends=("zero",)), "depends on zero, which does not exist"),
         (replaced(0, depends=("three",)), "one -> three -> two -> one"),
         (replaced(0, depends=("one",)), "one -> one"),
         (replaced(1, depends=()), "has criteria of more, which builds on base; that is in task one"),
         (replaced(1, id="ONE"), "The id ONE is taken"),
-        (replaced(2, id="main"), "'main' cannot be the id"),
-        (replaced(2, id="a/b"), "'a/b' cannot be the id"),
-        (replaced(2, id="a..b"), "'a..b' cannot be the id"),
-        (replaced(2, id="x.lock"), "'x.lock' cannot be the id"),
+        (replaced(2, id="main"), "'main' is not a valid task id"),
+        (replaced(2, id="a/b"), "'a/b' is not a valid task id"),
+        (replaced(2, id="a..b"), "'a..b' is not a valid task id"),
+        (replaced(2, id="x.lock"), "'x.lock' is not a valid task id"),
         (replaced(2, title=" "), "has no title"),
         (tuple(Task(f"t{n}", "t", ("b1",)) for n in range(501)), "501 tasks"),
     ],
@@ -100,8 +100,8 @@ def test_a_later_plan_takes_the_place_of_what_nobody_has_begun_and_leaves_the_re
     assert any("No task has the criterion m1" in each for each in plan_problems(again[1:], state))
     twice = (*again, Task("one-2", "base", ("b1", "b2")))
     assert any("which is in the task one" in each for each in plan_problems(twice, state))
-    assert any("There is no task none" in each for each in plan_problems(again, state, "", ("none",)))
-    assert any("Task three is failed already" in each for each in plan_problems(again, state, "", ("three",)))
+    assert any("Task none cannot be dropped" in each for each in plan_problems(again, state, "", ("none",)))
+    assert any("it is already failed" in each for each in plan_problems(again, state, "", ("three",)))
     dropped = (
         Task("one-2", "base", ("b1", "b2")),
         Task("two-2", "more", ("m1",), (), ("one-2",)),
@@ -112,7 +112,7 @@ def test_a_later_plan_takes_the_place_of_what_nobody_has_begun_and_leaves_the_re
 
 def test_a_task_that_failed_cannot_be_waited_for() -> None:
     state = mission((GOOD[0], "failed"), passed=("b1", "b2"))
-    assert any("will not be merged" in each for each in plan_problems(GOOD[1:2], state))
+    assert any("will never be merged" in each for each in plan_problems(GOOD[1:2], state))
 
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_plan_is_read_as_it_was_handed_in_and_nonsense_is_none() -> None:
     assert (dropped, note) == (("old",), "n")
     nothing, _, why = read_plan({"tasks": "all of them"})
     assert nothing == ()
-    assert "this is not a plan" in why
+    assert "invalid plan" in why
 
 
 # --- by code -------------------------------------------------------------------------------------

@@ -39,11 +39,11 @@ from holdfast.kinds.mission.lint import (
     Finding,
     Run,
     base_findings,
-    convicted,
     hangs_anyway,
     merged,
     mutants_for,
     own_modules,
+    passed_all_mutants,
     passes,
     seen_to_fail,
     static_findings,
@@ -243,7 +243,7 @@ async def _one(yard: _Yard, item: Item, criterion: Criterion, check: Check, outc
                 outcome.can_fail.add(criterion.id)
                 return
     if kinds:
-        outcome.findings.append(convicted(item, criterion))
+        outcome.findings.append(passed_all_mutants(item, criterion))
 
 
 class _Yard:

@@ -14,7 +14,7 @@ from holdfast.session.tenant import Kind
 
 
 class MissionKind(Kind[State]):
-    """The kind of sessions that are missions: they ask no model."""
+    """Kind of sessions that are missions; they ask no model."""
 
     name = "mission"
     state_type = MissionState
@@ -23,7 +23,7 @@ class MissionKind(Kind[State]):
     unfolded = frozenset({FindingNoted, LessonProposed, RatchetViolated})
 
     def began(self, created: SessionCreated) -> msgspec.Struct:
-        """A mission begins with its contract, which is not sealed yet."""
+        """The initial state: the contract, not sealed yet."""
         assert created.mission is not None
         return MissionState(created.mission.contract, created.mission.policy)
 
@@ -32,7 +32,7 @@ class MissionKind(Kind[State]):
         return of_mission(state).ref.removeprefix("refs/heads/")
 
     def awaits_wake(self, state: State) -> bool:
-        """Its main branch is where somebody else moved it: whoever wakes it has put it back."""
+        """True if another process moved the main branch; the user restores it before waking the mission."""
         return bool(of_mission(state).astray)
 
 

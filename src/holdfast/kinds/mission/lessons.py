@@ -1,7 +1,7 @@
-"""Lines for AGENTS.md, each with the failures that earned it. Pure.
+"""Lessons: lines for AGENTS.md, each with the failures that caused it. Pure.
 
-A line is made by code from a template, once the same thing went wrong twice: nobody's model writes rules for others.
-What a worker found out about it stands in the line as data, in quotes. A person takes it, or the mission's policy does.
+A line is made from a template once the same failure happened twice; no model writes rules for others. A finding of a
+worker is quoted in the line as data. A user or the mission's policy accepts the line.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from holdfast.kinds.mission.check.judging import named
 from holdfast.kinds.mission.documents import Told, one_line, turned_down
 
 TWICE = 2
-"""So often the same thing has to go wrong before it earns a line."""
+"""Failures of one kind before a line is proposed."""
 
 FINDING_MAX = 160
 LINE_MAX = 400
 
 
 class Failure(NamedTuple):
-    """One time that something went wrong. `key` says what, `line` what would have helped; `who` went wrong.
+    """A failure: its kind (`key`), a `line` that would have prevented it, and the task (`who`).
 
-    With `others` it counts once for each of them: that one worker tries again is no lesson.
+    With `others` it counts once for each task, since repeated tries of one worker are no lesson.
     """
 
     key: str
@@ -41,7 +41,7 @@ class Failure(NamedTuple):
 
 
 def due(told: Told) -> LessonProposed | None:
-    """The next line that was earned and nobody proposed yet; None when there is none, or no room for one."""
+    """The next line to propose; None if there is none or the limit of lines is reached."""
     policy = told.mission.policy
     if policy.lessons == "off" or standing(told.events) >= policy.lesson_lines:
         return None
@@ -55,19 +55,21 @@ def due(told: Told) -> LessonProposed | None:
             continue
         before.append(failure)
         if len(before) >= TWICE:
-            return _proposed(told, before)
+            found = _found_out(told, {each.who for each in before}, before[0].seq)
+            line = failure.line + (f' Finding: "{found}".' if found else "")
+            return LessonProposed(line=line[:LINE_MAX], evidence=tuple(each.seq for each in before), key=failure.key)
     return None
 
 
 def standing(events: Sequence[Event]) -> int:
-    """How many lines were proposed and not turned down."""
+    """Number of lines that were proposed and not denied."""
     denied = turned_down(events)
     proposed = [event.fact for event in events if isinstance(event.fact, LessonProposed)]
     return sum(fact.item_id not in denied for fact in proposed)
 
 
 def taken(told: Told) -> list[LessonApplied]:
-    """The lines that are to be applied now: those that a person allowed, all of them where the policy says so."""
+    """The lines to apply now: those that a user approved, or all if the policy says so."""
     applied = {event.fact.line for event in told.events if isinstance(event.fact, LessonApplied)}
     answers = {
         event.fact.item_id: event
@@ -87,15 +89,8 @@ def taken(told: Told) -> list[LessonApplied]:
     return out
 
 
-def _proposed(told: Told, failures: Sequence[Failure]) -> LessonProposed:
-    last = failures[-1]
-    found = _found_out(told, {failure.who for failure in failures}, failures[0].seq)
-    line = last.line + (f' Found out: "{found}".' if found else "")
-    return LessonProposed(line=line[:LINE_MAX], evidence=tuple(each.seq for each in failures), key=last.key)
-
-
 def _found_out(told: Told, who: set[str], since: int) -> str:
-    """What one of those who went wrong, or who did their task after them, found out since then."""
+    """The latest finding noted since then in one of the tasks that failed."""
     latest = ""
     for event in told.events:
         fact = event.fact
@@ -121,15 +116,15 @@ def _of(told: Told, seq: int, fact: Fact) -> Iterator[Failure]:
         case RatchetViolated():
             for each in fact.violations:
                 path = one_line(each.path)
-                line = f"Leave `{path}` as it is, unless a person allowed the change: such changes are refused."
+                line = f"Do not change `{path}` unless a user allowed it: such changes are refused."
                 yield Failure(f"ratchet:{each.rule}:{path}", seq, line, fact.task_id)
         case RepoConflicted():
             for path in fact.paths:
-                line = f"Keep changes of `{one_line(path)}` small and in one place: branches conflicted there."
+                line = f"Keep changes to `{one_line(path)}` small and in one place: branches conflicted there."
                 yield Failure(f"conflict:{path}", seq, line, fact.task_id)
         case BatchRefused(culprits=culprits) if culprits:
             for name in fact.failed:
-                line = f"Run {_check(told, name)} also when a change seems far from it: merges broke it."
+                line = f"Run {_check(told, name)} even if a change seems unrelated: merges broke it."
                 yield Failure(f"regression:{name}", seq, line, culprits[0])
         case TaskRefused():
             yield from _refused(told, seq, fact)
@@ -141,24 +136,24 @@ def _refused(told: Told, seq: int, fact: TaskRefused) -> Iterator[Failure]:
     if fact.kind in ("checks", "judge"):
         for name in _criteria(told, fact.issues):
             if fact.kind == "checks":
-                line = f"Run {_check(told, name)} before handing in: it was red for more than one worker."
+                line = f"Run {_check(told, name)} before handing in: it failed for more than one worker."
             else:
                 text = one_line(told.mission.contract.criteria()[name].text)
-                line = f'Hold the work against this before handing in: "{text}". It was sent back for it.'
-            yield Failure(f"{fact.kind}:{name}", seq, line, f"{fact.task_id}", others=True)
+                line = f'Compare the work with this before handing in: "{text}". Work was sent back for it.'
+            yield Failure(f"{fact.kind}:{name}", seq, line, fact.task_id, others=True)
     elif fact.kind in _ALWAYS:
         yield Failure(fact.kind, seq, _ALWAYS[fact.kind], fact.task_id)
 
 
 _ALWAYS: dict[str, str] = {
-    "scope": "Change only what the task's scope names; what else wants doing goes into `next` when handing in.",
-    "empty": "Look at the difference before handing in: work without a change is sent back.",
-    "silent": "End by handing in, as done, blocked or infeasible: whoever just stops is sent back.",
+    "scope": "Change only files in the task's scope; name other necessary work in `next` when handing in.",
+    "empty": "Look at the diff before handing in: work without a change is sent back.",
+    "silent": "End by handing in, as done, blocked or infeasible: a worker that just stops is sent back.",
 }
 
 
 def _criteria(told: Told, issues: Sequence[str]) -> list[str]:
-    """The criteria that issues are about: their ids stand at the beginning of the harness's words."""
+    """The criteria that issues are about: each issue of the harness begins with an id."""
     known = told.mission.contract.criteria()
     firsts = (issue.partition(" is not met:")[0].partition(":")[0] for issue in issues)
     return list(dict.fromkeys(name for name in firsts if name in known))
@@ -167,5 +162,5 @@ def _criteria(told: Told, issues: Sequence[str]) -> list[str]:
 def _check(told: Told, name: str) -> str:
     criterion = told.mission.contract.criteria().get(name)
     if criterion is None or criterion.check is None:
-        return f"what checks {one_line(name)}"
+        return f"the check of {one_line(name)}"
     return f"`{one_line(' '.join((criterion.check.command, *criterion.check.tests)))}`"

@@ -1,18 +1,18 @@
-"""What is wrong with a contract before it is sealed: what its words show, and what runs of its checks showed. Pure.
+"""Lint of a contract before it is sealed: findings in its text and in trial runs of its checks. Pure.
 
-| kind | what it is |
+| kind | meaning |
 |---|---|
 | `already_passes` | a check passes before any work |
 | `cannot_fail` | a check passes when nothing works |
-| `does_not_exist` | a check needs a program or a test that is not there |
-| `guard_fails` | what must go on to hold does not hold |
-| `unchecked` | nothing says when an item is done |
-| `vague` | a sentence that each reader answers otherwise |
+| `does_not_exist` | a check needs a program or a test that does not exist |
+| `guard_fails` | a guard, which has to pass throughout, fails |
+| `unchecked` | an item has no criterion for when it is done |
+| `vague` | a sentence that readers interpret differently |
 | `too_large` | an item that does not fit one context |
-| `hangs` | a check did not end in its time; an error when it does not end without the product either |
+| `hangs` | a check exceeds its timeout; an error if it also does so without the product |
 | `needs_network` | a check needs a host that it cannot reach here |
 | `not_installed` | a check cannot collect its tests: a module is not installed |
-| `exposed` | an item names what judges it, so a worker may change that |
+| `exposed` | the paths of an item include a file that decides its check, so a worker may change it |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MEASURED = re.compile(
     r"|minimal (?:overhead|latency|memory))\b",
     re.IGNORECASE,
 )
-"""How much of something: exact with a number, or held against something else."""
+"""Words of degree: exact only with a number or a comparison."""
 
 _OPEN = re.compile(
     r"\b(?:proper(?:ly)?(?! (?:subset|superset|prefix|noun|fraction|divisor|name))|appropriate(?:ly)?|adequate(?:ly)?"
@@ -60,39 +60,35 @@ _OPEN = re.compile(
     r"|ideally|professional(?:ly)?[- ]looking|polished)\b",
     re.IGNORECASE,
 )
-"""What each reader answers otherwise."""
+"""Words that readers interpret differently."""
 
 _ENDLESS = re.compile(
     r"\betc\b|\band so on\b|\band so forth\b|\band (?:many )?more\.?$|\bas (?:needed|necessary|required|appropriate)\b"
     r"|\bif (?:needed|necessary)\b|\bTBD\b|\bto be (?:defined|decided|determined)\b|\.\.\.$|…$",
     re.IGNORECASE,
 )
-"""A list without an end, or what nobody has decided."""
+"""Open-ended lists and undecided points."""
 
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|(?<!\w)'[^']*'(?!\w)")
 _NUMBER = re.compile(r"\d|\b(?:than|twice|half|zero|constant|linear|logarithmic|O\()", re.IGNORECASE)
 
 
 READ_MAX = 10_000
-"""So many characters of a criterion are looked at; whoever writes more says more than a word can spoil."""
+"""Characters of a criterion that are searched."""
 
 
 def vague(text: str) -> str:
-    """The first word of a sentence that leaves open when it holds, empty when none does."""
+    """The first vague word of a sentence that nothing makes exact; empty if there is none."""
     for sentence in re.split(r"(?<=[.!?;])\s+|\n", text[:READ_MAX]):
         bare = _QUOTED.sub(" ", sentence)
         endless = _ENDLESS.search(bare)
         if endless:
             return endless[0]
         found = _OPEN.search(bare) or _MEASURED.search(bare)
-        if found and not _exact(sentence):
+        exact = _NUMBER.search(sentence) or re.search(r"`[^`]*\s[^`]*`", sentence)  # a comparison, or a command
+        if found and not exact:
             return found[0]
     return ""
-
-
-def _exact(sentence: str) -> bool:
-    """Whether a number, a comparison or a command in code stands in it."""
-    return _NUMBER.search(sentence) is not None or re.search(r"`[^`]*\s[^`]*`", sentence) is not None
 
 
 FindingKind = Literal[
@@ -101,11 +97,11 @@ FindingKind = Literal[
 ]  # fmt: skip
 
 BYTES_A_TOKEN = 4
-"""As a rule of thumb, for text and for code."""
+"""Rule of thumb for text and code."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong: with which item, with which criterion if with one, and what to do about it."""
+    """A problem of an item or criterion, with advice in its message."""
 
     kind: FindingKind
     level: Literal["error", "warning"]
@@ -115,7 +111,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """How one run of a check ended. `refused` are hosts that the egress proxy refused meanwhile."""
+    """Result of a run of a check. `refused` are hosts that the egress proxy refused during the run."""
 
     exit_code: int | None
     output: str = ""
@@ -124,15 +120,15 @@ class Run(msgspec.Struct, frozen=True):
 
 
 def passes(check: Check, run: Run) -> bool:
-    """Whether a run says that its criterion is met, by the rules of a mission."""
+    """Return True if a run meets its criterion by the rules of a mission."""
     return read(check, run.exit_code, run.output, timed_out=run.timed_out).outcome == "pass"
 
 
-# --- what its words show ---------------------------------------------------------------------------
+# --- findings without a run ------------------------------------------------------------------------
 
 
 def static_findings(contract: Contract, policy: MissionPolicy, files: Mapping[str, int] | None = None) -> list[Finding]:
-    """What can be seen without running anything. `files` are those of the base with their sizes, if known."""
+    """Findings without a run. `files` are those of the base with their sizes, if known."""
     found: list[Finding] = []
     for item in contract.items:
         found += _unchecked(item)
@@ -143,27 +139,27 @@ def static_findings(contract: Contract, policy: MissionPolicy, files: Mapping[st
         found += _size(item, policy, files or {})
     for item_id, criterion_id, path in exposed(contract, files or ()):
         message = (
-            f"its paths name {path}, which judges it: a worker may change that file, and what it says then counts; "
-            "leave it out of `paths`, or have another check"
+            f"its paths name {path}, which decides its check, so a worker may change the result; "
+            "leave it out of `paths`, or use another check"
         )
         found.append(Finding("exposed", "warning", item_id, message, criterion_id))
     for glob in unused(contract):
-        message = f"{glob} is hidden, and no check names it: what is there is never run; name it in a check"
+        message = f"{glob} is hidden, and no check names it, so it is never run; name it in a check"
         found.append(Finding("unchecked", "error", "", message))
     return found
 
 
 def _unchecked(item: Item) -> Iterable[Finding]:
-    right = 'say it with "check": "pytest tests/…" or "acceptance": ["…"]'
+    right = 'add "check": "pytest tests/…" or "acceptance": ["…"]'
     for criterion in item.criteria:
         if criterion.check is None and not criterion.text.strip():
             yield Finding(
                 "unchecked", "error", item.id, f"a criterion has neither a check nor a text; {right}", criterion.id
             )
         elif criterion.check is None and criterion.text == item.description and not item.steps:
-            yield Finding("unchecked", "error", item.id, f"nothing says when it is done; {right}", criterion.id)
+            yield Finding("unchecked", "error", item.id, f"no criterion says when it is done; {right}", criterion.id)
     if not item.criteria:
-        yield Finding("unchecked", "error", item.id, f"nothing says when it is done; {right}")
+        yield Finding("unchecked", "error", item.id, f"no criterion says when it is done; {right}")
 
 
 def _words(item: Item, criterion: Criterion) -> Iterable[Finding]:
@@ -192,23 +188,23 @@ def _size(item: Item, policy: MissionPolicy, files: Mapping[str, int]) -> Iterab
     about = sum(size for path, size in files.items() if matches(path, item.paths)) if item.paths else 0
     tokens = (sum(len(text.encode()) for text in words) + about) // BYTES_A_TOKEN
     if tokens > policy.task_tokens:
-        # A planner makes parts of what is too large; without one, an item is a task.
+        # A planner splits large items; without one, each item is a task.
         level: Literal["error", "warning"] = "error" if policy.planner == "items" else "warning"
         message = (
-            f"it is about {tokens} tokens and a task has {policy.task_tokens}; make two of it, or name fewer `paths`"
+            f"it has about {tokens} tokens (limit of a task {policy.task_tokens}); split it, or name fewer `paths`"
         )
         yield Finding("too_large", level, item.id, message)
 
 
-# --- what runs showed ------------------------------------------------------------------------------
+# --- findings of runs ------------------------------------------------------------------------------
 
 
 def base_findings(
     item: Item, criterion: Criterion, run: Run, *, marked: bool = False, own: Collection[str] = ()
 ) -> list[Finding]:
-    """What a run at the base shows, but for what its mutants have to say. `marked`: the file says that it passes.
+    """Findings of a run at the base, without mutants. `marked` means that the contract file says that it passes.
 
-    `own` are names of the project's modules, those that its items are to make among them.
+    `own` are the names of the project's modules, including those that items are to make.
     """
     check = criterion.check
     if check is None:
@@ -224,61 +220,61 @@ def base_findings(
     if passes(check, run) and not criterion.guard:
         level: Literal["error", "warning"] = "warning" if marked else "error"
         message = (
-            f"`{_short(check.command)}` passes before any work; mark it as a guard, or have it check what is missing"
+            f"`{_short(check.command)}` passes before any work; mark it as a guard, or make it check what is missing"
         )
         return [Finding("already_passes", level, item.id, message, criterion.id)]
     if not passes(check, run) and criterion.guard:
-        message = f"`{_short(check.command)}` is a guard and does not pass now: {_last(run)}"
+        lines = [line for line in run.output.splitlines() if line.strip()]
+        last = _short(lines[-1]) if lines else f"exit status {run.exit_code}"
+        message = f"`{_short(check.command)}` is a guard and fails now: {last}"
         return [Finding("guard_fails", "error", item.id, message, criterion.id)]
     return []
 
 
 def _obstructed(item: Item, criterion: Criterion, check: Check, run: Run, way: Obstacle) -> Finding:
     if way.kind == "hangs":
-        message = f"`{_short(check.command)}` did not end in {check.timeout_s:g} s; {way.advice()}"
+        message = f"`{_short(check.command)}` did not end within {check.timeout_s:g} s; {way.advice()}"
         return Finding("hangs", "warning", item.id, message, criterion.id)
     quoted = " / ".join(telling(run.output))
     verb = "cannot collect" if way.kind == "module" and runs_tests(check) else "cannot pass here"
     message = f"`{_short(check.command)}` {verb}: {way.words()} ({_short(quoted)}); {way.advice()}"
     if way.kind == "network":
         return Finding("needs_network", "error", item.id, message, criterion.id)
-    # Without `paths` an item may be about to make that very module.
+    # Without `paths`, the item may be the one that makes the module.
     return Finding("not_installed", "error" if item.paths else "warning", item.id, message, criterion.id)
 
 
 def hangs_anyway(found: Finding) -> Finding:
-    """The finding about a check that did not end, once it did not end on a tree without the product either."""
-    return msgspec.structs.replace(
-        found, level="error", message=f"{found.message} (it does not end without the product either)"
-    )
+    """Raise a `hangs` finding to an error: the check also hangs without the product."""
+    return msgspec.structs.replace(found, level="error", message=f"{found.message} (it also hangs without the product)")
 
 
 def own_modules(files: Iterable[str], contract: Contract) -> frozenset[str]:
-    """The names that modules of the project have, or will have: folders and files of the base and of all `paths`."""
+    """Names of present and planned modules: folders and files of the base and of all `paths`."""
     paths = (*files, *(path for item in contract.items for path in item.paths))
     parts = (part.partition(".")[0] for path in paths for part in path.split("/"))
     return frozenset(part for part in parts if part and not set("*?[") & set(part))
 
 
 def mutants_for(check: Check) -> tuple[Kind, ...]:
-    """The mutants that a check which passes at the base is run on; all of them have to be passed to convict it."""
+    """The mutants for a check that passes at the base. If it passes on all of them, it cannot fail."""
     if is_inverted(check):
         return ()
     return ("hollow",) if runs_tests(check) else KINDS
 
 
-def convicted(item: Item, criterion: Criterion) -> Finding:
-    """It passed at the base and on all its mutants."""
+def passed_all_mutants(item: Item, criterion: Criterion) -> Finding:
+    """The finding about a check that passed at the base and on all its mutants."""
     return _cannot_fail(item, criterion, "it passes on a tree where nothing works")
 
 
 def seen_to_fail(check: Check, run: Run) -> bool:
-    """Whether a run at the base shows that a check can fail. One that only collects tests fails for another reason."""
+    """Return True if a run at the base shows that a check can fail, unless it only collects tests."""
     return not passes(check, run) and not names_only(check)
 
 
 def merged(static: Collection[Finding], ran: Collection[Finding], can_fail: Collection[str]) -> list[Finding]:
-    """All findings, one of a kind for each criterion. `can_fail` are criteria whose check was seen to fail."""
+    """Merge findings, one of a kind for each criterion. `can_fail` are criteria whose check was seen to fail."""
     found: dict[tuple[str, str, str], Finding] = {}
     for each in (*static, *ran):
         if each.kind != "cannot_fail" or each.criterion not in can_fail:
@@ -289,21 +285,16 @@ def merged(static: Collection[Finding], ran: Collection[Finding], can_fail: Coll
 
 def _cannot_fail(item: Item, criterion: Criterion, why: str) -> Finding:
     command = _short(criterion.check.command if criterion.check else "")
-    message = f"`{command}` cannot fail: {why}; have it end with another status than 0 when the work is not done"
+    message = f"`{command}` cannot fail: {why}; make it exit with a status other than 0 if the work is not done"
     return Finding("cannot_fail", "error", item.id, message, criterion.id)
 
 
 def _absent(item: Item, criterion: Criterion, what: str) -> Finding:
     command = _short(criterion.check.command if criterion.check else "")
-    message = f"`{command}` cannot run: {what}; write it first, or name it in `paths` when the item is to make it"
+    message = f"`{command}` cannot run: {what}; write it first, or name it in `paths` if the item is to make it"
     return Finding("does_not_exist", "error", item.id, message, criterion.id)
 
 
 def _short(text: str, length: int = 100) -> str:
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
-
-
-def _last(run: Run) -> str:
-    lines = [line for line in run.output.splitlines() if line.strip()]
-    return _short(lines[-1]) if lines else f"exit status {run.exit_code}"

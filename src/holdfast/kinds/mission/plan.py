@@ -1,7 +1,7 @@
-"""Plans: from a contract to tasks that can be worked on and verified one by one (dependency closure). Pure.
+"""Plans: tasks of a contract that can be worked on and verified one by one (dependency closure). Pure.
 
-A task is closed when what its criteria build on is in itself, in a task that is merged before it, or met already. Two
-tasks that may touch the same files are not worked on at the same time, whatever their plan says.
+A task is closed if everything its criteria build on is in the task itself, in a task that is merged before it, or
+already met. Two tasks that may touch the same files are never worked on at the same time, whatever the plan says.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from holdfast.kinds.mission.contract.contents import find_ring
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
 
 TASKS_MAX = 500
-"""So many tasks one plan has at most."""
+"""Most tasks of one plan."""
 
 PARTS_DEPTH_MAX = 2
-"""A task is made into parts, and a part once more; not deeper."""
+"""A task may be split into parts, and a part once more."""
 
 SHOWN_MAX = 20
-"""So many problems are said at once."""
+"""Most problems that are reported at once."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 _TAKEN = frozenset({"main", "head"})
@@ -38,27 +38,28 @@ class _Submitted(msgspec.Struct, frozen=True):
 
 
 def read_plan(submitted: Mapping[str, Any]) -> tuple[tuple[Task, ...], tuple[str, ...], str]:
-    """What a planner handed in: its tasks, the ids of live tasks that it gives up, its note.
+    """Parse a submission of a planner: its tasks, the ids of live tasks that it drops, its note.
 
-    What is no plan at all has no task, and its note says why.
+    An invalid submission has no tasks, and the note says why.
     """
     try:
         found = msgspec.convert(dict(submitted), _Submitted)
     except msgspec.ValidationError as error:
-        return (), (), f"this is not a plan: {error}"
+        return (), (), f"invalid plan: {error}"
     return found.tasks, found.drop, found.note
 
 
-# --- what is wrong with a plan -------------------------------------------------------------------
+# --- problems of a plan ---------------------------------------------------------------------------
 
 
 def plan_problems(
     tasks: Sequence[Task], mission: MissionState, task_id: str = "", dropped: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Why these tasks cannot be worked by, each in words for whoever planned them; empty when they can.
+    """Problems that make a plan unusable, each described for its planner; empty if there are none.
 
-    With `task_id` they are the parts of that task and have its criteria. Otherwise what is not met and not in a task
-    that goes on has to be in them: a later plan takes the place of tasks that nobody has begun, and of those `dropped`.
+    With `task_id`, the tasks are the parts of that task and share its criteria. Otherwise they must cover every
+    criterion that is neither met nor in a task under way: a later plan replaces tasks that have not begun, and those
+    `dropped`.
     """
     given_up = set(dropped)
     if task_id:
@@ -68,7 +69,7 @@ def plan_problems(
     if not tasks and _wanted(mission, task_id, given_up):
         return ("The plan has no task, and criteria of the contract are not met.",)
     if len(tasks) > TASKS_MAX:
-        return (f"The plan has {len(tasks)} tasks, and {TASKS_MAX} are the most: make larger ones.",)
+        return (f"The plan has {len(tasks)} tasks (limit {TASKS_MAX}): make larger ones.",)
     found = [
         *_dropping(mission, dropped),
         *_ids(tasks, mission),
@@ -78,7 +79,7 @@ def plan_problems(
     if not found:
         found = [*_closure(tasks, mission, given_up), *_sizes(tasks, mission, task_id)]
     if len(found) > SHOWN_MAX:
-        found = [*found[:SHOWN_MAX], f"And {len(found) - SHOWN_MAX} more of this kind."]
+        found = [*found[:SHOWN_MAX], f"And {len(found) - SHOWN_MAX} more problems."]
     return tuple(found)
 
 
@@ -86,9 +87,9 @@ def _dropping(mission: MissionState, drop: Collection[str]) -> Iterator[str]:
     for name in drop:
         task = mission.tasks.get(name)
         if task is None:
-            yield f"There is no task {name} that could be dropped."
+            yield f"Task {name} cannot be dropped: it does not exist."
         elif task.status in OVER:
-            yield f"Task {name} is {task.status} already and cannot be dropped."
+            yield f"Task {name} cannot be dropped: it is already {task.status}."
 
 
 def _ids(tasks: Sequence[Task], mission: MissionState) -> Iterator[str]:
@@ -97,18 +98,18 @@ def _ids(tasks: Sequence[Task], mission: MissionState) -> Iterator[str]:
         folded = task.id.casefold()
         if not _ID.fullmatch(task.id) or ".." in task.id or task.id.endswith((".", ".lock")) or folded in _TAKEN:
             yield (
-                f"{task.id!r} cannot be the id of a task: letters, digits, `.`, `_` and `-`, at most 60, "
+                f"{task.id!r} is not a valid task id: use at most 60 letters, digits, `.`, `_` and `-`, "
                 "and not `main` or `head`."
             )
         elif folded in known:
-            yield f"The id {task.id} is taken by another task: give this one another id."
+            yield f"The id {task.id} is taken by another task: choose another id."
         known.add(folded)
         if not task.title.strip():
             yield f"Task {task.id} has no title."
 
 
 def _wanted(mission: MissionState, parent: str, drop: Collection[str]) -> list[str]:
-    """The criteria that have to be in the plan, in the order of the contract."""
+    """The criteria that the plan has to cover, in contract order."""
     if parent:
         return list(mission.tasks[parent].task.criteria) if parent in mission.tasks else []
     held = {name for task in mission.live() if task.task.id not in drop for name in task.task.criteria}
@@ -121,7 +122,7 @@ def _coverage(tasks: Sequence[Task], mission: MissionState, parent: str, drop: C
     holder: dict[str, str] = {}
     for task in tasks:
         if not task.criteria:
-            yield f"Task {task.id} has no criterion, so nothing could say that it is done."
+            yield f"Task {task.id} has no criterion, so it can never be verified."
         for name in task.criteria:
             if name not in known:
                 yield f"Task {task.id} names the criterion {name}, which the contract does not have."
@@ -139,11 +140,11 @@ def _why_not(mission: MissionState, name: str, parent: str) -> str:
     if parent:
         return f"none of task {parent}, whose parts these are"
     if name in mission.passed:
-        return "met already"
+        return "already met"
     if name in mission.stale:
-        return "met by a judge's word that is no longer known: it is judged again before the end"
+        return "stale: a judge passed it, and it is judged again before the end"
     held = next((task.task.id for task in mission.live() if name in task.task.criteria), "")
-    return f"in the task {held}, which is at work" if held else "not open"
+    return f"in the task {held}, which is under way" if held else "not open"
 
 
 def _edges(tasks: Sequence[Task], mission: MissionState, drop: Collection[str]) -> Iterator[str]:
@@ -154,16 +155,16 @@ def _edges(tasks: Sequence[Task], mission: MissionState, drop: Collection[str]) 
                 continue
             other = mission.tasks.get(name)
             if other is None:
-                yield f"Task {task.id} depends on {name}, and there is no such task."
+                yield f"Task {task.id} depends on {name}, which does not exist."
             elif name in drop or not _may_come(mission, other):
-                yield f"Task {task.id} depends on {name}, which will not be merged any more."
+                yield f"Task {task.id} depends on {name}, which will never be merged."
     ring = find_ring({task.id: [name for name in task.depends if name in ids] for task in tasks})
     if ring:
-        yield f"These tasks wait for each other, so none could begin: {' -> '.join(ring)}."
+        yield f"These tasks depend on each other in a cycle: {' -> '.join(ring)}."
 
 
 def _closure(tasks: Sequence[Task], mission: MissionState, given_up: Collection[str]) -> Iterator[str]:
-    """What a task's criteria build on has to be there before it: in itself, before it, or met."""
+    """Yield criteria that build on items outside the task that are neither met nor merged before it."""
     items = {item.id: item for item in mission.contract.items}
     of = {criterion.id: item for item in mission.contract.items for criterion in item.criteria}
     every = {**{name: each.task for name, each in mission.tasks.items()}, **{task.id: task for task in tasks}}
@@ -182,12 +183,12 @@ def _closure(tasks: Sequence[Task], mission: MissionState, given_up: Collection[
                     asked.add((needed, str(other)))
                     yield (
                         f"Task {task.id} has criteria of {mine.id}, which builds on {needed}; that is in task {other}: "
-                        f"let {task.id} depend on {other}, or put them together."
+                        f"make {task.id} depend on {other}, or combine the two."
                     )
 
 
 def _before(name: str, every: Mapping[str, Task]) -> set[str]:
-    """All tasks that are merged before that one."""
+    """All tasks that are merged before a task."""
     found: set[str] = set()
     left = list(every[name].depends)
     while left:
@@ -206,13 +207,13 @@ def _sizes(tasks: Sequence[Task], mission: MissionState, parent: str) -> Iterato
     for task in tasks:
         if task.split or (task.tokens > most and len(task.criteria) > 1):
             yield (
-                f"Task {task.id} is a part of a part and is still too large for the {most} tokens that fit: make "
+                f"Task {task.id} is a part of a part and still exceeds the limit of {most} tokens: make "
                 "smaller tasks of it here."
             )
 
 
 def _depth(mission: MissionState, name: str) -> int:
-    """How deep a part of that task is: 1 when the task is of a first plan."""
+    """Depth of the parts of a task: 1 for a task of a first plan."""
     depth, above = 0, name
     while above and depth <= PARTS_DEPTH_MAX:
         depth += 1
@@ -221,26 +222,26 @@ def _depth(mission: MissionState, name: str) -> int:
 
 
 def too_large(mission: MissionState) -> str | None:
-    """The first task that a sub-planner has to make parts of before anybody works on it, None for none."""
+    """The first task that a sub-planner has to split before a worker starts; None if there is none."""
     return next(
         (task.task.id for task in mission.live() if task.status == "planned" and _is_large(task, mission)), None
     )
 
 
 def _is_large(task: TaskState, mission: MissionState) -> bool:
-    """A task with one criterion has no parts that could be verified, and parts of parts are not parted again."""
+    """Return True if a task has to be split. Not with one criterion, since its parts could not be verified."""
     planned = task.task
     large = planned.split or planned.tokens > mission.policy.task_tokens
     return large and len(planned.criteria) > 1 and _depth(mission, planned.parent) < PARTS_DEPTH_MAX
 
 
-# --- a plan made by code -------------------------------------------------------------------------
+# --- a plan without a planner ----------------------------------------------------------------------
 
 
 def plan_from_items(contract: Contract, skip: Collection[str] = ()) -> tuple[Task, ...]:
-    """One task of each item that has something to meet, most important first, each after what it depends on.
+    """One task for each item with open criteria, most important first, each after its dependencies.
 
-    `skip` are criteria that need no task, and neither do guards.
+    Guards and the criteria in `skip` need no task.
     """
     used = set(_TAKEN)
     wanted: dict[str, Task] = {}
@@ -259,7 +260,7 @@ def plan_from_items(contract: Contract, skip: Collection[str] = ()) -> tuple[Tas
 
 
 def _in_order(items: Sequence[Item]) -> list[Item]:
-    """By priority, but what others depend on before them."""
+    """Sort by priority, with dependencies first."""
     known = {item.id: item for item in items}
     done: dict[str, Item] = {}
     for first in sorted(items, key=lambda item: item.priority):
@@ -276,12 +277,12 @@ def _in_order(items: Sequence[Item]) -> list[Item]:
 
 
 def free_id(wanted: str, taken: Collection[str]) -> str:
-    """An id for one more task."""
+    """A free id for another task."""
     return _free(wanted, {*_TAKEN, *(name.casefold() for name in taken)})
 
 
 def _free(wanted: str, used: set[str]) -> str:
-    """An id for a task that no other has, as near to the wanted one as can be."""
+    """A unique id for a task, close to the wanted one."""
     plain = re.sub(r"\.{2,}|[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:50] or "task"
     plain = plain.removesuffix(".lock")
     name, number = plain, 2
@@ -291,14 +292,14 @@ def _free(wanted: str, used: set[str]) -> str:
     return name
 
 
-# --- what can begin ------------------------------------------------------------------------------
+# --- tasks that can begin --------------------------------------------------------------------------
 
 
 def ready(mission: MissionState) -> list[TaskState]:
-    """The tasks that a worker can begin now, in the order of the plan, all of them side by side.
+    """The tasks that workers can begin now, all at once, in plan order.
 
-    What they depend on is merged, and none may touch a file that one under way, or an earlier one of these, may touch.
-    A task without a scope says nothing about files: the merge finds out.
+    Their dependencies are merged, and none may touch a file that a task under way, or an earlier one of these, may
+    touch. A task without a scope may touch any file; the merge finds conflicts.
     """
     under_way = [task.task.scope for task in mission.live() if task.status != "planned" and task.task.scope]
     found: list[TaskState] = []
@@ -316,13 +317,14 @@ def ready(mission: MissionState) -> list[TaskState]:
 
 
 def stuck(mission: MissionState) -> list[tuple[TaskState, str]]:
-    """Tasks that can never begin, each with the task that it waits for in vain."""
+    """Tasks that can never begin, each with a dependency that can never be merged."""
     found = []
     for task in mission.live():
         if task.status == "planned":
-            vain = next((name for name in task.task.depends if not _can_come(mission, name)), "")
-            if vain:
-                found.append((task, vain))
+            others = ((name, mission.tasks.get(name)) for name in task.task.depends)
+            never = next((name for name, other in others if other is None or not _may_come(mission, other)), "")
+            if never:
+                found.append((task, never))
     return found
 
 
@@ -331,7 +333,7 @@ def _parts(mission: MissionState, name: str) -> list[TaskState]:
 
 
 def _is_there(mission: MissionState, name: str) -> bool:
-    """Whether a task is merged; one that was made into parts, when all of those are."""
+    """Return True if a task is merged, or was split and all its parts are."""
     task = mission.tasks.get(name)
     if task is None:
         return False
@@ -339,13 +341,8 @@ def _is_there(mission: MissionState, name: str) -> bool:
     return task.status == "merged" or (bool(parts) and all(_is_there(mission, part.task.id) for part in parts))
 
 
-def _can_come(mission: MissionState, name: str) -> bool:
-    task = mission.tasks.get(name)
-    return task is not None and _may_come(mission, task)
-
-
 def _may_come(mission: MissionState, task: TaskState) -> bool:
-    """Whether a task is merged or may still be."""
+    """Return True if a task is merged or may still be."""
     if task.status not in OVER or task.status == "merged":
         return True
     parts = _parts(mission, task.task.id) if task.status == "dropped" else []
@@ -356,7 +353,7 @@ def _may_come(mission: MissionState, task: TaskState) -> bool:
 
 
 def overlap(one: Iterable[str], other: Iterable[str]) -> bool:
-    """Whether some path could match a glob of both. In doubt it says yes."""
+    """Return True if a path could match a glob of each side. May be true for globs that do not overlap."""
     others = [_glob_parts(glob) for glob in other]
     return any(_meet(_glob_parts(glob), parts) for glob in one for parts in others)
 
@@ -378,7 +375,7 @@ def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _letters(name: str) -> str:
-    """A part with each set of characters as one that can be anything."""
+    """A path part with each character set replaced by `?`."""
     out, rest = "", name
     while rest:
         close = rest.find("]", 2) if rest[0] == "[" else -1

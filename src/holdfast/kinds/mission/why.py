@@ -1,7 +1,7 @@
-"""From a line of a file back to what made it: the merge, the task, the call, the verdict. Pure.
+"""Origin of a line of a file: the merge, the task, the call, and the verdicts behind it. Pure.
 
-A line is followed through the main line of a mission from its end to its beginning, by comparing the file before and
-after each merge that touched it. Which merges those are, the log says.
+The line is followed back along the main branch of a mission, by comparing the file before and after each merge that
+touched it. The log names those merges.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from holdfast.kinds.mission.fold.state import MissionState
 SHORT = 10
 
 WRITES = ("write", "edit", "bash", "start_job")
-"""The tools whose call may hold what became a line."""
+"""Tools whose calls may contain the text of a line."""
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One step back: `what` it is, in words, by which event or commit, and the words of the command that shows it."""
+    """One step back: its description, its event or commit, and the arguments of the command that shows it."""
 
     what: str
     text: str
@@ -37,7 +37,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """A merge that may have changed a file: the main line before and after, and whose work was in it."""
+    """A merge that may have changed a file: the main branch before and after, and the tasks in it."""
 
     event: Event
     onto: str
@@ -48,7 +48,7 @@ class Merge(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A line, the file that it is in, and the log of the worker whose work it came with, empty when nobody's."""
+    """A line, its file, and the log of the worker who handed it in; empty if there is none."""
 
     path: str
     line: str
@@ -56,7 +56,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def mapped(newer: str, older: str, line: int) -> int | None:
-    """Where a line, counted from 1, was in the older text; None when it came with the newer one."""
+    """Number of a line in the older text, counted from 1; None if the newer text added it."""
     new, old = newer.splitlines(), older.splitlines()
     if not 1 <= line <= len(new):
         return None
@@ -67,7 +67,7 @@ def mapped(newer: str, older: str, line: int) -> int | None:
 
 
 def suspects(events: Sequence[Event], path: str) -> list[Merge]:
-    """The merges that may have changed a file, the newest first: those of tasks that touched it, and of the base."""
+    """Merges that may have changed a file, newest first: those of tasks that touched it, and of the base."""
     touched: set[str] = set()
     for event in events:
         if isinstance(event.fact, TaskInspected) and path in event.fact.files:
@@ -94,12 +94,12 @@ def handed_in(events: Sequence[Event], task_id: str, before: int) -> Event | Non
 
 
 def beginning(events: Sequence[Event]) -> Event | None:
-    """Where the main line of a mission began."""
+    """The event that opened a mission."""
     return next((event for event in events if isinstance(event.fact, MissionOpened)), None)
 
 
 def wrote(events: Sequence[Event], path: str, text: str) -> Event | None:
-    """The latest call of a worker that went well and holds a line: best effort. A call about the file goes first."""
+    """The latest successful call of a worker that contains a line, preferably one about the file. Best effort."""
     wanted = text.strip()
     ended = {
         event.fact.call_id for event in events if isinstance(event.fact, ToolResult) and event.fact.outcome == "ok"
@@ -121,7 +121,7 @@ def wrote(events: Sequence[Event], path: str, text: str) -> Event | None:
 def chain(
     mission: MissionState, events: Sequence[Event], merge: Merge, hand_in: Event | None, written: Written
 ) -> list[Link]:
-    """The steps from a merge that brought a line back to what allowed it, the nearest first."""
+    """The steps from a merge that brought a line back to the verdicts behind it, nearest first."""
     top = merge.event.session_id
     tasks = ", ".join(merge.tasks)
     what = f"with {tasks}" if tasks else f"with new commits of the followed branch, {merge.base[:SHORT]}"
@@ -144,29 +144,29 @@ def chain(
 def _call(written: Written, child_id: str) -> Link:
     event = wrote(written.worker, written.path, written.line)
     if event is None:
-        text = "no call in its log holds this line as it is: a command or a formatter may have written it"
+        text = "no call in its log contains this exact line; a command or a formatter may have written it"
         return Link("call", text, command=("logs", child_id, "--type", "agent.tool_use"))
     assert isinstance(event.fact, AgentToolUse)
     about = plain(str(event.fact.input.get("file_path") or event.fact.input.get("command") or ""), 80)
     return Link(
         "call",
-        f"{event.fact.name} {about} (the latest one that holds the line)",
+        f"{event.fact.name} {about} (the latest call with this line)",
         (of(event),),
         command=("logs", child_id, "--after", str(event.seq - 1)),
     )
 
 
 def _criteria(mission: MissionState, events: Sequence[Event], merge: Merge, names: Iterable[str]) -> list[Link]:
-    """The criteria that the work was for, each with the verdict on what was merged."""
+    """The criteria of the task, each with the verdict on the merged tree."""
     known = mission.contract.criteria()
     links = []
     for name in names:
         event = _verdict(events, merge.tree, name)
-        text = f"{name}: {plain(known[name].text, 100) if name in known else 'it is in the contract no more'}"
+        text = f"{name}: {plain(known[name].text, 100) if name in known else 'no longer in the contract'}"
         if event is None:
-            links.append(Link("criterion", f"{text} (no verdict on what was merged)"))
+            links.append(Link("criterion", f"{text} (no verdict on the merged tree)"))
             continue
-        how = "a judge passed it" if isinstance(event.fact, TaskJudged) else "its check passed on what was merged"
+        how = "a judge passed it" if isinstance(event.fact, TaskJudged) else "its check passed on the merged tree"
         command = ("logs", event.session_id, "--after", str(event.seq - 1))
         links.append(Link("criterion", f"{text} ({how})", (of(event),), command=command))
     return links

@@ -227,7 +227,7 @@ class Places:
         if passed:
             return ""
         product = await without(self.repository, tree, self._mission.contract.hidden)
-        return protected.told(output, await self.repository.files(product))
+        return protected.disclosed(output, await self.repository.files(product))
 
     def _near(self) -> Workspace:
         created = self.shift.state.created

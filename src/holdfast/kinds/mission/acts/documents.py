@@ -1,4 +1,4 @@
-"""What a mission learnt and how it stands, kept in the repository: on a branch of its own, for people and for workers.
+"""What a mission learned and how it stands, kept in the repository: on a branch of its own, for people and for workers.
 
 The branch holds documents alone, made from the log. Nothing of them is on the main line: no merge can conflict with
 them, and no worker can change them. Done again, the same log makes the same tree, and then nothing is written.

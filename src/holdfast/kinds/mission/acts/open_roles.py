@@ -206,15 +206,15 @@ async def guarded(shift: Shift) -> tuple[str, ...]:
 async def _rules(repository: Repository, action: OpenRole, mission: MissionState) -> str:
     """The project's rules, the root's first; those of a folder that the task is in come later and go before them.
 
-    A worker has the lines below them that were learnt in this mission; they quote workers, so a judge never does.
+    A worker has the lines below them that were learned in this mission; they quote workers, so a judge never does.
     """
     found = await repository.files(action.commit, documents.PATHS)
     rules = documents.rules_of(found, [f"{_literal(glob)}/." for glob in _scope(mission, action)])
     if len(rules) > RULES_CHARACTERS:
         longer = "(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
         rules = f"{rules[:RULES_CHARACTERS]}\n\n{longer}"
-    learnt = documents.learnt(mission.lessons) if action.kind == "worker" else ""
-    return "\n\n".join(part for part in (rules, learnt) if part)
+    learned = documents.learned(mission.lessons) if action.kind == "worker" else ""
+    return "\n\n".join(part for part in (rules, learned) if part)
 
 
 def _literal(glob: str) -> str:

@@ -1,9 +1,8 @@
-"""Which checks are run together, what they are run as, and how their ends are read. Pure (S25).
+"""Runs of checks: grouping, command lines, outcomes, and obstacles outside the work. Pure (S25).
 
-Checks with the same command and tests of their own are one run: does it pass, each of them does. Does it not, its
-output may hint at which ones failed; it is divided, and each criterion gets a verdict only from a run that passed, or
-from runs of it alone. Criteria that are known to be flaky are kept apart from the others, so that they do not make
-large runs fail.
+Checks with the same command and tests of their own share a run: if it passes, each of them passes. If it fails, its
+output may hint at the failing ones; the group is divided, and each criterion gets its verdict from a run that passed or
+from runs of it alone. Criteria known to be flaky are run apart from the others, so that they do not fail large runs.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from holdfast.facts.contract import Check
 from holdfast.kinds.mission.contract.contents import command_line, metric_holds, metric_value
 
 COMMAND_MAX = 60_000
-"""Bytes of a command line: the system takes no argument beyond 128 KiB."""
+"""Bytes of a command line: Linux accepts no argument above 128 KiB."""
 
 TOGETHER_S = 1_800.0
-"""A run of many checks may take as long as all of them, but no longer than this, or than the longest of them."""
+"""Limit for the sum of timeouts of a run of many checks, unless one of them alone is longer."""
 
 FEW = 3
-"""Groups of so many are not divided further but run one by one; flaky checks are run in groups of so many."""
+"""Groups up to this size are run one by one, not divided; flaky checks are run in groups of this size."""
 
 OUTPUT_MAX = 2_000
-"""Characters of the end of a run's output that are kept with its verdict."""
+"""Characters at the end of an output that are kept with the verdict."""
 
 NOT_RUN = (126, 127)
 """Exit statuses of a shell that could not run a command."""
@@ -38,24 +37,24 @@ Outcome = Literal["pass", "fail", "error", "timeout"]
 
 
 class Group(NamedTuple):
-    """Criteria whose checks are one run."""
+    """Criteria whose checks share a run."""
 
     names: tuple[str, ...]
     checks: tuple[Check, ...]
 
     def part(self, names: Collection[str]) -> Group:
-        """The same, with these criteria only."""
+        """The group reduced to these criteria."""
         kept = [(name, check) for name, check in zip(self.names, self.checks, strict=True) if name in names]
         return Group(tuple(name for name, _ in kept), tuple(check for _, check in kept))
 
     @property
     def divisible(self) -> bool:
-        """Whether a part of it would be another run than the whole."""
+        """True if a part of the group would be a different run."""
         return len(self.names) > 1 and bool(self.checks[0].tests)
 
     @property
     def timeout_s(self) -> float:
-        """How long its run may take."""
+        """Timeout of the run in seconds."""
         longest = max(check.timeout_s for check in self.checks)
         if not self.divisible:
             return longest
@@ -63,13 +62,13 @@ class Group(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What is typed, as a person would."""
+        """The command line as a user would type it."""
         tests = dict.fromkeys(test for check in self.checks for test in check.tests)
         return command_line(msgspec.structs.replace(self.checks[0], tests=tuple(tests)))
 
 
 def groups(checks: dict[str, Check], flaky: Collection[str] = ()) -> list[Group]:
-    """The runs that these criteria need when all goes well, those of steady criteria first."""
+    """The runs that these criteria need if all pass, those of steady criteria first."""
     found: dict[tuple[object, ...], list[str]] = {}
     for name, check in checks.items():
         alone = name if check.metric is not None else ""
@@ -95,9 +94,9 @@ _BAD = re.compile(r"\b(?:FAIL(?:ED|URE)?|ERROR|not ok|failed)\b")
 
 
 def named(group: Group, output: str) -> tuple[str, ...]:
-    """Criteria that the output of a run that failed speaks of; none when those are too many to mean anything.
+    """Criteria that the output of a failed run mentions; none if they are too many to be a hint.
 
-    The output is the word of whatever ran: it may decide about the order of work, never about a verdict.
+    The output is untrusted: it may influence the order of work, never a verdict.
     """
     lines = "\n".join(line for line in output.splitlines() if _BAD.search(line))
     found = tuple(
@@ -109,8 +108,8 @@ def named(group: Group, output: str) -> tuple[str, ...]:
 
 
 def divided(group: Group, output: str) -> tuple[Group, ...]:
-    """The runs after one that failed: few are run one by one, what the output names alone and the rest together, or
-    two halves.
+    """The runs after a failed one: each criterion alone if they are few, else those that the output names alone and the
+    rest together, else two halves.
     """
     if len(group.names) <= FEW:
         return tuple(group.part((name,)) for name in group.names)
@@ -122,7 +121,7 @@ def divided(group: Group, output: str) -> tuple[Group, ...]:
 
 
 def script(group: Group) -> str:
-    """The command for the hands. What a metric's command prints comes last, whatever it says on the side."""
+    """The command for the hands. A metric's standard output is printed last, after all of its standard error."""
     if group.checks[0].metric is None:
         return group.command
     quoted = shlex.quote(group.command)
@@ -130,17 +129,17 @@ def script(group: Group) -> str:
 
 
 class Read(NamedTuple):
-    """What a run says. `value` is a metric's."""
+    """Outcome of a run, with the value of a metric."""
 
     outcome: Outcome
     value: float | None = None
 
 
 def read(check: Check, exit_code: int | None, output: str, *, timed_out: bool = False, cut: bool = False) -> Read:
-    """The end of a run, from the journal of the hands; only a metric's number is in what it printed.
+    """Outcome of a run by its exit status in the journal of the hands; only a metric's value comes from the output.
 
-    `cut` says that something else than the command itself ended it. No exit status, or one that says that the command
-    was not found or cannot be run, is an error: nothing was checked.
+    `cut` means that the command did not end by itself. No exit status, or one for a command that was not found or
+    cannot be run, is an error: nothing was checked.
     """
     if timed_out:
         return Read("timeout")
@@ -157,26 +156,24 @@ def read(check: Check, exit_code: int | None, output: str, *, timed_out: bool = 
 
 
 def key(tree: str, contract: str, environment: str, laid: str) -> str:
-    """What a verdict holds under: the digest of a contract stands for each of its checks, `laid`, the tree that is
-    checked out in place of `tree`, for the protected files (S25).
+    """The key of a verdict. The digest of the contract covers its checks; `laid`, the tree that is checked out in place
+    of `tree`, covers the protected files (S25).
     """
-    return _digest((tree, contract, environment, laid))
+    return hashlib.sha256(msgspec.json.encode((tree, contract, environment, laid))).hexdigest()
 
 
 def tail(output: str) -> str:
-    """The end of an output, from the beginning of a line where there is one."""
+    """The end of an output, from the start of a line if possible."""
     if len(output) <= OUTPUT_MAX:
         return output
     cut = output[-OUTPUT_MAX:]
     return cut.partition("\n")[2] or cut
 
 
-def _digest(parts: Sequence[str]) -> str:
-    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
-
+# --- obstacles -------------------------------------------------------------------------------------
 
 LINES_SHOWN = 2
-"""So many telling lines of an output are quoted."""
+"""Lines of an output that are quoted."""
 
 _RESOLVER = re.compile(
     r"Name or service not known|Temporary failure in name resolution|nodename nor servname|No address associated with"
@@ -200,14 +197,15 @@ _DULL = re.compile(r"^[=\-_ .~^]*$|^=+ .* =+$|^\d+ (?:passed|failed)|^FAILED \((
 
 
 class Obstacle(msgspec.Struct, frozen=True):
-    """Why a check cannot pass here. `what` is the host or module, empty when unknown; `sure` when it is no hint."""
+    """Reason outside the work why a check cannot pass. `what` is a host or module, empty if unknown."""
 
     kind: Literal["network", "module", "hangs"]
     what: str = ""
     sure: bool = False
+    """The egress proxy refused the host; otherwise it is only a hint in the output."""
 
     def words(self) -> str:
-        """What is in the way."""
+        """Describe the obstacle."""
         match self.kind:
             case "network":
                 host = self.what or "a host that its output does not name"
@@ -215,26 +213,26 @@ class Obstacle(msgspec.Struct, frozen=True):
             case "module":
                 return f"module {self.what} is not installed"
             case _:
-                return "it did not end in its time"
+                return "it exceeded its timeout"
 
     def advice(self) -> str:
-        """What to allow or add, in general words."""
+        """Describe what to allow or add."""
         match self.kind:
             case "network":
                 return f"allow {self.what or 'the host'} with --allow-host, or make the check work offline"
             case "module":
                 return f"add {self.what} to the project's environment, or name the file that provides it in `paths`"
             case _:
-                return "give it more time with `timeout_s`, or make it end"
+                return "raise `timeout_s`, or make the check end"
 
 
 def obstacle(
     command: str, output: str, *, timed_out: bool = False, refused: Sequence[str] = (), own: Collection[str] = ()
 ) -> Obstacle | None:
-    """What kept a run that failed from passing, None when nothing but the work did.
+    """Find what prevented a failed run from passing; None if only the work itself did.
 
-    `refused` are hosts that the egress proxy refused meanwhile, `own` the names of the project's modules, which are no
-    obstacle: they are there, or to be made.
+    `refused` are hosts that the egress proxy refused during the run. `own` are names of the project's modules, which
+    are no obstacle: they exist or are to be made.
     """
     if refused:
         return Obstacle(
@@ -244,12 +242,13 @@ def obstacle(
         return Obstacle("hangs")
     if _RESOLVER.search(output):
         return Obstacle("network", _host(output) or _host(command))
-    missing = [found for found in _MODULE.findall(output) if not _is_own(found, own)]
+    named = [found for found in _MODULE.findall(output) if not found.startswith((".", "/"))]
+    missing = [found for found in named if re.split(r"[./]", found)[0] not in own]
     return Obstacle("module", missing[-1]) if missing else None
 
 
 def telling(output: str) -> tuple[str, ...]:
-    """The last lines of an output that say why it failed."""
+    """The last lines of an output that explain the failure."""
     lines = [line.rstrip() for line in output.splitlines() if not _DULL.search(line.strip())]
     found = [line for line in lines if _TELLING.search(line)]
     kept = found[-LINES_SHOWN:] if found else lines[-1:]
@@ -262,7 +261,3 @@ def _host(text: str) -> str:
         if found:
             return str(found[-1])
     return ""
-
-
-def _is_own(module: str, own: Collection[str]) -> bool:
-    return module.startswith((".", "/")) or re.split(r"[./]", module)[0] in own

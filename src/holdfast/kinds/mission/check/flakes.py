@@ -1,16 +1,16 @@
-"""Checks that say different things about the same tree. Pure.
+"""Flaky checks: different outcomes on the same tree. Pure.
 
 A check that failed is run again, alone, on clean checkouts of the same tree. The rules for its verdict:
 
-- It fails every time: red. One that is known to be flaky, or that failed now and then on the main line too, is given
-  more runs, so that chance alone does not make it red.
-- It passes as well, and is known to be flaky, or fails now and then on the main line too: green, by its passing run.
-- It passes as well, and failed once only in all its runs: green; chance explains that.
-- It passes as well, and never failed on the main line in as many runs: red when chance hardly explains the difference,
-  since then the branch is what made it unreliable; else green, by its passing run.
-- It passes as well, and there is no main line that it passed on: green when at least half of its runs passed.
+- It fails every time: red. If it is known to be flaky, or sometimes fails on the main branch too, it gets more runs, so
+  that chance alone does not make it red.
+- It also passes, and is known to be flaky or sometimes fails on the main branch: green, by its passing run.
+- It also passes, and failed only once in all its runs: green; chance explains that.
+- It also passes, and never failed on the main branch in as many runs: red if chance hardly explains the difference,
+  since then the branch made it unreliable; else green, by its passing run.
+- It also passes, and never passed on a main branch: green if at least half of its runs passed.
 
-So a verdict is green only with a passing run on that very tree.
+So a verdict is green only with a passing run on that same tree.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from holdfast.session.state import State
 KIND = "flake"
 
 PROPOSE_AFTER = 5
-"""A person is asked about a criterion that was flaky so often."""
+"""Flaky results of a criterion before a user is asked about it."""
 
 CHANCE = 0.02
-"""A branch made a check unreliable when chance alone would explain the difference less often than this."""
+"""A branch made a check unreliable if the probability of the difference by chance is below this."""
 
 
 def known(mission: MissionState, name: str) -> bool:
-    """Whether a criterion was flaky before."""
+    """Return True if a criterion was flaky before."""
     return mission.flakes.get(name, 0) > 0
 
 
 def most_runs(reruns: int) -> int:
-    """So often a check that passed and failed is run at most to see how unreliable it is."""
+    """Most runs of a check that both passed and failed, to measure how unreliable it is."""
     return 2 * reruns + 1
 
 
 def patience(reruns: int) -> int:
-    """So often a check that is known to be flaky is run before its failures count."""
+    """Runs of a check known to be flaky before its failures count."""
     return 3 * reruns
 
 
 def introduced(failures: int, runs: int, main_runs: int) -> bool:
-    """Whether a branch made a check unreliable that never failed in `main_runs` runs on the main line."""
+    """Return True if a branch made a check unreliable that never failed in `main_runs` runs on the main branch."""
     return math.comb(runs, failures) / math.comb(runs + main_runs, failures) < CHANCE
 
 
 def item_of(name: str) -> str:
-    """What links an item of the inbox to the criterion that it is about."""
+    """The call id that links an inbox item to its criterion."""
     return f"{KIND}:{name}"
 
 
 def to_propose(state: State) -> list[str]:
-    """Criteria that a person should decide about: flaky often enough, and nobody was asked."""
+    """Criteria that a user should decide about: flaky often enough, and not asked about yet."""
     mission = of_mission(state)
     asked = {ask.call_id for ask in state.asks.values() if ask.kind == KIND}
     criteria = mission.contract.criteria()
@@ -72,7 +72,7 @@ def to_propose(state: State) -> list[str]:
 
 
 def quarantined(state: State) -> tuple[Fact, ...]:
-    """The facts by which criteria leave the contract whose quarantine a person approved; none for those that left."""
+    """Amendments that remove criteria whose quarantine a user approved and that are still in the contract."""
     mission = of_mission(state)
     criteria = mission.contract.criteria()
     for ask in state.asks.values():
@@ -94,7 +94,7 @@ def quarantined(state: State) -> tuple[Fact, ...]:
 
 
 def without(contract: Contract, name: str) -> Contract:
-    """The contract without a criterion. The item that it was of stays."""
+    """The contract without a criterion. Its item stays."""
     items = tuple(
         msgspec.structs.replace(item, criteria=tuple(each for each in item.criteria if each.id != name))
         for item in contract.items

@@ -1,7 +1,7 @@
-"""The files that decide what a check says, beside the tests: programs, build files, scripts, settings of runners. Pure.
+"""Files that decide the result of a check, besides tests: programs, build files, scripts, settings of runners. Pure.
 
-`judges` reads the commands of the checks as the base has them. A file that an item names in its `paths` is the product,
-whatever runs it; lint says what that costs (`lint_exposed`).
+`judges` follows the commands of the checks at the base. A file that an item names in its `paths` is product code, even
+if a check runs it; lint reports that (`exposed`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from holdfast.kinds.mission.contract.commands import Run, deciding, placed
 from holdfast.kinds.mission.contract.contents import command_line
 
 DEPTH = 4
-"""Scripts that scripts run are followed so far."""
+"""Depth to which scripts that run scripts are followed."""
 
 SET_UP = "init.sh"
-"""What makes an environment: the hands of checks stand on what it did."""
+"""The script that sets up the environment in which checks run."""
 
 SETTINGS: dict[str, tuple[str, ...]] = {
     "pytest": ("**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml", "**/.coveragerc"),
@@ -40,7 +40,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "yamllint": ("**/.yamllint*",),
     "markdownlint": ("**/.markdownlint*",),
 }
-"""Files of settings that count when a check runs the program."""
+"""Settings files by the program that reads them."""
 
 _INTERPRETERS = re.compile(
     r"(?:python[\d.]*|pypy[\d.]*|node|deno|bun|tsx|ts-node|ruby|perl|php|Rscript|lua|(?:ba|z|da|k)?sh)"
@@ -69,8 +69,8 @@ _RUNNERS = frozenset({
 
 
 class Judges:
-    """What decides: `files` at the base, `scripts` of package.json by their names, `tools` that checks run, and
-    `taken`, paths of which a new file would keep a build tool from doing its work.
+    """Everything that decides the checks: `files` at the base, names of `scripts` in package.json, `tools` that checks
+    run, and `taken`, paths where a new file would disable a target of a build tool.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Judges:
 
 
 def judges(contract: Contract, files: Mapping[str, bytes]) -> Judges:
-    """What judges at the base. `files` are its files; those that are not scripts or build files may have no content."""
+    """Collect what decides the checks at the base. Of `files`, only scripts and build files need content."""
     found = Judges()
     _all(contract, files, found)
     found.files -= named(contract)
@@ -94,7 +94,7 @@ def judges(contract: Contract, files: Mapping[str, bytes]) -> Judges:
 
 
 def programs(check: Check, files: Mapping[str, bytes]) -> frozenset[str]:
-    """The files that decide about one check, its settings left out."""
+    """The files that decide one check, without settings."""
     found = Judges()
     _line(command_line(check), "", files, found, 0, metric=check.metric is not None)
     return frozenset(path for path in found.files if path in files)
@@ -110,13 +110,13 @@ def _all(contract: Contract, files: Mapping[str, bytes], found: Judges) -> None:
 
 
 def named(contract: Contract) -> frozenset[str]:
-    """Paths that items name without a wildcard: those are the product, also where tests would be."""
+    """Paths that items name without a wildcard: product code, even in a folder of tests."""
     globs = (glob.removeprefix("./") for item in contract.items for glob in item.paths)
     return frozenset(glob for glob in globs if not set(glob) & set("*?["))
 
 
 def looked_into(contract: Contract, known: Mapping[str, bytes]) -> frozenset[str]:
-    """Paths whose content decides what else judges: to be read, until nothing is new."""
+    """Paths whose content is needed to follow the checks. Call again with them until none is new."""
     found = Judges()
     every = _Any(known)
     _all(contract, every, found)
@@ -124,7 +124,7 @@ def looked_into(contract: Contract, known: Mapping[str, bytes]) -> frozenset[str
 
 
 class _Any(dict[str, bytes]):
-    """Files of which every one seems to be there, and that notes which are looked at."""
+    """Files that record which paths are looked up."""
 
     def __init__(self, known: Mapping[str, bytes]) -> None:
         super().__init__(known)
@@ -174,7 +174,7 @@ _TEXTS = (".md", ".rst", ".txt")
 
 
 def _optional(run: Run) -> Iterator[str]:
-    """Files that runners are given: settings, what is loaded before anything else, and texts with examples."""
+    """Yield files in the options of a runner: settings, preloaded modules, and texts with examples."""
     if not {run.name, *run.arguments[:2]} & {*_RUNNERS, "doctest"}:
         return
     yield from (path for path in _operands(run) if path.endswith(_TEXTS))
@@ -190,7 +190,7 @@ def _optional(run: Run) -> Iterator[str]:
 def _interpreted(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) -> None:
     for at, word in enumerate(run.arguments):
         if word in ("-n", "--check", "-fsyntax-only"):
-            return  # it is read and not run
+            return  # only parsed, not run
         shell = _SHELLS.fullmatch(run.name) is not None
         if re.fullmatch(r"-[a-z]*c", word) if shell else word in ("-c", "-e", "--eval", "-"):
             if shell:
@@ -244,7 +244,7 @@ def _make(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) -> No
     rules = _rules(text)
     wanted = targets or list(rules)[:1]
     if rules and run.name in ("make", "gmake", "just") and not all(each in rules for each in wanted):
-        return  # a target that is still to be made: then the file is what the work is about
+        return  # the target is still to be made, so the build file is part of the work
     found.files.add(path)
     found.files |= {
         each for word in re.findall(r"^-?include\s+(\S+)", text, re.M) if (each := placed(folder, word)) in files
@@ -273,15 +273,12 @@ def _targets(
         if "." not in name:
             found.taken.add(placed(folder, name))
         for line in recipe:
-            _line(re.sub(r"^[@+-]+|\$\((?:MAKE|PYTHON\w*)\)", _made, line), folder, files, found, depth + 1)
-
-
-def _made(match: re.Match[str]) -> str:
-    return "" if match[0][0] in "@+-" else "make" if "MAKE" in match[0] else "python"
+            plain = re.sub(r"\$\(PYTHON\w*\)", "python", re.sub(r"^[@+-]+", "", line).replace("$(MAKE)", "make"))
+            _line(plain, folder, files, found, depth + 1)
 
 
 def _rules(text: str) -> dict[str, tuple[list[str], list[str]]]:
-    """The targets of a build file, with what comes before each and the lines that it runs."""
+    """The targets of a build file, each with its prerequisites and recipe."""
     rules: dict[str, tuple[list[str], list[str]]] = {}
     here: list[str] = []
     for line in text.replace("\\\n", " ").splitlines():
@@ -302,7 +299,7 @@ def _rules(text: str) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def _package(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) -> None:
-    """A script of package.json: its entry judges, with those that run before and after it."""
+    """Record a script of package.json, with those that run before and after it."""
     words = [word for word in run.arguments if not word.startswith("-")]
     name = words[1] if words[:1] in (["run"], ["run-script"]) and len(words) > 1 else words[0] if words else ""
     name = {"t": "test", "tst": "test"}.get(name, name)
@@ -322,11 +319,11 @@ def _package(run: Run, files: Mapping[str, bytes], found: Judges, depth: int) ->
                 _line(known, run.folder, files, found, depth + 1)
 
 
-# --- what a person should know ---------------------------------------------------------------------
+# --- findings for lint ------------------------------------------------------------------------------
 
 
 def exposed(contract: Contract, files: Collection[str]) -> list[tuple[str, str, str]]:
-    """Files that judge and that an item names as its own: item, criterion, path."""
+    """Files that decide a check although an item names them as its product: item, criterion, path."""
     out = []
     known = dict.fromkeys(files, b"")
     for item in contract.items:

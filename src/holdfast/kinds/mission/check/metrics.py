@@ -1,4 +1,4 @@
-"""Metrics that improve step by step: the values so far, what counts as better, and the next task. Pure (S26)."""
+"""Metrics that improve step by step: values so far, comparison, and the next task. Pure (S26)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.plan import free_id
 
 TASKS_MAX = 30
-"""So many tasks one metric gets before a person is asked, however well they go."""
+"""Tasks for one metric before a user is asked, however well they go."""
 
 SHOWN = 12
-"""So many values of a curve are shown at most: the first, and the latest."""
+"""Most values of a curve that are shown: the first and the latest."""
 
 
 def metric_of(mission: MissionState, name: str) -> Metric | None:
-    """The metric of a criterion, None when it has none."""
+    """The metric of a criterion; None if it has none."""
     criterion = mission.contract.criteria().get(name)
     return criterion.check.metric if criterion is not None and criterion.check is not None else None
 
 
 def still_open(mission: MissionState, name: str) -> bool:
-    """Whether a criterion is a metric that has not reached its target."""
+    """Return True if a criterion has a metric that has not reached its target."""
     return metric_of(mission, name) is not None and name not in mission.passed
 
 
 def gain(metric: Metric, value: float | None) -> float:
-    """A number that is higher for a better value. No value is the worst."""
+    """A number that is higher for a better value; no value is the worst."""
     if value is None:
         return -math.inf
     if metric.direction == "equal":
@@ -39,7 +39,7 @@ def gain(metric: Metric, value: float | None) -> float:
 
 
 def median(metric: Metric, values: Sequence[float | None]) -> int:
-    """The position of the median among the values of several runs; of an even number, that of the worse one."""
+    """Index of the median among the values of several runs; of an even number, the worse one."""
     ordered = sorted(range(len(values)), key=lambda index: gain(metric, values[index]))
     return ordered[(len(values) - 1) // 2]
 
@@ -50,13 +50,13 @@ def values(mission: MissionState, name: str) -> tuple[float, ...]:
 
 
 def best(mission: MissionState, name: str) -> float | None:
-    """The best value on the main branch so far, None when there is none."""
+    """The best value on the main branch so far; None if there is none."""
     metric = metric_of(mission, name)
     return None if metric is None else max(values(mission, name), key=lambda each: gain(metric, each), default=None)
 
 
 def improves(mission: MissionState, tree: str, name: str) -> bool:
-    """Whether an open metric is better on a tree than on the main branch, by more than its tolerance."""
+    """Return True if an open metric is better on a tree than on the main branch by more than its tolerance."""
     metric, value = metric_of(mission, name), mission.measured.get(tree, {}).get(name)
     if metric is None or value is None or not still_open(mission, name):
         return False
@@ -64,7 +64,7 @@ def improves(mission: MissionState, tree: str, name: str) -> bool:
 
 
 def counts(mission: MissionState, name: str, value: float | None) -> bool:
-    """Whether a tree with this value may become the main line although the target is not reached."""
+    """Return True if a tree with this value may become the main branch although the target is not reached."""
     metric = metric_of(mission, name)
     if metric is None or value is None or not still_open(mission, name):
         return False
@@ -72,12 +72,12 @@ def counts(mission: MissionState, name: str, value: float | None) -> bool:
 
 
 def keeps(mission: MissionState, tree: str, name: str) -> bool:
-    """Whether an open metric is not worse on a tree than the best value so far, by more than its tolerance."""
+    """Return True if an open metric on a tree is at most its tolerance worse than the best value so far."""
     return counts(mission, name, mission.measured.get(tree, {}).get(name))
 
 
 def words(mission: MissionState, tree: str, name: str) -> str:
-    """How an open metric stands on a tree and what would count, as the end of a sentence; empty for all others."""
+    """Describe an open metric on a tree and the next value that counts, in parentheses; empty for other criteria."""
     metric = metric_of(mission, name)
     if metric is None or not still_open(mission, name):
         return ""
@@ -103,7 +103,7 @@ def curve(mission: MissionState, name: str) -> str:
 
 
 def without_improvement(mission: MissionState, name: str) -> int:
-    """Tasks for a metric that came to nothing since its best value."""
+    """Number of unsuccessful tasks for a metric since its best value."""
     known, top = mission.curves.get(name, []), best(mission, name)
     since = next((seq for seq, value in known if value == top), 0)
     lost = [task for task in mission.tasks.values() if task.status in ("failed", "blocked", "infeasible")]
@@ -111,7 +111,7 @@ def without_improvement(mission: MissionState, name: str) -> int:
 
 
 def halted(mission: MissionState, name: str) -> str:
-    """Why a person is asked before another task is made for a metric; empty when none is needed."""
+    """Reason to ask a user before another task for a metric; empty if none."""
     lost = without_improvement(mission, name)
     if lost >= mission.policy.plateau:
         return f"{name} did not improve in {lost} tasks: {curve(mission, name)}"
@@ -120,7 +120,7 @@ def halted(mission: MissionState, name: str) -> str:
 
 
 def next_task(mission: MissionState, name: str) -> MissionReplanned:
-    """One more task for a metric that has not reached its target. It uses up none of the plans."""
+    """One more task for a metric that has not reached its target. It does not count as a plan."""
     item = next(each for each in mission.contract.items if any(one.id == name for one in each.criteria))
     criterion = mission.contract.criteria()[name]
     assert criterion.check is not None
@@ -132,7 +132,7 @@ def next_task(mission: MissionState, name: str) -> MissionReplanned:
         scope=item.paths,
         description=(
             f"{item.description}\n\nThe number that counts: {in_words(criterion.check)}. Values so far: "
-            f"{curve(mission, name)}. One step is enough; what was tried before is told below."
+            f"{curve(mission, name)}. One step is enough; earlier attempts are listed below."
         ),
     )
     return MissionReplanned(round=mission.round, tasks=(task,), why=f"{name} can be better: {curve(mission, name)}")

@@ -1,1 +1,1 @@
-"""Contracts: their files, what is wrong with them, and what is hidden or protected."""
+"""Contracts: file formats, check commands, protected and hidden files, amendments."""

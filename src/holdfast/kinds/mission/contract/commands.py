@@ -1,7 +1,8 @@
-"""Which programs decide about the exit status of a command line. Pure: a shell line is taken apart, never run.
+"""Analysis of check commands: deciding programs, tests they name, and what a run says is missing. Pure: nothing is run.
 
-In `python app.py | grep -q hello` the exit status is grep's, so `app.py` is what is checked; in `python verify.py` it
-is what checks. The same holds for command substitutions and for output that a later command reads from a file.
+In `python app.py | grep -q hello` the exit status is grep's, so `app.py` is the program under test; in
+`python verify.py` the program is the check. The same holds for command substitutions and for output that a later
+command reads from a file.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _RUNS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "coverage", 
 """Programs that run another one: `uv run pytest`."""
 
 _PASSES_ON = frozenset({"tee", "cat", "head", "tail", "less", "more", "ts"})
-"""Programs at the end of a pipe that say nothing about what they are given."""
+"""Programs at the end of a pipe whose exit status does not depend on their input."""
 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 
 
 class Run(NamedTuple):
-    """One program with its arguments, and the folder that it runs in, relative to where the line starts."""
+    """A program with its arguments and its folder, relative to the folder in which the line starts."""
 
     program: str
     arguments: tuple[str, ...]
@@ -41,12 +42,12 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The program without its folder."""
+        """File name of the program."""
         return self.program.rsplit("/", 1)[-1]
 
 
 def deciding(line: str, *, output_counts: bool = False) -> Iterator[Run]:
-    """The programs of a line whose exit status counts; with `output_counts` also those whose output is read."""
+    """Yield the programs that determine the exit status; with `output_counts` also those whose output is read."""
     folder = ""
     for pipe in _pipes(_words(line)):
         stages = [_stage(words) for words in pipe]
@@ -63,7 +64,7 @@ def deciding(line: str, *, output_counts: bool = False) -> Iterator[Run]:
 
 
 def _words(line: str) -> list[str]:
-    """The words of a line as a shell takes them apart, a line break included."""
+    """Split a command line like a shell; a line break is a word."""
     out: list[str] = []
     for part in line.replace("\\\n", " ").splitlines():
         try:
@@ -76,7 +77,7 @@ def _words(line: str) -> list[str]:
 
 
 def _substituted(words: Sequence[str]) -> Iterator[str]:
-    """Words without what stands in `$(…)`, `<(…)`, and between backticks: that is read, and decides nothing."""
+    """Drop `$(…)`, `<(…)` and backticks: their output is read, and their exit status does not count."""
     depth, ticks = 0, False
     before = ""
     for word in words:
@@ -94,7 +95,7 @@ def _substituted(words: Sequence[str]) -> Iterator[str]:
 
 
 def _pipes(words: Sequence[str]) -> Iterator[list[list[str]]]:
-    """Pipelines, each a list of the words of its commands."""
+    """Group words into pipelines; each is a list of commands."""
     pipe: list[list[str]] = [[]]
     for word in words:
         if word in _SEPARATORS:
@@ -110,7 +111,7 @@ def _pipes(words: Sequence[str]) -> Iterator[list[list[str]]]:
 
 
 def _stage(words: Sequence[str]) -> list[str]:
-    """A command without what stands before its program, and without where its output goes."""
+    """A command without assignments, wrappers and redirections."""
     left = list(words)
     while left:
         name = left[0].rsplit("/", 1)[-1]
@@ -134,7 +135,7 @@ def _stage(words: Sequence[str]) -> list[str]:
 
 
 def _read_later(words: Sequence[str], line: str) -> bool:
-    """Whether the output goes to a file that the line names again."""
+    """Return True if the output goes to a file that the line names again."""
     for at, word in enumerate(words[:-1]):
         target = words[at + 1]
         if re.fullmatch(r"[1&]?>+", word) and target != "/dev/null" and line.count(target) > 1:
@@ -153,7 +154,7 @@ def _joined(folder: str, word: str) -> str:
 
 
 def placed(folder: str, word: str) -> str:
-    """A word as a path from the root, as it is meant in a folder."""
+    """Resolve a word of a command that runs in `folder` to a path from the root."""
     return _joined(folder, word.removeprefix("/workspace/"))
 
 
@@ -175,41 +176,41 @@ _INVERTED = re.compile(r"^\s*!|\btest\s+-z\b|\[\s+-z\b|\bgrep\s+(?:-\w*L|--files
 
 
 def cannot_fail(check: Check) -> str:
-    """Why a check passes whatever the work is, as far as its command tells; empty when that says nothing."""
+    """Reason why a check cannot fail, judged by its command; empty if the command shows none."""
     typed = command_line(check).strip()
-    if _NAMES_ONLY.search(typed) or _NOTHING_RUN.search(typed):
-        return "it collects tests and runs none"
+    if names_only(check):
+        return "it collects tests but runs none"
     if check.metric is not None:
         return ""
     if _ALONE.search(typed):
         return "it does nothing that could fail"
     if _TAIL.search(typed):
-        return "its last part succeeds whatever came before"
+        return "its last part always succeeds"
     if _PIPED.search(typed) and "pipefail" not in typed:
-        return "it ends with the status of the last program of its pipe, and that always succeeds"
+        return "its exit status is that of the last program in the pipe, which always succeeds"
     if _BEHIND.search(typed):
-        return "it leaves its work in the background and does not wait for it"
+        return "it starts its work in the background and does not wait for it"
     return ""
 
 
 def names_only(check: Check) -> bool:
-    """Whether it only collects tests: it says that they are there, whatever they say."""
+    """Return True if a check only collects tests, so that it passes whatever they assert."""
     typed = command_line(check)
     return _NAMES_ONLY.search(typed) is not None or _NOTHING_RUN.search(typed) is not None
 
 
 def runs_tests(check: Check) -> bool:
-    """Whether it is a test runner, which has to fail when nothing works."""
+    """Return True if a check calls a test runner, which has to fail when nothing works."""
     return _RUNNERS.search(command_line(check)) is not None
 
 
 def is_inverted(check: Check) -> bool:
-    """Whether it passes when something is not there. Taking away code says nothing about such a check."""
+    """Return True if a check passes when something is absent, so that removing code proves nothing about it."""
     return _INVERTED.search(check.command) is not None
 
 
 def words_of(check: Check) -> list[str]:
-    """The words of a check, as a shell would take them apart; by spaces where it would not."""
+    """Split the command of a check like a shell, or at spaces if it cannot be parsed."""
     typed = command_line(check)
     try:
         lexer = shlex.shlex(typed, posix=True, punctuation_chars=True)
@@ -220,7 +221,7 @@ def words_of(check: Check) -> list[str]:
 
 
 def named_files(check: Check) -> Iterator[str]:
-    """Paths of files that a check names: words with a folder or an ending, without what stands behind `::`."""
+    """Yield the files that a check names: words with a suffix, without anything after `::`."""
     for word in words_of(check):
         path = word.partition("::")[0].removeprefix("./")
         if re.fullmatch(r"[\w.@+-]+(?:/[\w.@+-]+)*", path) and re.search(r"\w\.\w{1,5}$", path) and "://" not in word:
@@ -228,21 +229,18 @@ def named_files(check: Check) -> Iterator[str]:
 
 
 def missing_tests(check: Check, files: Collection[str], protected: Collection[str], own: Collection[str]) -> list[str]:
-    """Files of tests that a check names and that are not there. Those that the item is about are to be made."""
+    """Missing test files that a check names. Files that the item is about (`own`) do not count: they are to be made."""
+    if re.search(r"\bcd\s|(?:^|\s)(?:-C|--rootdir|--prefix|--cwd)[\s=]", check.command):
+        return []  # its paths are relative to another folder
     return [
         path
         for path in named_files(check)
-        if path not in files and matches(path, protected) and not (own and matches(path, own)) and not _moved(check)
+        if path not in files and matches(path, protected) and not _to_be_made(path, own)
     ]
 
 
-def _moved(check: Check) -> bool:
-    """Whether it goes to another folder, so that its paths are not those of the repository."""
-    return re.search(r"\bcd\s|(?:^|\s)(?:-C|--rootdir|--prefix|--cwd)[\s=]", check.command) is not None
-
-
 LINE_LENGTH = 400
-"""A longer line of output is no message of a shell."""
+"""A longer line of output cannot be a message of a shell."""
 
 _NOT_FOUND = re.compile(r"(\S+): (?:command not found|not found|No such file or directory)")
 _PYTEST_ABSENT = re.compile(r"ERROR: (?:file or directory not found: |not found: )([^\n]+)")
@@ -253,9 +251,9 @@ _MODULE_ABSENT = re.compile(r"No module named '?(pytest|tox|nox|ruff|mypy|flake8
 
 
 def absent(check: Check, exit_code: int | None, output: str, own: Collection[str]) -> str:
-    """What a check needs and what is not there, as a run of it told; empty when nothing is missing.
+    """Describe a file or program that a run of a check did not find; empty if none is missing.
 
-    A program or script that the item itself is about (`own`) is to be made.
+    Programs and scripts that the item is about (`own`) do not count: they are to be made.
     """
     if re.search(r"\bunittest\b", check.command):
         return _unittest(check, output)
@@ -265,12 +263,15 @@ def absent(check: Check, exit_code: int | None, output: str, own: Collection[str
         short = (line for line in output.splitlines() if len(line) < LINE_LENGTH)
         told = next(filter(None, map(_NOT_FOUND.search, short)), None)
         name = told[1].strip("'\"`:") if told else words_of(check)[0]
-        return "" if _to_be_made(name, own) else f"`{name}` is not there"
+        return "" if _to_be_made(name, own) else f"`{name}` was not found"
     if exit_code in (4, 5) and re.search(r"\b(?:pytest|py\.test)\b", check.command):
-        return _pytest(exit_code, output)
+        unknown = _PYTEST_ABSENT.search(output)
+        if exit_code == 5:
+            return "pytest finds no test in it"
+        return f"pytest does not find `{unknown[1].strip().removeprefix('/workspace/')}`" if unknown else ""
     for pattern, what, place in (
-        (_MODULE_ABSENT, "the module {} is not there", ""),
-        (_SCRIPT_ABSENT, "the script {} is not there", ""),
+        (_MODULE_ABSENT, "the module {} is not installed", ""),
+        (_SCRIPT_ABSENT, "the script {} does not exist", ""),
         (_TARGET_ABSENT, "make has no target {}", "Makefile"),
         (_NPM_ABSENT, "package.json has no script {}", "package.json"),
     ):
@@ -285,7 +286,7 @@ _UNIT_ABSENT = re.compile(r"(?:No module named '([\w.]+)'|(?:module|type object)
 
 
 def _unittest(check: Check, output: str) -> str:
-    """A test that unittest was told to run and does not find; a name that the code lacks is none."""
+    """Describe a test that unittest does not find. A name that only the product lacks does not count."""
     if re.search(r"^Ran 0 tests", output, re.MULTILINE):
         return "unittest finds no test in it"
     for found in _UNIT_ABSENT.finditer(output):
@@ -293,13 +294,6 @@ def _unittest(check: Check, output: str) -> str:
         if re.search(rf"(?<![\w]){re.escape(name)}(?!\w)", command_line(check)):
             return f"unittest does not find `{name}`"
     return ""
-
-
-def _pytest(exit_code: int, output: str) -> str:
-    if exit_code == 5:
-        return "pytest finds no test in it"
-    found = _PYTEST_ABSENT.search(output)
-    return f"pytest does not find `{found[1].strip().removeprefix('/workspace/')}`" if found else ""
 
 
 def _to_be_made(name: str, own: Collection[str]) -> bool:

@@ -1,4 +1,4 @@
-"""What a contract is made of, beside its shape: ids that stay, its canonical bytes, how a check is run and read."""
+"""Digest of a contract, stable ids of its items, and command line and metric of a check."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SLUG_LENGTH = 40
 
 
 def canonical_bytes(contract: Contract) -> bytes:
-    """The same bytes for the same contract, whatever file it was read from was formatted like."""
+    """Encode a contract as canonical bytes, which do not depend on the formatting of its file."""
     return msgspec.json.encode(contract, order="sorted")
 
 
 def contract_digest(contract: Contract) -> str:
-    """The digest that a contract is sealed under: SHA-256 of its canonical bytes, in hex."""
+    """SHA-256 of the canonical bytes, in hex: the digest under which a contract is sealed."""
     return hashlib.sha256(canonical_bytes(contract)).hexdigest()
 
 
 def slug(text: str) -> str:
-    """A short id from words, the same for the same words. What was cut away is told apart by four hex digits."""
+    """A short, stable id made of words. Four hex digits of a digest distinguish texts that were cut."""
     folded = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = re.findall(r"[a-z0-9]+", folded)
     whole = "-".join(words)
@@ -41,7 +41,7 @@ def slug(text: str) -> str:
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
-    """The wanted name, or with the first number behind it that nobody has."""
+    """The wanted name, with the first free number appended if it is taken."""
     name, number = wanted, 2
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
@@ -66,7 +66,7 @@ def find_ring(edges: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def command_line(check: Check) -> str:
-    """What is typed to run a check: its command, with its tests behind it."""
+    """The command of a check, followed by its tests."""
     return " ".join([check.command, *map(shlex.quote, check.tests)])
 
 
@@ -74,7 +74,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 def metric_value(output: str) -> float | None:
-    """The number that a command printed on its last line: the last one there. None when there is none."""
+    """The last number on the last line of an output; None if there is none."""
     lines = [line for line in output.splitlines() if line.strip()]
     found = _NUMBER.findall(lines[-1]) if lines else []
     value = float(found[-1]) if found else math.nan
@@ -82,7 +82,7 @@ def metric_value(output: str) -> float | None:
 
 
 def metric_holds(metric: Metric, value: float) -> bool:
-    """Whether a number is good enough."""
+    """Return True if a value reaches the target within its tolerance."""
     if metric.direction == "at_least":
         return value >= metric.target - metric.tolerance
     if metric.direction == "at_most":
@@ -91,7 +91,7 @@ def metric_holds(metric: Metric, value: float) -> bool:
 
 
 def in_words(check: Check) -> str:
-    """What a check demands, as a sentence without its stop."""
+    """Describe what a check demands, as a sentence without a period. Ids are made of it: do not reword."""
     typed = f"`{command_line(check)}`"
     if check.metric is None:
         return f"{typed} passes"

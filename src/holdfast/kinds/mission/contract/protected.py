@@ -1,7 +1,11 @@
-"""What no worker may change unless somebody says otherwise: tests, and what tests and CI are configured by.
+"""Protected files of a contract, which no worker may change, and hidden tests, which no role sees. Pure.
 
-Globs as git has them: `**/` stands for any number of folders, none included. Settings of tests that share a file with
-others (`pyproject.toml`, `package.json`, `setup.cfg`) are left to whoever compares contents.
+By default tests and the configuration of tests and CI are protected. Globs are those of git: `**/` is any number of
+folders, including none. Test settings inside shared files (`pyproject.toml`, `package.json`, `setup.cfg`) are compared
+by content elsewhere.
+
+Of a failed hidden check only the type of the error and the public functions on the stack leave the sandbox. Types and
+names count only if the product itself defines them, so that they cannot carry a value of a test.
 """
 
 from __future__ import annotations
@@ -38,13 +42,13 @@ CI = (
 MISSION = ("feature_list.json", "prd.json", "mission.toml")
 
 HOOKS = (".claude/settings.json", ".claude/settings.local.json", ".claude/hooks/**")
-"""They run around the calls of the next worker."""
+"""These hooks run around the tool calls of the next worker."""
 
 DEFAULT_PROTECTED = (*TESTS, *SETTINGS, *CI, *MISSION, *HOOKS)
 
 
 def protected(source: str = "", more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The globs of a contract that was read from `source`, with those that it names itself."""
+    """The protected globs of a contract that was read from `source`, which names `more` of its own."""
     return tuple(dict.fromkeys([*DEFAULT_PROTECTED, *([source] if source else []), *more]))
 
 
@@ -79,37 +83,34 @@ _DEFINED = re.compile(
 
 
 def is_hidden(path: str, contract: Contract) -> bool:
-    """Whether a path is one that roles do not see."""
+    """Return True if roles do not see the file."""
     return matches(path, contract.hidden)
 
 
 def names_hidden(check: Check, contract: Contract) -> bool:
-    """Whether a check is run with the hidden files: it names one of them, or the folder that they are in."""
+    """Return True if a check names a hidden file or its folder, so that it is run with the hidden files."""
     if not contract.hidden:
         return False
     folders = {_folder(glob) for glob in contract.hidden} - {""}
-    for path in _paths(check):
-        if matches(path, contract.hidden) or path in folders:
-            return True
-    return False
+    return any(matches(path, contract.hidden) or path in folders for path in _paths(check))
 
 
 def unused(contract: Contract) -> tuple[str, ...]:
-    """Hidden globs that no check names: what is there is never run."""
+    """Hidden globs that no check names, so that their files are never run."""
     checks = [each.check for each in contract.criteria().values() if each.check is not None]
     alone = ((glob, msgspec.structs.replace(contract, hidden=(glob,))) for glob in contract.hidden)
     return tuple(glob for glob, only in alone if not any(names_hidden(check, only) for check in checks))
 
 
 def half(contract: Contract, written: Iterable[str]) -> list[str]:
-    """Half of the test files of a new contract, to be hidden: of those that checks name, every second one."""
+    """Every second test file that checks of a new contract name, to be hidden."""
     tests = [path for path in sorted(written) if matches(path, TESTS)]
     alone = [path for path in tests if not unused(msgspec.structs.replace(contract, hidden=(path,)))]
     return alone[1::2]
 
 
 def _paths(check: Check) -> Iterable[str]:
-    """Words of a check as paths from the root, modules with dots as well."""
+    """Yield the words of a check as paths from the root, dotted modules included."""
     places = {run.folder for run in deciding(check.command, output_counts=True)} | {""}
     for word in words_of(check):
         for part in word.split():
@@ -124,14 +125,14 @@ def _paths(check: Check) -> Iterable[str]:
 
 
 def _folder(glob: str) -> str:
-    """The folder of which a glob means everything, empty for any other glob."""
+    """The folder that a glob covers as a whole; empty for any other glob."""
     parts = glob.removeprefix("./").split("/")
     plain = [*takewhile(lambda part: not set(part) & set("*?["), parts)]
     return "/".join(plain) if parts[len(plain) :] in ([], ["**"], [""], ["**", "*"]) else ""
 
 
-def told(output: str, product: Mapping[str, bytes]) -> str:
-    """What may be told of the output of a hidden check. `product` are the files of the tree that were not hidden."""
+def disclosed(output: str, product: Mapping[str, bytes]) -> str:
+    """The disclosable part of a hidden check's output. `product` has the files of the tree that are not hidden."""
     defined = {
         name.decode() for content in product.values() for pair in _DEFINED.findall(content) for name in pair if name
     }

@@ -1,1 +1,1 @@
-"""The ratchet: what a worker's tree may not do to the files that judge it."""
+"""The ratchet: protection of the files that verify a worker's tree."""

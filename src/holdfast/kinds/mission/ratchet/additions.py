@@ -1,7 +1,8 @@
-"""Whether a changed file of tests is only more than it was: new cases, nothing that the old ones could notice. Pure.
+"""Detection of test files that were only extended: new cases, and nothing that affects the old ones. Pure.
 
-Python is compared as syntax, other languages by lines and brackets (`lines_problem`). Every old statement has to be
-there; what is new has to be a definition of its own, or a case in a table. Any other change is for a person to allow.
+Python is compared as syntax, other languages by lines and brackets (`lines_problem`). Every old statement has to
+remain; each new one has to be a separate definition or a case in a table. Any other change needs the approval of a
+user.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from functools import lru_cache
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
+REMOVED = " was removed"
+"""End of the message about a removed test."""
+
 _AROUND = re.compile(r"pytest|setup|setUp|teardown|tearDown|asyncSetUp|asyncTearDown|load_tests$|collect_|__")
-"""Names that a runner looks for, and that change more than themselves."""
+"""Names that a runner looks up and that affect other tests."""
 
 
 @lru_cache(maxsize=256)
 def parsed(content: bytes) -> ast.Module | None:
-    """The syntax of a file, not to be changed; None when it is none."""
+    """Parse a Python file. The cached tree must not be modified; None if the file cannot be parsed."""
     try:
         return ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -28,34 +32,34 @@ def parsed(content: bytes) -> ast.Module | None:
 
 
 def last_name(node: ast.AST) -> str:
-    """The last part of a dotted name, empty for what is none."""
+    """The last part of a dotted name; empty for any other expression."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def only_more(path: str, old: bytes, new: bytes, used: Collection[str] = ()) -> str:
-    """Why a file is not only more than it was, in words; empty when it is. `used` are names of fixtures in use."""
+    """Reason why a file was not only extended; empty if it was. `used` are the names of fixtures in use."""
     if not path.endswith(".py"):
         if not path.endswith(BRACES):
-            return "it is another now, and nothing here can tell whether it is only more"
+            return "it changed, and files of this type cannot be compared"
         return lines_problem(old.decode("utf-8", "replace"), new.decode("utf-8", "replace"))
     before, after = parsed(old), parsed(new)
     if before is None or after is None:
-        return "it is no Python that can be compared"
+        return "it cannot be parsed as Python"
     gone = sorted(_tests(before) - _tests(after))
     if gone:
-        return f"{gone[0]} is gone"
+        return f"{gone[0]}{REMOVED}"
     taken = _names(before) | set(used)
-    early = path.rsplit("/", 1)[-1] == "conftest.py"  # it is there before any test, so what it runs by itself counts
+    early = path.rsplit("/", 1)[-1] == "conftest.py"  # loaded before any test, so calls at import count
     known = {ast.dump(node) for node in before.body}
     running = next((node for node in after.body if early and _runs(node) and ast.dump(node) not in known), None)
-    problem = "" if running is None else f"{_called(running)} runs when the file is imported"
+    problem = "" if running is None else f"{_called(running)} runs at import"
     return next(_block(before.body, after.body, taken, ""), problem)
 
 
 def _runs(node: ast.AST) -> bool:
-    """Whether a definition calls anything when it is made, but for the mark of a fixture."""
+    """Return True if evaluating a definition calls anything other than `fixture`."""
     parts: list[ast.AST]
     if isinstance(node, FunctionNode):
         marks = [each for each in node.decorator_list if last_name(getattr(each, "func", each)) != "fixture"]
@@ -69,7 +73,7 @@ def _runs(node: ast.AST) -> bool:
 
 
 def fixtures_asked_for(content: bytes) -> frozenset[str]:
-    """The names that functions of a file of tests take as arguments, and those that its marks ask for."""
+    """Names of fixtures that a test file uses: arguments of its functions and those in `usefixtures`."""
     tree = parsed(content)
     nodes = list(ast.walk(tree)) if tree is not None else []
     asked = {
@@ -83,7 +87,7 @@ def fixtures_asked_for(content: bytes) -> frozenset[str]:
 
 
 def _tests(tree: ast.Module) -> set[str]:
-    """The tests of a module by their names, with their classes."""
+    """Names of the tests of a module, with their classes."""
     found = set()
     for node in tree.body:
         inside = [(node.name, each) for each in node.body] if isinstance(node, ast.ClassDef) else [("", node)]
@@ -94,7 +98,7 @@ def _tests(tree: ast.Module) -> set[str]:
 
 
 def _names(tree: ast.AST) -> set[str]:
-    """Every name that a module has a use for: a new definition of one of them could change what was there."""
+    """Every name in a module: a new definition of one of them could affect existing code."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
@@ -109,14 +113,14 @@ def _names(tree: ast.AST) -> set[str]:
 
 
 def _block(before: Sequence[ast.stmt], after: Sequence[ast.stmt], taken: set[str], owner: str) -> Iterator[str]:
-    """What is not only more in the statements of a module or class. Definitions may be in another order."""
+    """Yield the changes of a module or class that are not pure additions. Definitions may be reordered."""
     named = [node for node in after if isinstance(node, FunctionNode | ast.ClassDef)]
     rest = [node for node in after if node not in named]
     for node in before:
         left = named if isinstance(node, FunctionNode | ast.ClassDef) else rest
         at = next((index for index, other in enumerate(left) if _same(node, other, taken, owner)), None)
         if at is None:
-            yield f"{_called(node)} is changed or gone"
+            yield f"{_called(node)} was changed or deleted"
             return
         for other in left[:at] if left is rest else ():
             yield from _new(other, taken, owner)
@@ -126,7 +130,7 @@ def _block(before: Sequence[ast.stmt], after: Sequence[ast.stmt], taken: set[str
 
 
 def _same(old: ast.stmt, new: ast.stmt, taken: set[str], owner: str) -> bool:
-    """Whether a statement is as it was, or only more."""
+    """Return True if a statement is unchanged or only extended."""
     if ast.dump(old) == ast.dump(new):
         return True
     if isinstance(old, FunctionNode) and isinstance(new, FunctionNode):
@@ -149,7 +153,7 @@ def _same(old: ast.stmt, new: ast.stmt, taken: set[str], owner: str) -> bool:
 
 
 def _extended(old: ast.AST, new: ast.AST, was: ast.AST, now: ast.AST | None) -> bool:
-    """Whether a table has more rows and is the same otherwise."""
+    """Return True if a table only has more rows."""
     if now is None or type(was) is not type(now):
         return False
     if isinstance(was, ast.Dict) and isinstance(now, ast.Dict):
@@ -169,16 +173,21 @@ def _apart(whole: ast.AST, part: ast.AST) -> str:
 
 
 def _plain(node: FunctionNode) -> FunctionNode:
-    """A function without a docstring that holds no examples."""
+    """A function without its docstring, unless that has examples."""
     said = ast.get_docstring(node)
     body = node.body[1:] if said is not None and ">>>" not in said else node.body
     return type(node)(node.name, node.args, body, node.decorator_list, node.returns)
 
 
 def _marks(old: FunctionNode, new: FunctionNode) -> bool:
-    """Whether a test is marked as it was, but for more cases of its parameters and a skip that is gone."""
+    """Return True if the decorators of a test are the same, except for more parameters and a removed skip."""
     marks = [ast.dump(each) for each in new.decorator_list]
-    left = [each for each in old.decorator_list if ast.dump(each) in marks or not _skips(each)]
+    skips = ("skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFailure")
+    left = [
+        each
+        for each in old.decorator_list
+        if ast.dump(each) in marks or last_name(getattr(each, "func", each)) not in skips
+    ]
     if len(left) != len(new.decorator_list):
         return False
     for was, now in zip(left, new.decorator_list, strict=True):
@@ -191,13 +200,8 @@ def _marks(old: FunctionNode, new: FunctionNode) -> bool:
     return True
 
 
-def _skips(mark: ast.expr) -> bool:
-    name = last_name(mark.func if isinstance(mark, ast.Call) else mark)
-    return name in ("skip", "skipif", "xfail", "skipIf", "skipUnless", "expectedFailure")
-
-
 def _only_asserts(old: FunctionNode, new: FunctionNode) -> bool:
-    """Whether a function asserts more between what it did, and does more after it."""
+    """Return True if a function only gained assertions and, if it is a test, statements at its end."""
     rest = list(new.body)
     for node in old.body:
         while rest and ast.dump(rest[0]) != ast.dump(node):
@@ -219,12 +223,12 @@ def _called(node: ast.stmt) -> str:
 
 
 def _new(node: ast.stmt, taken: set[str], owner: str) -> Iterator[str]:
-    """Why a new statement could touch what was there; nothing when it is a definition of its own."""
+    """Yield why a new statement could affect existing code; nothing if it is a separate definition."""
     words = _called(node)
     if isinstance(node, ast.Import | ast.ImportFrom) and not owner:
         bound = {(each.asname or each.name).partition(".")[0] for each in node.names}
         if bound & (taken | {"*"}):
-            yield f"{words} is imported over what the tests use"
+            yield f"{words} is imported over a name that the tests use"
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
@@ -235,11 +239,11 @@ def _new(node: ast.stmt, taken: set[str], owner: str) -> Iterator[str]:
             return
     names = _bound(node)
     if not names:
-        yield f"{words} runs when the file is imported"
+        yield f"{words} runs at import"
     elif any(name in taken or _AROUND.match(name) for name in names) and not (owner and names[0].startswith("test")):
-        yield f"{words} means something to the tests that were there"
+        yield f"{words} affects the existing tests"
     elif owner and not names[0].startswith("test"):
-        yield f"{words} is new in {owner}"
+        yield f"{words} was added to {owner}"
     elif isinstance(node, FunctionNode) and any(
         word.arg == "autouse" for mark in node.decorator_list for word in getattr(mark, "keywords", ())
     ):
@@ -247,7 +251,7 @@ def _new(node: ast.stmt, taken: set[str], owner: str) -> Iterator[str]:
 
 
 def _bound(node: ast.stmt) -> list[str]:
-    """The names that a definition or a plain assignment gives a meaning."""
+    """The names that a definition or a plain assignment binds."""
     if isinstance(node, FunctionNode | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Assign) and all(isinstance(each, ast.Name) for each in node.targets):
@@ -259,7 +263,7 @@ BRACES = (
     ".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".go", ".rs", ".java", ".kt", ".c", ".h", ".cc", ".cpp", ".hpp",
     ".cs", ".php", ".swift", ".scala",
 )  # fmt: skip
-"""Files in which brackets say what belongs together."""
+"""Suffixes of languages with braces."""
 
 _MAIN = re.compile(r"\bmain\s*\(")
 
@@ -290,16 +294,16 @@ _LOUD = re.compile(
 
 
 def lines_problem(old: str, new: str) -> str:
-    """Why a text is not only more than it was, in words; empty when it is."""
+    """Reason why a text was not only extended, by its lines; empty if it was."""
     was, now = [line.rstrip() for line in old.splitlines()], [line.rstrip() for line in new.splitlines()]
     blocks = difflib.SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
     for kind, i1, i2, j1, j2 in blocks:
         if kind == "equal":
             continue
         if kind == "delete" and any(line.strip() for line in was[i1:i2]):
-            return f"`{was[i1].strip()[:80]}` is gone"
+            return f"`{was[i1].strip()[:80]}`{REMOVED}"
         if kind == "replace" and not _wider(was[i1:i2], now[j1:j2]):
-            return f"`{was[i1].strip()[:80]}` is changed"
+            return f"`{was[i1].strip()[:80]}` was changed"
         problem = "" if kind != "insert" else _inserted(now, j1, j2)
         if problem:
             return problem
@@ -307,13 +311,13 @@ def lines_problem(old: str, new: str) -> str:
 
 
 def in_order(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether all of the old is in the new, in that order."""
+    """Return True if `old` is a subsequence of `new`."""
     rest = iter(new)
     return all(any(each == other for other in rest) for each in old)
 
 
 def _wider(was: Sequence[str], now: Sequence[str]) -> bool:
-    """Whether lines that import only import more."""
+    """Return True if import lines only import more."""
     if not all(_IMPORTS.match(line) for line in was) or _LOUD.search("\n".join(now)):
         return False
     tokens = [re.findall(r"\w+|[^\w\s]", "\n".join(lines)) for lines in (was, now)]
@@ -321,31 +325,31 @@ def _wider(was: Sequence[str], now: Sequence[str]) -> bool:
 
 
 def _inserted(lines: Sequence[str], start: int, end: int) -> str:
-    """Why lines that are new are no cases of their own."""
+    """Reason why inserted lines are not separate cases; empty if they are."""
     start, end = _slid(lines, start, end)
     block = lines[start:end]
     first = next((line.strip() for line in block if line.strip()), "")
     if not first:
         return ""
     if _openers(block, strict=True):
-        return f"`{first[:80]}` opens or closes something that was there"
+        return f"`{first[:80]}` opens or closes an existing block"
     if _LOUD.search("\n".join(block)):
-        return f"`{first[:80]}` changes how the other tests run"
+        return f"`{first[:80]}` affects the other tests"
     around = _openers(lines[:start])
     if not around or all(_GROUPS.search(each) for each in around):
         loose = _loose(block, calls=bool(around) and _MAIN.search(around[-1]) is not None)
-        return f"`{loose[:80]}` is no definition" if loose else ""
+        return f"`{loose[:80]}` is not a definition" if loose else ""
     if around[-1].lstrip().startswith("import") and all(
         re.match(r"\s*[\w.]*\s*\"[^\"]+\"$|\s*$", line) for line in block
     ):
         return ""
     if (_TABLE.search(around[-1]) and block[-1].rstrip().endswith((",", "{", "[", "("))) or _is_rows(block, around[-1]):
         return ""
-    return f"`{first[:80]}` is new in `{around[-1].strip()[:60]}`"
+    return f"`{first[:80]}` was added to `{around[-1].strip()[:60]}`"
 
 
 def _loose(block: Sequence[str], *, calls: bool) -> str:
-    """The first statement of a block that defines nothing; `calls` are fine in a main function."""
+    """The first statement of a block that is not a definition; `calls` allows calls, as in a main function."""
     for at, line in enumerate(block):
         if line.strip() and not _openers(block[:at]) and not _DEFINES.match(line.strip()):
             if not (calls and _CALL.match(line.strip())):
@@ -354,7 +358,7 @@ def _loose(block: Sequence[str], *, calls: bool) -> str:
 
 
 def _slid(lines: Sequence[str], start: int, end: int) -> tuple[int, int]:
-    """The same insertion where its brackets are its own: of equal lines a comparison takes any."""
+    """Shift an insertion so that its brackets balance: among equal lines, difflib picks any."""
     for step in (0, -1, 1):
         first, last = start, end
         while _openers(lines[first:last], strict=True) and step:
@@ -388,6 +392,6 @@ def _openers(lines: Sequence[str], *, strict: bool = False) -> list[str]:
 
 
 def _bare(line: str) -> str:
-    """A line without what stands in quotes and comments."""
+    """A line without strings and comments."""
     line = re.sub(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`", "", line)
     return re.sub(r"//.*|/\*.*?\*/", "", line)

@@ -1,8 +1,9 @@
-"""What a worker's tree does to the files that decide about it, and whether it stays with its task.
+"""Inspection of a worker's tree: violations of the ratchet, of the task's scope, and unasked changes.
 
-Nothing is executed: both trees are looked at as bytes, Python as syntax. `inspect` is the whole of it; the rules are in
-the `ratchet` modules and in `scope`. A violation is refused. Each of the ratchet's can be allowed by a person, who
-allows exactly the content that they were shown: `digest_of` binds an approval to it.
+Nothing is executed: both trees are compared as bytes, Python as syntax. A violation is refused. A user can allow most
+violations of the ratchet, for exactly the content that was shown: `digest_of` binds the approval to it. Approved
+content stays allowed for the whole mission; anything else, even one byte off, is asked about again or refused. A
+refusal is final for that content.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NOT_PRODUCT = frozenset({"tests", "test", "docs", "doc", "examples", "benchmark
 
 
 class Asked:
-    """The words that somebody used for what is wanted: the contract, the task, and the tests of the base."""
+    """Vocabulary of the request: the contract, the task, and the tests of the base."""
 
     def __init__(self, contract: Contract, task: str, before: Mapping[str, bytes]) -> None:
         texts = [contract.goal, task]
@@ -53,11 +54,11 @@ class Asked:
         self._tested: set[str] | None = None
 
     def names(self, name: str) -> bool:
-        """Whether somebody used this name."""
+        """Return True if the request uses this name."""
         return name.lower() in self._words or name in self._in_tests()
 
     def says(self, text: str) -> bool:
-        """Whether this very text occurs in what is wanted: an option, a path."""
+        """Return True if the request contains this exact text, such as an option or a path."""
         return text in self._text or text in "\n".join(self._in_tests())
 
     def _in_tests(self) -> set[str]:
@@ -78,11 +79,13 @@ class Asked:
 
 
 def unasked(path: str, old: bytes | None, new: bytes | None, asked: Asked) -> list[str]:
-    """What is new in a file of the product that nobody named, in words."""
+    """Describe additions to a product file that the request does not name."""
     if new is None or is_test_file(path) or _NOT_PRODUCT & set(path.split("/")[:-1]):
         return []
     found = []
-    if old is None and not _is_named_path(path, asked):
+    name = path.rsplit("/", 1)[-1]
+    named = asked.says(path) or asked.says(name) or asked.names(name.rsplit(".", 1)[0]) or name == "__init__.py"
+    if old is None and not named:
         found.append(f"{path}: a new file")
     if path.endswith(".py"):
         after, before = parsed(new), parsed(old) if old is not None else None
@@ -95,13 +98,8 @@ def unasked(path: str, old: bytes | None, new: bytes | None, asked: Asked) -> li
             ]
         more = len(_SUPPRESSED.findall(new)) - len(_SUPPRESSED.findall(old or b""))
         if more > 0:
-            found.append(f"{path}: {more} more places that checkers are told to pass over")
+            found.append(f"{path}: {more} more suppressed warnings of linters or type checkers")
     return found
-
-
-def _is_named_path(path: str, asked: Asked) -> bool:
-    name = path.rsplit("/", 1)[-1]
-    return asked.says(path) or asked.says(name) or asked.names(name.rsplit(".", 1)[0]) or name == "__init__.py"
 
 
 def _public(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -119,45 +117,43 @@ def _public(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 _VALUES = re.compile(rb"\"[^\"\n]{4,}\"|'[^'\n]{4,}'|\b\d[\d_.]+\b")
 
-FEW = 2
-
 
 def special(path: str, old: bytes | None, new: bytes, expected: Iterable[bytes]) -> list[str]:
-    """A line on a file that has several values which tests expect and that it did not have, in words."""
+    """Describe a file that gained several values which tests expect. A guess for the judge, never a violation."""
     fresh = values(new) - values(old or b"")
     found = sorted(fresh & set(expected))
-    if len(found) < FEW:
+    if len(found) < 2:
         return []
     shown = ", ".join(each.decode("utf-8", "replace")[:40] for each in found[:3])
-    return [f"{path}: it has values that tests expect ({shown}); a judge should look for special cases"]
+    return [f"{path}: it gained values that tests expect ({shown}); look for special cases"]
 
 
 def expected(tests: Mapping[str, bytes], product: Iterable[bytes]) -> frozenset[bytes]:
-    """Telling values of tests that the product does not have by itself."""
+    """Distinctive values in tests that the product does not contain."""
     wanted = {each for content in tests.values() for each in values(content)}
     return frozenset(wanted - {each for content in product for each in values(content)})
 
 
 def values(content: bytes) -> set[bytes]:
-    """Texts of some length and numbers of more than one digit, as they are written."""
+    """Strings of four or more characters and numbers of more than one digit, as written."""
     return {each.strip(b"'\"") for each in _VALUES.findall(content)}
 
 
 LISTED_MAX = 60
-"""So many unasked changes are named; the others are counted."""
+"""Unasked changes that are named; the others are only counted."""
 
 
 def outside(path: str, scope: Sequence[str]) -> str:
-    """Words on a change outside the globs of a task; empty for one inside, and for tests, which may be anywhere."""
+    """Describe a change outside the scope of a task; empty for one inside it, and for tests."""
     if not scope or matches(path, scope) or is_test_file(path):
         return ""
-    return f"it is outside of the task's scope ({', '.join(scope)})"
+    return f"it is outside the task's scope ({', '.join(scope)})"
 
 
 def scope_violations(
     trees: Trees, path: str, scope: Sequence[str], policy: MissionPolicy
 ) -> tuple[list[Violation], list[str]]:
-    """What leaves the scope or brings in a dependency: what of it is refused, and what is listed."""
+    """Refused and listed changes that leave the scope or add a dependency."""
     refused: list[Violation] = []
     listed: list[str] = []
     stray = outside(path, scope)
@@ -174,7 +170,7 @@ def scope_violations(
 
 
 def features(trees: Trees, paths: Iterable[str], task: str) -> list[str]:
-    """What is new in the product and named nowhere, and what looks like an answer that tests expect."""
+    """Additions to the product that the request does not name, and values that seem copied from tests."""
     asked = Asked(trees.contract, task, trees.before)
     tests = {path: content for path, content in trees.before.items() if trees.is_protected(path)}
     answers = expected(tests, (content for path, content in trees.before.items() if path not in tests))
@@ -191,15 +187,15 @@ def features(trees: Trees, paths: Iterable[str], task: str) -> list[str]:
 
 
 SCOPE_RULES = frozenset({"scope", "dependency"})
-"""Rules that are about a task rather than about the ratchet: no `ratchet.violated`, and no approval."""
+"""Rules about the scope of a task rather than the ratchet: no `ratchet.violated` event, no approval."""
 
 
 NEVER_ASKED = frozenset({"linked", "mode_changed", "contract_edited"})
-"""Rules about what no approval of a content could cover; a contract is amended by its own verb."""
+"""Rules that an approval of content cannot cover; `holdfast mission amend` changes a contract."""
 
 
 class Change(Protocol):
-    """One path that differs between two trees, as a repository tells it."""
+    """A path that differs between two trees, as a repository reports it."""
 
     @property
     def path(self) -> str:
@@ -213,24 +209,24 @@ class Change(Protocol):
 
     @property
     def mode(self) -> str:
-        """The new mode as git writes it, empty for a removed file."""
+        """The new mode as git writes it; empty for a removed file."""
         ...
 
     @property
     def lines_added(self) -> int:
-        """Lines that are new."""
+        """Number of added lines."""
         ...
 
     @property
     def lines_removed(self) -> int:
-        """Lines that are gone."""
+        """Number of removed lines."""
         ...
 
 
 class Inspection(msgspec.Struct, frozen=True):
-    """What was found. `files` are the changed paths, `lines` the sum of added and removed ones.
+    """Result of an inspection. `files` are the changed paths, `lines` the sum of added and removed lines.
 
-    `unasked` are changes that nobody asked for and that are let through, as words.
+    `unasked` describes changes that were not asked for and are allowed.
     """
 
     violations: tuple[Violation, ...]
@@ -239,7 +235,7 @@ class Inspection(msgspec.Struct, frozen=True):
     lines: int
 
     def of_ratchet(self) -> tuple[Violation, ...]:
-        """The violations that weaken what is protected; the others leave the task's scope."""
+        """Violations that weaken protected files; the others leave the task's scope."""
         return tuple(each for each in self.violations if each.rule not in SCOPE_RULES)
 
 
@@ -255,11 +251,11 @@ def inspect(
     allowed: Mapping[str, str],
     task: str = "",
 ) -> Inspection:
-    """Hold a tree against its base.
+    """Compare a tree with its base.
 
-    `before` and `after` are the regular files of both, by path. `protected` and `scope` are globs, an empty scope is
-    everything. `allowed` has the digests of content that a person allowed, by path, "" for a path that may be gone.
-    `task` is what its worker was asked, beside the contract: what it names is not unasked.
+    `before` and `after` are the regular files of both, by path. `protected` and `scope` are globs; an empty scope is
+    everything. `allowed` has digests of content that a user allowed, by path, "" for a path that may be removed. `task`
+    is the text of the task, which like the contract says what was asked for.
     """
     modes = {change.path: change.mode for change in changes}
     trees = Trees(before, after, modes, tuple(protected), contract, scope)
@@ -281,7 +277,7 @@ def inspect(
 def _is_allowed(
     change: Change, before: Mapping[str, bytes], after: Mapping[str, bytes], allowed: Mapping[str, str]
 ) -> bool:
-    """Whether a person allowed this content. Links and modes are not allowed by content."""
+    """Return True if a user allowed this content. An approval of content covers no links and modes."""
     path = change.path
     if change.mode in LINKS or before.get(path) == after.get(path):
         return False
@@ -289,12 +285,12 @@ def _is_allowed(
 
 
 def content_digest(content: bytes | None) -> str:
-    """The digest of a file's content, as hex; empty for a file that is not there."""
+    """SHA-256 of a file's content in hex; empty for a file that does not exist."""
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def digest_of(violations: Sequence[Violation], after: Mapping[str, bytes]) -> str:
-    """What an approval of violations is bound to: the paths and the exact content that they are about."""
+    """The digest that an approval is bound to: over the paths and exact content of the violations."""
     content = {each.path: content_digest(after.get(each.path)) for each in violations}
     rows = "\n".join(f"{path}\0{digest}" for path, digest in sorted(content.items()))
     return hashlib.sha256(rows.encode()).hexdigest()
@@ -309,23 +305,23 @@ DEVIATION_HINT = (
 
 
 def asking(state: State, effect: str) -> bool:
-    """Whether an inspection waits for a person's answer."""
+    """Return True if an inspection waits for an answer from a user."""
     return any(ask.kind == KIND and ask.call_id == effect for ask in unanswered(state))
 
 
 def waiting(state: State) -> list[Ask]:
-    """Questions about changes that nobody has answered."""
+    """Unanswered questions about changes."""
     return [ask for ask in unanswered(state) if ask.kind == KIND]
 
 
 def answered(state: State, digest: str) -> Ask | None:
-    """The latest answer about this very content, whichever task it came up in."""
+    """The latest answer about this exact content, from any task."""
     found = [ask for ask in state.asks.values() if ask.kind == KIND and ask.action_digest == digest and ask.verdict]
     return found[-1] if found else None
 
 
 def stale(state: State, wanted: Collection[str]) -> tuple[Fact, ...]:
-    """The facts that end questions about trees whose inspection is not among the `wanted` effects any more."""
+    """Events that supersede questions about trees whose inspection is no longer among the `wanted` effects."""
     reason = "its task went on without this change"
     return tuple(
         ApprovalSuperseded(item_id=ask.item_id, reason=reason) for ask in waiting(state) if ask.call_id not in wanted
@@ -333,7 +329,7 @@ def stale(state: State, wanted: Collection[str]) -> tuple[Fact, ...]:
 
 
 def declared(violations: Sequence[Violation], deviations: Sequence[str]) -> bool:
-    """Whether a worker named every path that its violations are about as a deviation."""
+    """Return True if a worker named the path of every violation as a deviation."""
     words = {word for line in deviations for word in re.findall(r"[^\s,;:()'\"`]+", line)}
     words |= {word.rstrip(".") for word in words}
     return all(each.path in words for each in violations)

@@ -1,4 +1,10 @@
-"""Names of modules that come with Python, of versions 3.11 to 3.14: what a tree may neither shadow nor depend on."""
+"""Planted files and new dependencies: changes that could decide what checks say (S25).
+
+The protected files are checked out over a worker's tree as they were, except tests to which cases were only added. That
+is not enough: a file that is not protected, because it did not exist, can decide what a check says. `planted` names
+those: settings and hooks of runners, files that take the place of a module or of a target of a build file. They are set
+aside and refused unless the contract or the task names them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,7 @@ from holdfast.globs import matches
 from holdfast.kinds.mission.check.judging import Judges
 from holdfast.kinds.mission.ratchet.additions import last_name, parsed
 
-STDLIB = frozenset(
+STDLIB = frozenset(  # module names of Python 3.11 to 3.14
     """
     __future__ _thread abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore atexit audioop
     base64 bdb binascii bisect builtins bz2 cProfile calendar cgi cgitb chunk cmath cmd code codecs codeop collections
@@ -41,38 +47,38 @@ LOCKS = (
     "**/pnpm-lock.yaml", "**/bun.lock*", "**/npm-shrinkwrap.json", "**/go.sum", "**/Cargo.lock", "**/Gemfile.lock",
     "**/composer.lock", "**/pylock*.toml", "**/mix.lock",
 )  # fmt: skip
-"""Files that name versions; any change of them is one of dependencies."""
+"""Lock files: any change of them is a change of dependencies."""
 
 MANIFESTS = (
     "**/requirements*.txt", "**/requirements/*.txt", "**/constraints*.txt", "**/requirements*.in", "**/Pipfile",
     "**/environment.y*ml", "**/go.mod", "**/Cargo.toml", "**/Gemfile", "**/composer.json", "**/pom.xml",
     "**/build.gradle*", "**/mix.exs", "**/*.csproj", "**/.gitmodules", "**/bower.json", "**/deno.json*",
 )  # fmt: skip
-"""Files that are about dependencies; lines of them are compared."""
+"""Dependency manifests, compared line by line."""
 
 _VERSIONED = ("go.mod", "mix.exs", "composer.json", "build.gradle", "build.gradle.kts", "bower.json", "deno.json")
 
 _OWN = re.compile(
     r"(?:go|toolchain|module)\s|\"?version\"?\s*[:=]|\"(?:name|description|license|type)\"\s*:|[)\](}{\[]+,?$"
 )
-"""Lines of a manifest that are about the project itself: its version, its language."""
+"""Lines of a manifest about the project itself, such as its version."""
 
 _NODE = ("dependencies", "devDependencies", "peerDependencies", "optionalDependencies", "overrides", "resolutions")
 
 
 def wanted(path: str, before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
-    """What a changed path wants that it did not, in words; empty when it is not about dependencies."""
+    """Describe the dependencies that a change adds or removes; empty if it concerns none."""
     old, new = before.get(path), after.get(path)
     if matches(path, LOCKS):
-        return ["is gone" if new is None else "names other versions"]
+        return ["was removed" if new is None else "changes locked versions"]
     was, now = _named(path, old), _named(path, new)
     changed = sorted(line for line in now if line not in was)
     gone = sorted(line for line in was if line not in now)
-    return [f"wants {line}" for line in changed] + ([] if changed else [f"no longer wants {line}" for line in gone])
+    return [f"adds {line}" for line in changed] + ([] if changed else [f"removes {line}" for line in gone])
 
 
 def _named(path: str, content: bytes | None) -> set[str]:
-    """The dependencies that a manifest names, one string each."""
+    """The dependencies in a manifest, one string each."""
     name = path.rsplit("/", 1)[-1]
     if content is None:
         return set()
@@ -86,17 +92,18 @@ def _named(path: str, content: bytes | None) -> set[str]:
         if name == "setup.cfg":
             return set(_setup_cfg(text))
         if name == "setup.py":
-            return set(_setup_py(content))
-    except (ValueError, AttributeError, configparser.Error, RecursionError):
-        return {"what cannot be read"}
-    if name == "Cargo.toml":
-        try:
+            tree = parsed(content)
+            words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword)] if tree is not None else []
+            wanted = [word.value for word in words if word.arg and word.arg.endswith(("_require", "_requires"))]
+            constants = (each for value in wanted for each in ast.walk(value) if isinstance(each, ast.Constant))
+            return {ast.unparse(each) for each in constants}
+        if name == "Cargo.toml":
             return set(_tables(tomllib.loads(text), "cargo"))
-        except ValueError:
-            return {"what cannot be read"}
+    except (ValueError, AttributeError, configparser.Error, RecursionError):
+        return {"something that cannot be parsed"}
     if name == "pom.xml":
         blocks = re.findall(r"<(?:dependency|plugin|parent|repository)>.*?</", re.sub(r"\s", "", text))
-        return {each for each in blocks} | set(
+        return set(blocks) | set(
             re.findall(
                 r"<artifactId>[^<]*</artifactId><version>[^<]*",
                 re.sub(r"\s", "", "".join(re.findall(r"<dependency>.*?</dependency>", text, re.S))),
@@ -136,15 +143,8 @@ def _setup_cfg(text: str) -> Iterator[str]:
                 yield from (line.strip() for line in value.splitlines() if line.strip())
 
 
-def _setup_py(content: bytes) -> Iterator[str]:
-    tree = parsed(content)
-    for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.keyword) and node.arg and node.arg.endswith(("_require", "_requires")):
-            yield from (ast.unparse(each) for each in ast.walk(node.value) if isinstance(each, ast.Constant))
-
-
 def declared(files: Mapping[str, bytes]) -> frozenset[str]:
-    """Names of what the manifests of a tree want, as modules are written; without its own."""
+    """The dependencies in the manifests of a tree, as module names, without the tree's own modules."""
     names = {
         re.split(r"[^A-Za-z0-9_.-]", line, maxsplit=1)[0].lower().replace("-", "_")
         for path, content in files.items()
@@ -160,9 +160,9 @@ ALWAYS = (
     "**/conftest.py", "**/pytest.ini", "**/.pytest.ini", "**/pytest.toml", "**/.pytest.toml",
     "**/sitecustomize.py", "**/usercustomize.py", "**/sitecustomize/**", "**/usercustomize/**", "**/*.pth",
     "**/*._pth", "**/pyvenv.cfg", "**/.coveragerc", "**/.pdbrc",
-    # Compiled files are taken without a look at their source; metadata announces plug-ins.
+    # Compiled files are loaded without a look at their source; metadata announces plug-ins.
     "**/__pycache__/**", "**/*.pyc", "**/*.pyo", "**/*.egg-info/**", "**/*.dist-info/**", "**/*.egg-link",
-    # Variables for whoever loads them.
+    # Environment variables.
     "**/.env", "**/.env.local", "**/.env.test", "**/.env.test.local", "**/.envrc",
     # The same of other languages.
     "**/.mocharc*", "**/jest.config.*", "**/jest.setup.*", "**/vitest.config.*", "**/vitest.workspace.*",
@@ -171,10 +171,10 @@ ALWAYS = (
     "**/.cargo/config*", "**/rust-toolchain*", "**/go.work", "vendor/modules.txt", "**/.rspec", "**/phpunit.xml*",
     "**/*.runsettings", "**/CTestCustom.cmake",
 )  # fmt: skip
-"""Globs of what decides about checks and is hardly ever a product: as at the base, whatever the contract protects."""
+"""Files that influence checks and are hardly ever a product: kept as at the base whatever the contract protects."""
 
 STRUCTURE = ("**/__init__.py", "**/test_*.py", "**/*_test.py", "**/conftest.py", "**/*_test.go")
-"""Files of a base that say what is a package, from where tests import, and what they import."""
+"""Files of a base that show its packages, where tests import from, and what they import."""
 
 ENVIRONMENT = {
     "PYTEST_ADDOPTS": "",
@@ -182,10 +182,10 @@ ENVIRONMENT = {
     "PYTHONSTARTUP": "",
     "PYTHONINSPECT": "",
     "NODE_OPTIONS": "",
-    "PYTHONPYCACHEPREFIX": "/dev/null",  # no compiled file is read, whoever wrote it
+    "PYTHONPYCACHEPREFIX": "/dev/null",  # no compiled file is read
 }
-"""Variables that every check gets. `PYTEST_DISABLE_PLUGIN_AUTOLOAD` is none of them: a suite may need its plug-ins,
-and plug-ins come from the environment, which is not the worker's; those announced by a tree are removed."""
+"""Variables of every check. `PYTEST_DISABLE_PLUGIN_AUTOLOAD` is not among them: a suite may need its plug-ins, which
+come from the environment and not from the worker; plug-ins announced by a tree are removed."""
 
 TOOLS = frozenset({
     "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "xdist", "pytest_asyncio",
@@ -193,7 +193,7 @@ TOOLS = frozenset({
     "ruff", "mypy", "pip", "setuptools", "wheel", "pkg_resources", "ward", "behave", "freezegun", "responses",
     "python", "make", "pytest_django", "pytest_subtests", "hamcrest", "assertpy", "sure", "expects", "nose2", "doctest",
 })  # fmt: skip
-"""Modules of test tools: one of these names in a tree stands before the real one."""
+"""Modules of test tools: a file of that name in a tree shadows the real one."""
 
 SUFFIXES = (".py", ".pyc", ".so", ".pyd")
 
@@ -205,10 +205,10 @@ _GO_HOOK = re.compile(rb"^func (?:TestMain\(|init\(\))", re.MULTILINE)
 def planted(
     new: Mapping[str, bytes], before: Mapping[str, bytes], judges: Judges, own: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """New paths that decide what a check says, and that nobody asked for.
+    """New paths that could decide what a check says, and that neither contract nor task asks for.
 
-    `new` are the files that came after the base; `before` those of the base, or at least those of `STRUCTURE`. `own`
-    are paths that somebody asked for.
+    `new` are the files added after the base; `before` those of the base, or at least those of `STRUCTURE`. `own` are
+    the paths asked for.
     """
     tested = {_folder(path) for path in before if is_test_file(path) or path.endswith("_test.go")}
     globs = (*ALWAYS, *judges.settings)
@@ -229,7 +229,7 @@ def planted(
 
 
 def _decides(path: str, globs: Collection[str], tested: Collection[str]) -> bool:
-    """Whether a runner reads a file by its name. A conftest.py with no older tests below it is a matter of new ones."""
+    """Return True if a runner reads a file by its name. A conftest.py counts only if older tests are below it."""
     if path.rsplit("/", 1)[-1] == "conftest.py":
         folder = _folder(path)
         return any(not folder or f"{each}/".startswith(f"{folder}/") for each in tested)
@@ -237,7 +237,7 @@ def _decides(path: str, globs: Collection[str], tested: Collection[str]) -> bool
 
 
 def _hooks(path: str, content: bytes, tested: Collection[str]) -> bool:
-    """Whether a new file of tests does something to the tests that were there."""
+    """Return True if a new test file affects the existing tests."""
     if path.endswith("_test.go"):
         return _folder(path) in tested and _GO_HOOK.search(content) is not None
     tree = parsed(content) if is_test_file(path) else None
@@ -246,9 +246,7 @@ def _hooks(path: str, content: bytes, tested: Collection[str]) -> bool:
 
 
 def shadowing(paths: Collection[str], more: Collection[str] = ()) -> list[str]:
-    """Those of a tree's paths that would be imported instead of a module of the standard library, of a test tool, or of
-    one of those named in `more`.
-    """
+    """Paths that would be imported instead of a module of the standard library, of a test tool, or one in `more`."""
     named = [path for path in paths if (name := _module(path)) in _TAKEN or (name and name in more)]
     if not named:
         return []
@@ -258,7 +256,7 @@ def shadowing(paths: Collection[str], more: Collection[str] = ()) -> list[str]:
 
 
 def is_test_file(path: str) -> bool:
-    """Whether pytest takes a file for tests, or for a part of its own, by its name."""
+    """Return True if pytest collects the file as tests or loads it as configuration, judged by its name."""
     name = path.rsplit("/", 1)[-1]
     return name == "conftest.py" or (name.endswith(".py") and (name.startswith("test_") or name.endswith("_test.py")))
 
@@ -268,7 +266,7 @@ def _folder(path: str) -> str:
 
 
 def _module(path: str) -> str:
-    """The top-level name under which a file may be imported, empty for none."""
+    """The top-level name under which a file may be imported; empty if none."""
     if not path.endswith(SUFFIXES):
         return ""
     folder, _, file = path.rpartition("/")
@@ -277,6 +275,6 @@ def _module(path: str) -> str:
 
 
 def _place(path: str) -> str:
-    """The folder from which a module or package is imported."""
+    """The folder that a module or package is imported from."""
     folder, _, file = path.rpartition("/")
     return _folder(folder) if file.startswith("__init__.") else folder

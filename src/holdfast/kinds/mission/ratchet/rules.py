@@ -1,7 +1,7 @@
-"""The ratchet: files that decide about the work may become more and not less. Which rules a change breaks, by path.
+"""Rules of the ratchet: files that verify the work may grow but not shrink. Violations by path.
 
-It knows which files these are, never how product code is spelled: that the product does what the checks say is shown
-by running them.
+The rules know which files verify the work and never inspect product code: only running the checks shows that it does
+what they demand.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from holdfast.facts.task import Violation
 from holdfast.globs import matches
 from holdfast.kinds.mission.check import judging
 from holdfast.kinds.mission.check.judging import SETTINGS, Judges
-from holdfast.kinds.mission.ratchet.additions import fixtures_asked_for, only_more
+from holdfast.kinds.mission.ratchet.additions import REMOVED, fixtures_asked_for, only_more
 from holdfast.kinds.mission.ratchet.planted import ALWAYS, TOOLS, is_test_file, planted, shadowing
 
 LINKS = ("120000", "160000")
-"""Modes of a link and of a repository inside this one."""
+"""Git modes of a symbolic link and of a submodule."""
 
 CONTRACTS = ("feature_list.json", "prd.json", "mission.toml")
 
 
 class Trees:
-    """Two trees: the regular files of both, the new modes of what differs, and what decides about them.
+    """Two trees: the regular files of both, the new modes of changed files, and the files that verify them.
 
-    `asked` is the scope of the task: new files that it names by their paths are asked for.
+    `asked` is the scope of the task: new files that it names by path are asked for.
     """
 
     def __init__(
@@ -52,30 +52,30 @@ class Trees:
 
     @cached_property
     def judges(self) -> Judges:
-        """What the checks run, as the base has it."""
+        """The files, scripts and tools that checks run at the base."""
         return judging.judges(self.contract, self.before)
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """Paths that items name: they are what the work is about."""
+        """Paths that items name: the subject of the work."""
         return judging.named(self.contract)
 
     @cached_property
     def planted(self) -> frozenset[str]:
-        """New files that decide what checks say, and that nobody asked for."""
+        """New files that could decide what checks say, and that were not asked for."""
         new = set(self.after) - set(self.before)
         contents = {path: self.after[path] for path in new}
         return frozenset(planted(contents, self.before, self.judges, self.own | self._asked))
 
     @cached_property
     def fixtures(self) -> frozenset[str]:
-        """Names that tests and fixtures of the base take as arguments."""
+        """Names of fixtures that tests of the base use."""
         return frozenset(
             name for path in self.before if is_test_file(path) for name in fixtures_asked_for(self.before[path])
         )
 
     def is_protected(self, path: str) -> bool:
-        """Whether a path is protected, by the contract or by what it is."""
+        """Return True if the contract protects a path or its name shows that it verifies the work."""
         if self.is_contract(path):
             return True
         if path in self.own:
@@ -84,53 +84,53 @@ class Trees:
         return matches(path, (*self.protected, *settings)) or path in self.judges.files
 
     def is_contract(self, path: str) -> bool:
-        """Whether the contract is written there."""
+        """Return True if the path is a contract file."""
         return path == self.contract.source or path in CONTRACTS
 
 
 def violations(trees: Trees, path: str) -> list[Violation]:
-    """What a changed path breaks; nothing for a file of the product, and for tests that are only more."""
+    """Rules that a changed path breaks; none for product files and for tests to which cases were only added."""
     old, new, mode = trees.before.get(path), trees.after.get(path), trees.modes.get(path)
     if path in trees.planted:
-        named = " in place of a module that has this name already" if path in shadowing(set(trees.after)) else ""
-        return [Violation("planted", path, f"a new file that would decide what checks say{named}")]
+        named = " and shadows an existing module" if path in shadowing(set(trees.after)) else ""
+        return [Violation("planted", path, f"a new file that could decide what checks say{named}")]
     if path.rsplit("/", 1)[-1] in SHARED and path not in trees.own and mode not in LINKS:
         return shared(path, old, new, trees.judges)
     if not trees.is_protected(path):
         below = mode in LINKS and any(each.startswith(f"{path}/") and trees.is_protected(each) for each in trees.before)
-        return [Violation("linked", path, "a link stands where a folder with protected files was")] if below else []
+        return [Violation("linked", path, "a link replaces a folder with protected files")] if below else []
     if mode in LINKS:
-        return [Violation("linked", path, "a link stands where a file that decides about the work belongs")]
+        return [Violation("linked", path, "a link replaces a file that verifies the work")]
     if trees.is_contract(path):
-        return [Violation("contract_edited", path, "the contract is changed by `holdfast mission amend` alone")]
+        return [Violation("contract_edited", path, "only `holdfast mission amend` changes the contract")]
     if matches(path, CI):
-        words = "it is gone" if new is None else "it is new" if old is None else "it is another now"
+        words = "removed" if new is None else "added" if old is None else "changed"
         return [Violation("ci_edited", path, f"{words}; it runs with the rights of CI")]
     if old is None:
         return []
     if old == new:
-        return [Violation("mode_changed", path, f"its mode is {mode} now")]
+        return [Violation("mode_changed", path, f"mode changed to {mode}")]
     return _changed(trees, path, old, new)
 
 
 def _changed(trees: Trees, path: str, old: bytes, new: bytes | None) -> list[Violation]:
-    """A file that was there is another, or gone."""
+    """Rules broken by the change or removal of an existing file."""
     if path in trees.judges.files and not is_test_file(path):
         if new is not None and only_longer(path, old, new):
             return []
-        words = "it is gone" if new is None else "checks run it, and it is another now"
+        words = "removed" if new is None else "changed, and checks run it"
         return [Violation("check_script", path, words)]
     if matches(path, (*ALWAYS, *trees.judges.settings)) and not path.endswith("conftest.py"):
-        return [Violation("test_config", path, "it is gone" if new is None else "it is another now")]
+        return [Violation("test_config", path, "removed" if new is None else "changed")]
     code = path.endswith(CODE)
     if new is None:
-        return [Violation("test_deleted" if code else "fixture_edited", path, "it is gone")]
+        return [Violation("test_deleted" if code else "fixture_edited", path, "removed")]
     if not code:
-        return [Violation("fixture_edited", path, "its content is another")]
+        return [Violation("fixture_edited", path, "changed")]
     problem = only_more(path, old, new, trees.fixtures if path.endswith("conftest.py") else ())
     if not problem:
         return []
-    return [Violation("test_deleted" if problem.endswith(" is gone") else "test_edited", path, problem)]
+    return [Violation("test_deleted" if problem.endswith(REMOVED) else "test_edited", path, problem)]
 
 
 CODE = (
@@ -140,7 +140,7 @@ CODE = (
 
 
 SHARED = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json", "Cargo.toml", "pom.xml")
-"""Files of which only a part is about tests."""
+"""Files with a section of test settings."""
 
 CI = (
     ".github/workflows/**", ".github/actions/**", ".gitlab-ci.yml", ".gitlab/ci/**", ".circleci/**", ".travis.yml",
@@ -154,19 +154,17 @@ _LINTERS = ("ruff", "mypy", "flake8", "pylint", "pyright", "black", "isort", "ba
 
 
 def shared(path: str, old: bytes | None, new: bytes | None, judges: Judges) -> list[Violation]:
-    """What a change of such a file breaks: sections of tests compared, all others left alone."""
+    """Rules broken by a change of a shared file. Only its test settings are compared."""
     name = path.rsplit("/", 1)[-1]
     before, after = _sections(name, old, judges), _sections(name, new, judges)
     if after is None:
-        return [Violation("test_config", path, "it cannot be read any more, and it has settings of tests")]
-    return [*_differences(path, before or {}, after)]
-
-
-def _differences(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Violation]:
-    for key in sorted({*before, *after}):
-        was, now = before.get(key), after.get(key)
-        if was != now and not _stricter(key, was, now):
-            yield Violation("test_config", path, f"{key} is {_short(now)} and was {_short(was)}")
+        return [Violation("test_config", path, "it has test settings and can no longer be parsed")]
+    pairs = {key: ((before or {}).get(key), after.get(key)) for key in sorted({*(before or {}), *after})}
+    return [
+        Violation("test_config", path, f"{key} changed from {_short(was)} to {_short(now)}")
+        for key, (was, now) in pairs.items()
+        if was != now and not _stricter(key, was, now)
+    ]
 
 
 _POM = re.compile(
@@ -177,7 +175,7 @@ _STRICT = re.compile(r"strict|disallow|no_|warn_|check_|select|enable|fail_under
 
 
 def _stricter(key: str, was: object, now: object) -> bool:
-    """Whether a setting only demands more: a new strict switch, more rules. A mark is announced before it is used."""
+    """Return True if a setting only demands more: a new strict switch, more rules. New markers are fine too."""
     name = key.rpartition(".")[2]
     if not _STRICT.match(name) or "overrides" in key:
         return False
@@ -199,7 +197,7 @@ def _short(value: object) -> str:
 
 
 def _sections(name: str, content: bytes | None, judges: Judges) -> dict[str, Any] | None:
-    """What a file says about tests, by dotted key; None when it cannot be read."""
+    """Test settings of a file by dotted key; None if it cannot be parsed."""
     if content is None:
         return {}
     linters = tuple(sorted(judges.tools & ({*SETTINGS, "black", "isort", "bandit"} - {"pytest", "tox", "nox"})))
@@ -264,14 +262,14 @@ def _leaves(value: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def only_longer(path: str, old: bytes, new: bytes) -> bool:
-    """Whether a file that judges only got more: a Makefile targets, a text with examples something at its end."""
+    """Return True if a file that checks run was only extended: new Makefile targets, text appended to examples."""
     if path.endswith((".md", ".rst", ".txt")):
         return new.startswith(old.rstrip() + b"\n")
     return _added_targets(path, old, new)
 
 
 def _added_targets(path: str, old: bytes, new: bytes) -> bool:
-    """Whether a Makefile has new targets of its own and is the same otherwise."""
+    """Return True if a Makefile only has new targets."""
     if not path.rsplit("/", 1)[-1].lower().endswith(("makefile", ".mk", "justfile")):
         return False
     was, now = old.decode("utf-8", "replace").splitlines(), new.decode("utf-8", "replace").splitlines()

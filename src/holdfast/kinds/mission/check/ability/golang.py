@@ -1,4 +1,4 @@
-"""Canaries and flips in files of Go tests."""
+"""Canaries and flips in Go test files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def tests(data: bytes) -> list[str]:
 
 
 def with_canary(path: str, files: Mapping[str, bytes], name: str) -> bytes:
-    """A file with a failing test of this name before its own: a panic there would end the run.
+    """A file with a failing test of this name before the others, since a panic in one ends the run.
 
-    One that would not compile yet has nothing else.
+    If the file would not compile yet, it has nothing else.
     """
     canary = f'func {name}(t *testing.T) {{ t.Fatal("{name}") }}\n\n'.encode()
     if not resolves(path, files):
@@ -42,7 +42,7 @@ def bare(data: bytes) -> bytes:
 
 
 def resolves(path: str, files: Mapping[str, bytes]) -> bool:
-    """Whether the functions that a file calls are in its package, told by their names."""
+    """Return True if all functions that a file calls are defined in its package, judged by name."""
     folder = posixpath.dirname(path)
     own = [data for each, data in files.items() if posixpath.dirname(each) == folder and each.endswith(".go")]
     known = b"\n".join(own).decode("utf-8", "replace")
@@ -61,7 +61,7 @@ def resolves(path: str, files: Mapping[str, bytes]) -> bool:
 
 
 def flipped(data: bytes, most: int) -> tuple[bytes, list[str]]:
-    """A file in which tests demand the contrary, and those tests."""
+    """A file with inverted conditions, and its affected tests."""
     text = data.decode("utf-8", "replace")
     mask = masked(text)
     turned: list[str] = []

@@ -1,4 +1,4 @@
-"""Canaries and flips in files of JavaScript and TypeScript tests."""
+"""Canaries and flips in JavaScript and TypeScript test files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.kinds.mission.check.ability.braces import arguments, end_of, maske
 TEST_FILE = re.compile(
     r"(.*[.\-_](test|spec)\.[cm]?[jt]sx?|(.*/)?(__tests__|tests?|spec)/.*\.[cm]?[jt]sx?|(.*/)?test(-.*)?\.[cm]?js)"
 )
-"""Paths that one of the runners takes for tests."""
+"""Paths that one of the runners collects as tests."""
 
 _CALL = re.compile(r"(?<![\w.$])(it|test)\s*\(")
 _SUITE = re.compile(r"(?<![\w.$])(describe|suite|context)\s*\(")
@@ -34,7 +34,7 @@ _ENDS = (".js", ".mjs", ".cjs", ".ts", ".tsx", ".jsx", ".mts", ".cts", ".json", 
 
 
 class Case(NamedTuple):
-    """A test: its name behind those of its suites, and where its body stands."""
+    """A test: its name after those of its suites, and the span of its body."""
 
     name: str
     start: int
@@ -42,13 +42,13 @@ class Case(NamedTuple):
 
 
 def has_tests(data: bytes) -> bool:
-    """Whether a file has a test that a canary can stand beside: one that is not the only one to be run."""
+    """Return True if a file has tests and none is marked `.only`, so that a canary beside them would run."""
     text = data.decode("utf-8", "replace")
     return _CALL.search(masked(text)) is not None and ".only" not in text
 
 
 def with_canary(path: str, files: Mapping[str, bytes], title: str) -> bytes:
-    """A file with a failing test of this title at its end. One that imports what is not there has nothing else."""
+    """A file with a failing test of this title at its end, and nothing else if its imports are missing."""
     data = files[path]
     found = _CALL.search(masked(data.decode("utf-8", "replace")))
     name = found[1] if found else "test"
@@ -57,12 +57,12 @@ def with_canary(path: str, files: Mapping[str, bytes], title: str) -> bytes:
 
 
 def bare(data: bytes) -> bytes:
-    """What a file of tests imports of its runner, and nothing else."""
+    """Only the imports of the runner in a test file."""
     return b"\n".join(_API.findall(data)) + b"\n"
 
 
 def resolves(path: str, files: Mapping[str, bytes]) -> bool:
-    """Whether what a file imports from the tree is there."""
+    """Return True if everything that a file imports from the tree exists."""
     folder = posixpath.dirname(path)
     for names, first, second in _LOCAL.findall(files[path].decode("utf-8", "replace")):
         place = posixpath.normpath(posixpath.join(folder, first or second))
@@ -77,7 +77,7 @@ def resolves(path: str, files: Mapping[str, bytes]) -> bool:
 
 
 def cases(text: str, mask: str) -> list[Case]:
-    """The tests of a file whose titles and bodies can be read."""
+    """The tests of a file with recognizable titles and bodies."""
     suites = [
         (found.start(), end_of(mask, found.end() - 1), _title(text, found.end())) for found in _SUITE.finditer(mask)
     ]
@@ -99,7 +99,7 @@ def _title(text: str, at: int) -> str | None:
 
 
 def flipped(data: bytes, word: str, most: int) -> tuple[bytes, list[str]]:
-    """A file in which tests expect something else, and those tests: by turns what is near, or another's."""
+    """A file with wrong expectations, and its affected tests."""
     text = data.decode("utf-8", "replace")
     mask = masked(text)
     known = cases(text, mask)
@@ -121,7 +121,7 @@ def flipped(data: bytes, word: str, most: int) -> tuple[bytes, list[str]]:
 
 
 def _edit(text: str, mask: str, case: Case, wrong: Wrong) -> tuple[int, int, str] | None:
-    """The edit that makes the first assertion fail which a test reaches in any case."""
+    """An edit that makes the first assertion fail that the test always reaches."""
     top = on_top(mask, case.start, case.end)
     for found in _ASSERTION.finditer(top):
         if re.search(r"\breturn\b", mask[case.start : case.start + found.start()]):
@@ -161,14 +161,14 @@ def _is_plain(literal: str) -> bool:
 
 
 class Wrong(NamedTuple):
-    """What is expected in place of what people expect: `turn` says which, `known` are literals of all tests."""
+    """Generator of wrong expectations: `turn` selects the kind, `known` are the literals of all tests."""
 
     word: str
     turn: int
     known: tuple[str, ...]
 
     def instead(self, literal: str) -> str:
-        """Another value than this one, as source."""
+        """The source of a value that differs from this one."""
         plain = literal.strip()
         ways = []
         if _is_plain(plain):
@@ -178,7 +178,7 @@ class Wrong(NamedTuple):
 
 
 def selected(words: Sequence[str], path: str) -> bool:
-    """Whether a runner that gets these patterns takes a file: they are parts of paths, or globs."""
+    """Return True if a runner with these patterns, parts of paths or globs, selects a file."""
     return not words or any(_part(word).search(path) is not None for word in words)
 
 

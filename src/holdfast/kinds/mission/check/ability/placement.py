@@ -25,20 +25,20 @@ from holdfast.kinds.mission.check.ability.runners import (
 )
 
 CANARIES = 3
-"""Files that get a canary, when a check selects more than one."""
+"""Most files of one check that get a canary."""
 
 FLIPS = 40
-"""Tests of each check that are turned."""
+"""Most tests of one check whose expectations are replaced."""
 
 FILES = 400
-"""Files of tests that are looked at for one check."""
+"""Most test files that are read for one check."""
 
 
 class Probe(NamedTuple):
-    """A run that has to fail. `checks` is what is typed for it, `files` what differs from the tree (None: not there).
+    """A run that has to fail. `checks` are its commands, `files` the differences from the tree (None: removed).
 
-    `ids` has the tests that must be reported as failed, by the index of the check; of data, the files of tests of which
-    one must. A check that is not in it cannot be shown by this probe, unless it is a hollow or an empty one.
+    `ids` are the tests that must be reported as failed, by the index of the check; for `data`, test files of which one
+    test must. The probe proves nothing about a check without ids, except if it is hollow or empty.
     """
 
     kind: Literal["canary", "flip", "data", "hollow", "empty"]
@@ -48,7 +48,7 @@ class Probe(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where probes are placed: checks that share a command, and their tree."""
+    """Checks that share a command, and the tree in which probes are placed."""
 
     checks: tuple[Check, ...]
     files: Mapping[str, bytes]
@@ -66,7 +66,7 @@ _CUT = {"unittest": ("-f", "--failfast"), "go": ("-failfast", "-failfast=true")}
 
 
 def patient(check: Check, files: Mapping[str, bytes], more: str = "", word: str = "") -> Check:
-    """A check that goes on after a failure, with further arguments, and with a filter that lets `word` through."""
+    """A check that continues after a failure, with more arguments and filters that also select `word`."""
     runner = of_line(check.command, files)
     if runner is None:
         return check
@@ -110,13 +110,13 @@ def _let_through(runner: Runner, before: str, text: str, written: str, word: str
 
 
 _EXPECTED = re.compile(r"_*(golden|expected|approved|snapshot|reference)s?_*")
-"""Folders of what tests compare with."""
+"""Names of folders with expected values."""
 
 _PASSED_OVER = re.compile(r"(\..*|build|dist|node_modules|venv|_darcs|CVS|\{arch\}|.*\.egg|vendor)")
 
 
 def _selected(check: Check, files: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """The files of Python tests that a check selects, each with the tests in it that are named ("" for all)."""
+    """The Python test files that a check selects, each with the tests named in it ("" for all)."""
     runner = recognized((check,), files)
     assert runner is not None
     patterns, folders = _patterns(runner, files)
@@ -137,7 +137,7 @@ def _selected(check: Check, files: Mapping[str, bytes]) -> dict[str, list[str]]:
 
 
 def _patterns(runner: Runner, files: Mapping[str, bytes]) -> tuple[Sequence[str], Sequence[str]]:
-    """The names of files that are collected, and the folders where they are looked for."""
+    """The file name patterns and the folders of test collection."""
     words = [word.text for word in runner.arguments]
     if runner.kind == "unittest":
         pattern = [after for word, after in pairwise(words) if word in ("-p", "--pattern")]
@@ -156,7 +156,7 @@ def _ignored(runner: Runner) -> list[str]:
 
 
 def python_probes(place: Place) -> Iterator[Probe]:
-    """The probes of checks whose runner is pytest or unittest."""
+    """Probes of checks that run pytest or unittest."""
     yield from _canary(place)
     yield from _flip(place)
     yield from _data(place)
@@ -206,7 +206,7 @@ def _canary(place: Place) -> Iterator[Probe]:
 
 
 def _widened(place: Place, names: Mapping[int, Sequence[str]]) -> tuple[Check, ...]:
-    """The checks with canaries among the tests that they name."""
+    """The checks, with the canaries added to the tests that they name."""
     in_command = recognized((msgspec.structs.replace(place.checks[0], tests=()),), place.files)
     named = in_command is not None and any(test for _, test in in_command.selections(place.files))
     found = []
@@ -224,7 +224,7 @@ def _widened(place: Place, names: Mapping[int, Sequence[str]]) -> tuple[Check, .
 
 
 def _as_argument(check: Check, test: str, files: Mapping[str, bytes]) -> str:
-    """A test as it is named on the line of its runner."""
+    """A test id as an argument of its runner."""
     runner = recognized((check,), files)
     assert runner is not None
     path, _, rest = test.partition("::")
@@ -235,7 +235,7 @@ def _as_argument(check: Check, test: str, files: Mapping[str, bytes]) -> str:
 
 
 def _tolerant(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Every conftest.py that can be imported although what it imports is not there yet."""
+    """Copies of every conftest.py whose imports may fail."""
     found = {}
     for path, data in files.items():
         tree = python.parsed(data) if posixpath.basename(path) == "conftest.py" else None
@@ -275,7 +275,7 @@ def _flip(place: Place) -> Iterator[Probe]:
 
 
 def _data(place: Place) -> Iterator[Probe]:
-    """What tests compare with is nothing any more, where it is in files of a folder for that, and they name both."""
+    """Empty the files of expected values that tests name together with their folder."""
     known = [path for path in place.files if _EXPECTED.fullmatch(posixpath.basename(posixpath.dirname(path)))]
     known = [path for path in known if matches(path, place.protected) and not path.endswith(".py")]
     changed: dict[str, bytes | None] = {}
@@ -294,7 +294,7 @@ def _data(place: Place) -> Iterator[Probe]:
 
 
 def _other_files(check: Check, files: Mapping[str, bytes]) -> list[str]:
-    """The files of JavaScript or Go tests that a check selects."""
+    """The JavaScript or Go test files that a check selects."""
     runner = recognized((check,), files)
     assert runner is not None
     found = []
@@ -320,7 +320,7 @@ def _other_files(check: Check, files: Mapping[str, bytes]) -> list[str]:
 
 
 def other_probes(place: Place) -> Iterator[Probe]:
-    """The probes of checks whose runner is one of JavaScript or Go."""
+    """Probes of checks that run JavaScript or Go tests."""
     runner = recognized(place.checks, place.files)
     assert runner is not None
     go = runner.kind == "go"

@@ -1,8 +1,8 @@
-"""Trees on which a check has to fail, whatever its product is like.
+"""Probes: trees on which a check has to fail, whatever its product is like.
 
-A *canary* is a failing test with a random name beside tests that the check selects. A *flip* turns what tests expect
-into something else, *data* the files that hold what they expect into nothing. A *hollow* tree has a product of which
-every function raises, an *empty* one has none.
+A *canary* is a failing test with a random name beside tests that the check selects. A *flip* replaces expected values,
+*data* empties the files of expected values. In a *hollow* tree every function of the product raises; an *empty* tree
+has no product.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GARBAGE = b")( this is no program\n"
 
 
 def mutant(path: str, data: bytes, kind: Kind) -> bytes | None:
-    """What a file that is not protected is in a mutant; None when it is gone there."""
+    """The content of an unprotected file in a mutant; None if it is removed there."""
     if kind == "empty":
         return None
     name = posixpath.basename(path)
@@ -52,13 +52,13 @@ def mutant(path: str, data: bytes, kind: Kind) -> bytes | None:
 
 
 def is_settings(path: str) -> bool:
-    """Whether a file configures programs rather than being one."""
+    """Return True if a file configures programs rather than being one."""
     name = posixpath.basename(path)
     return posixpath.splitext(name)[1] in _SETTINGS or name in _NAMED or name.startswith(".")
 
 
 def hollow(data: bytes) -> bytes:
-    """Python with the body of every function replaced by a raise; what cannot be parsed stays as it is."""
+    """Python source with every function body replaced by a raise; unparsable source stays unchanged."""
     try:
         tree = ast.parse(data)
         return ast.unparse(ast.fix_missing_locations(_Hollow().visit(tree))).encode()
@@ -92,9 +92,9 @@ def probes(
     protected: Sequence[str],
     nonce: str,
 ) -> tuple[Probe, ...]:
-    """The runs that show whether checks which share a command can fail.
+    """The runs that show whether checks that share a command can fail.
 
-    `paths` are the globs of what each of them is about; with none, it is about the whole product.
+    `paths` are the globs of the files of each check; none means the whole product.
     """
     word = re.sub(r"\W", "", nonce)
     found: list[Probe] = []
@@ -127,9 +127,9 @@ def probes(
 
 
 def ends(probe: Probe, files: Mapping[str, bytes]) -> tuple[dict[str, bytes | None], dict[str, bytes | None]] | None:
-    """Programs in place of those that `probe` alters: such that fail, and such that succeed whatever the product is.
+    """Replacements for the programs that `probe` alters: some that always fail, and some that always succeed.
 
-    A check that fails with the first and passes with the second runs them. None when they cannot be replaced.
+    A check that fails with the first and passes with the second runs them. None if they cannot be replaced.
     """
     metric = probe.checks[0].metric
     good = "" if metric is None else f"{metric.target:g}"
@@ -144,13 +144,13 @@ def ends(probe: Probe, files: Mapping[str, bytes]) -> tuple[dict[str, bytes | No
 
 
 def _is_test(path: str, runner: Runner | None) -> bool:
-    """Whether a file that nobody protects is a test of the runner all the same."""
+    """Return True if an unprotected file is a test or configuration of the runner."""
     name = posixpath.basename(path)
     return runner is not None and (name == "conftest.py" or programs.TEST_NAME.search(name) is not None)
 
 
 def shown(probe: Probe, index: int, exit_code: int | None, outcomes: Mapping[str, Outcome] | None) -> bool:
-    """Whether a run of a probe shows that check number `index` can fail. `outcomes` are those of all its checks."""
+    """Return True if a run of a probe shows that check `index` can fail. `outcomes` are those of all checks."""
     if not exit_code or (exit_code in (126, 127) and probe.kind != "empty"):
         return False
     if probe.kind in ("hollow", "empty"):
@@ -168,7 +168,7 @@ def shown(probe: Probe, index: int, exit_code: int | None, outcomes: Mapping[str
 
 
 def _became(wanted: str, outcomes: Mapping[str, Outcome], *, by_file: bool) -> str:
-    """What a test is reported as, with all its cases. `by_file`: one in a file that cannot be collected failed."""
+    """Outcome of a test over all its cases. With `by_file`, a test in a file that cannot be collected failed."""
     found = {
         outcome for name, outcome in outcomes.items() if name == wanted or name.startswith((f"{wanted}[", f"{wanted}/"))
     }
@@ -179,17 +179,13 @@ def _became(wanted: str, outcomes: Mapping[str, Outcome], *, by_file: bool) -> s
 
 
 def _concerns(check: Check, name: str) -> bool:
-    """Whether a test may be one of those that a check names, told by its words alone."""
+    """Return True if a check may select a test, judged by its words alone."""
     file = name.partition("::")[0]
     words = [posixpath.normpath(word.partition("::")[0].removesuffix("/...")) for word in check.tests]
     return not words or any(
         file == word
         or f"/{file}/".find(f"/{word.removesuffix('.py')}") >= 0
         or word in (".", file)
-        or _dotted(word, file)
+        or ("/" not in word and f"{word.replace('.', '/')}/".startswith(file.removesuffix(".py") + "/"))
         for word in words
     )
-
-
-def _dotted(word: str, file: str) -> bool:
-    return "/" not in word and f"{word.replace('.', '/')}/".startswith(file.removesuffix(".py") + "/")

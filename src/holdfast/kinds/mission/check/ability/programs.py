@@ -1,8 +1,8 @@
-"""Programs that judge and are no test runners: copies that expect something near, and some that always end alike. Pure.
+"""Altered copies of check programs that are no test runners: with wrong expectations, or a fixed exit status. Pure.
 
-A check by a program of its own (`sh tests/run.sh`, `python verify.py`, `make check`) has no tests whose outcomes can be
-read. What it compares can be altered all the same: a copy of it that expects 16 where people expect 15 has to fail on a
-product that is right. What is altered stands in an assertion, or in a comparison that decides how the program ends.
+A check by a custom program (`sh tests/run.sh`, `python verify.py`, `make check`) reports no outcomes of tests. Its
+comparisons can still be altered: a copy that expects 16 instead of 15 has to fail on a correct product. Only literals
+in assertions and in comparisons that decide the exit of the program are altered.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from holdfast.kinds.mission.contract.contents import command_line
 _SHELL = frozenset({".sh", ".bash", ".mk"})
 _BRACES = frozenset(".js .cjs .mjs .ts .c .cc .cpp .cxx .h .hpp .java .rs .go .php .swift .cs .kt".split())
 TEXTS = frozenset({".md", ".rst", ".txt"})
-"""What may hold examples."""
+"""Suffixes of texts that may contain examples."""
 _MAKE = frozenset({"Makefile", "makefile", "GNUmakefile"})
 
 TEST_NAME = re.compile(r"^test_|_test\.|\.(test|spec)\.")
-"""Names of files of tests, in any language."""
+"""Names of test files in any language."""
 
 FILES = 400
-"""Protected files that are looked at for one check."""
+"""Most protected files that are read for one check."""
 
 _TEST = """import unittest
 
@@ -49,7 +49,7 @@ _SAYING = {".py": "print({said!r})\n", ".sh": "echo '{said}'\n", ".js": "console
 
 
 def read(check: Check, files: Mapping[str, bytes], protected: Sequence[str]) -> list[str]:
-    """The programs and texts that decide about a check: what its command runs, and protected files named there."""
+    """The programs and texts that decide a check: those its command runs, and protected files named there."""
     direct = judging.programs(check, files)
     typed = "\n".join([check.command, *(files[path].decode("utf-8", "replace") for path in sorted(direct))])
     words = {posixpath.normpath(word) for word in re.findall(r"[\w./+-]+", typed)} - {"."}
@@ -65,7 +65,7 @@ def _places(path: str) -> Iterator[str]:
 
 
 def kind_of(path: str, data: bytes) -> str:
-    """The suffix that stands for a file's language; "" for one that cannot be altered."""
+    """The suffix of a file's language; "" if it cannot be altered."""
     name = posixpath.basename(path)
     suffix = posixpath.splitext(name)[1]
     first = data[:100].partition(b"\n")[0]
@@ -80,7 +80,7 @@ def kind_of(path: str, data: bytes) -> str:
 def altered(
     check: Check, files: Mapping[str, bytes], protected: Sequence[str], own: Sequence[str] = ()
 ) -> dict[str, bytes | None]:
-    """The programs that decide about a check, as they expect something else. `own` are globs of the product."""
+    """Altered copies of the programs that decide a check. `own` are globs of the product."""
     judges = (path for path in read(check, files, protected) if matches(path, protected) or not matches(path, own))
     copies = {path: turned(path, files[path]) for path in judges}
     return {path: data for path, data in copies.items() if data is not None}
@@ -89,7 +89,7 @@ def altered(
 def added(
     checks: Sequence[Check], files: Mapping[str, bytes], base: Collection[str], protected: Sequence[str]
 ) -> list[str]:
-    """New files among the tests that no check asks for, by their names or by that of a folder that was not there."""
+    """New test files that no check names, neither directly nor by a new folder."""
     words = {posixpath.normpath(word) for check in checks for word in re.findall(r"[\w./+-]+", command_line(check))}
     old = {place for path in base for place in _places(path)}
     return [
@@ -102,7 +102,7 @@ def added(
 
 
 def turned(path: str, data: bytes) -> bytes | None:
-    """A copy that expects something else wherever it judges; None when nothing in it can be altered."""
+    """A copy with altered expectations; None if nothing in it can be altered."""
     kind = kind_of(path, data)
     text = data.decode("utf-8", "surrogateescape")
     if kind == ".py":
@@ -117,9 +117,9 @@ def turned(path: str, data: bytes) -> bytes | None:
 
 
 def ending(path: str, data: bytes, code: int, said: str = "") -> bytes | None:
-    """A program in its place that does nothing and ends with `code`; None when there is none in its language.
+    """A replacement that only exits with `code`; None if there is none for its language.
 
-    `said` is what it prints, for a check that reads a number.
+    `said` is printed for a check that reads a number.
     """
     kind = kind_of(path, data)
     kind = {".bash": ".sh", ".cjs": ".js", ".mjs": ".js", ".ts": ".js"}.get(kind, kind)
@@ -136,9 +136,9 @@ _LITERAL = r"""-?\d+(?:\.\d+)?(?![\w.])|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"
 _PLAIN = re.compile(rf"\s*({_LITERAL})\s*")
 _SAME = re.compile(rf"([!=]==?)\s*({_LITERAL})")
 _TRUTHS = frozenset({"0", "1", "-1", "0.0", '""', "''"})
-"""What says whether something went well, rather than what became of it."""
+"""Literals that mean success or failure rather than a result."""
 
-# --- C, JavaScript, and their like ------------------------------------------------------------------------
+# --- C, JavaScript, and similar languages -----------------------------------------------------------------
 
 _ASSERTS = re.compile(r"(?i)(?<!\w)[\w.]*(?:assert|expect|equal|check|same|tobe|_eq|_is)\w*\s*\(")
 _JUDGES = re.compile(r"(?i)\b(return|exit|abort|throw|panic|fail\w*|puts|\w*printf|console\.\w+|die)\b|\+\+|\+=")
@@ -184,7 +184,7 @@ _WORD = re.compile(r""""(?:[^"\\]|\\.)*(?:"|$)|'[^']*(?:'|$)|[^\s"'|&;\]]+""")
 
 
 def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
-    """The last word of a line that compares and whose failure counts: a condition of an `if` is none."""
+    """Yield edits of the last word of comparing lines whose failure counts, which excludes conditions of `if`."""
     at = 0
     for line in text.split("\n"):
         stated = _STATES.fullmatch(line)
@@ -199,7 +199,7 @@ def _in_shell(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _cut(line: str) -> int:
-    """Where what follows a comparison begins."""
+    """The end of the comparison in a line."""
     quiet = re.sub(r"\$\([^()]*\)|'[^']*'|\"[^\"]*\"", lambda each: "x" * len(each[0]), line)
     found = re.search(r"\s*(\|\||;|\s\]\]?(\s|$)|\s#)", quiet)
     return found.start() if found else len(line)
@@ -209,7 +209,7 @@ def _cut(line: str) -> int:
 
 
 def _in_examples(text: str) -> Iterator[tuple[int, int, str]]:
-    """What is expected below an example that a person would type into Python."""
+    """Yield edits of expected output below interactive Python examples."""
     for found in re.finditer(
         r"^([ \t]*)>>> .*\n(?:\1\.\.\. ?.*\n)*((?:\1(?!>>>)[^\s].*(?:\n|\Z))+)", text, re.MULTILINE
     ):
@@ -257,7 +257,7 @@ def _python(data: bytes) -> bytes | None:
 
 
 def _judged(node: ast.AST) -> list[ast.Compare]:
-    """The comparisons in a statement that decide how a program ends."""
+    """The comparisons in a statement that decide the exit of a program."""
     if isinstance(node, ast.Assert):
         return _compares(node.test, anything=True)
     if isinstance(node, ast.If) and any(_tells(each) for each in (*node.body, *node.orelse)):
@@ -282,7 +282,7 @@ def _compares(test: ast.AST, *, anything: bool = False) -> list[ast.Compare]:
 
 
 def _tells(node: ast.stmt) -> bool:
-    """Whether a statement ends the program, or counts or says what is wrong."""
+    """Return True if a statement ends the program, or counts or reports an error."""
     if isinstance(node, ast.Raise | ast.AugAssign | ast.Return):
         return True
     call = node.value if isinstance(node, ast.Expr) else None

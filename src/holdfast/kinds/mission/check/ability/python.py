@@ -19,7 +19,7 @@ _OPPOSITES |= {opposite: name for name, opposite in _OPPOSITES.items()}
 
 
 class Case(NamedTuple):
-    """A test in a file: its name behind those of its classes, and where it stands."""
+    """A test in a file: its name after those of its classes, and its place in the syntax tree."""
 
     name: str
     node: Function
@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def parsed(data: bytes) -> ast.Module | None:
-    """The syntax tree of a file; None when this Python cannot read it."""
+    """The syntax tree of a file, free to be modified; None if it cannot be parsed."""
     try:
         return ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -36,7 +36,7 @@ def parsed(data: bytes) -> ast.Module | None:
 
 
 def cases(tree: ast.Module, prefixes: Sequence[str] = ("test",), only_classes: bool = False) -> list[Case]:
-    """The tests of a file that can be told without running it, in order."""
+    """The tests of a file that can be recognized without running it, in order."""
     return [each for each in _cases(tree.body, (), tuple(prefixes)) if each.classes or not only_classes]
 
 
@@ -55,7 +55,7 @@ def _last(node: ast.expr) -> str:
 
 
 def is_under(name: str, chosen: Sequence[str]) -> bool:
-    """Whether a test is one of those that are named; nothing named means all."""
+    """Return True if a test is among the chosen ones; none chosen means all."""
     plain = [each.partition("[")[0] for each in chosen]
     return not all(plain) or not plain or any(name == each or name.startswith(f"{each}::") for each in plain)
 
@@ -64,20 +64,24 @@ def is_under(name: str, chosen: Sequence[str]) -> bool:
 
 
 def with_canaries(tree: ast.Module, beside: Sequence[Case], word: str, needed: Sequence[str], *, marks: bool) -> bytes:
-    """A file with a failing test beside each of those tests, `NAME_word`.
+    """A file with a failing test `NAME_word` beside each of those tests.
 
-    When the file cannot be imported, the canaries and the tests that are `needed` are there all the same: a runner can
-    be tried before there is a product.
+    If the code of the file cannot be executed, the canaries and the `needed` tests are defined all the same, so that a
+    runner can be probed before there is a product.
     """
     names = []
     for case in beside:
         canary = ast.parse(f"def {case.node.name}_{word}(*_): raise AssertionError('{word}')").body[0]
         assert isinstance(canary, ast.FunctionDef)
         if marks:
-            canary.decorator_list = [each for each in case.node.decorator_list if _is_plain_mark(each)]
+            texts = ((each, ast.unparse(each)) for each in case.node.decorator_list)
+            special = ("parametrize", "usefixtures", "filterwarn", *_CALM)
+            plain = [each for each, text in texts if "mark." in text and not any(word in text for word in special)]
+            canary.decorator_list = plain
         case.siblings.insert(case.siblings.index(case.node) + 1, canary)
         names.append((f"{case.name}_{word}", bool(case.classes and case.classes[0].bases)))
-    names += [(name.partition("[")[0], _is_unittest(tree, name)) for name in needed if name]
+    derived = {node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.bases}
+    names += [(name.partition("[")[0], name.partition("::")[0] in derived) for name in needed if name]
     head = 0
     for node in tree.body:
         future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
@@ -92,28 +96,18 @@ def with_canaries(tree: ast.Module, beside: Sequence[Case], word: str, needed: S
 
 
 def unparsed(tree: ast.Module) -> bytes:
-    """A tree as a file."""
+    """The source of a syntax tree, as bytes."""
     return ast.unparse(tree).encode()
 
 
 def tolerant(tree: ast.Module) -> bytes | None:
-    """A file whose imports may fail; None when it imports nothing."""
+    """A file whose imports may fail; None if it imports nothing."""
     head = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom) and node not in head]
     caught = [ast.ExceptHandler(type=ast.Name("Exception"), name=None, body=[ast.Pass()])]
     for node in imports:
         tree.body[tree.body.index(node)] = ast.Try(body=[node], handlers=caught, orelse=[], finalbody=[])
     return unparsed(ast.fix_missing_locations(tree)) if imports else None
-
-
-def _is_plain_mark(node: ast.expr) -> bool:
-    text = ast.unparse(node)
-    return "mark." in text and not any(each in text for each in ("parametrize", "usefixtures", "filterwarn", *_CALM))
-
-
-def _is_unittest(tree: ast.Module, name: str) -> bool:
-    first = name.partition("::")[0]
-    return any(isinstance(node, ast.ClassDef) and node.name == first and node.bases for node in tree.body)
 
 
 def _skeleton(names: Sequence[tuple[str, bool]], word: str) -> list[ast.stmt]:
@@ -139,11 +133,11 @@ def _skeleton(names: Sequence[tuple[str, bool]], word: str) -> list[ast.stmt]:
 
 
 def flipped(tree: ast.Module, chosen: Sequence[str], word: str, most: int) -> list[str]:
-    """Turn expectations of tests into wrong ones, in place; the tests that cannot pass any more are returned.
+    """Replace expectations of tests by wrong ones, in place; return the tests that can no longer pass.
 
-    Only an expectation that a test reaches in any case is turned, and only one of each test. The form stays, so that
-    what is asked is asked of the same function in the same way. What is expected then is near, or what another test
-    expects, by turns: a product that agrees with all that is usual agrees with one of them.
+    Only an expectation that a test always reaches is replaced, and only one of each test. The form stays, so that the
+    product is called in the same way. The wrong value is alternately a near one and one that another test expects: a
+    product that compares equal to all usual values agrees with one of them.
     """
     if any("skip" in text or "xfail" in text for text in map(ast.unparse, _loose(tree.body))):
         return []
@@ -160,15 +154,16 @@ def flipped(tree: ast.Module, chosen: Sequence[str], word: str, most: int) -> li
 
 
 class Wrong(NamedTuple):
-    """What is expected in place of what people expect: `turn` says which, `known` are the values of all tests."""
+    """Generator of wrong expectations: `turn` selects the kind, `known` are the expected values of all tests."""
 
     word: str
     turn: int
     known: list[object]
 
     def instead(self, value: object) -> ast.expr:
-        """Another value than this one."""
-        ways = [each for each in (_near(value), _other(value, self.known)) if each is not None and each != value]
+        """A value that differs from this one."""
+        other = next((each for each in self.known if each != value and not isinstance(each, bool)), None)
+        ways = [each for each in (_near(value), other) if each is not None and each != value]
         if not ways:
             return ast.parse(repr(_strange(value, self.word)), mode="eval").body
         return ast.parse(repr(ways[self.turn % len(ways)]), mode="eval").body
@@ -179,7 +174,7 @@ def _loose(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_steady(case: Case) -> bool:
-    """Whether a test fails when an assertion in it does: nothing skips it, runs it again, or expects it to fail."""
+    """Return True if a test fails with any of its assertions: it is not skipped, rerun or expected to fail."""
     decorators = [*case.node.decorator_list, *(each for node in case.classes for each in node.decorator_list)]
     texts = [
         ast.unparse(each) for each in (*decorators, *(each for node in case.classes for each in _loose(node.body)))
@@ -215,7 +210,7 @@ _ASKS = re.compile(r"(check|verify|ensure|assert|expect)?_?(same|equals?|eq|is|v
 
 
 def _turned_call(node: ast.stmt, wrong: Wrong, camel: set[str]) -> bool:
-    """Turn `self.assertEqual` and its like, and calls of helpers that compare what a call gave with a literal."""
+    """Invert `self.assertEqual` and the like, and calls of helpers that compare the result of a call with a literal."""
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(call, ast.Call) or call.keywords or any(isinstance(each, ast.Starred) for each in call.args):
         return False
@@ -241,9 +236,10 @@ def _turned_call(node: ast.stmt, wrong: Wrong, camel: set[str]) -> bool:
 
 
 def _contrary(test: ast.expr, wrong: Wrong, camel: set[str]) -> ast.expr:
-    """An expression that is false where `test` is true, unless what is compared equals everything."""
+    """An expression that is false if `test` is true, unless a compared object equals everything."""
     equal = isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq)
-    special = any(isinstance(each, ast.NamedExpr) or _last_any(each) in ("ANY", "approx") for each in ast.walk(test))
+    names = {_last(each) for each in ast.walk(test) if isinstance(each, ast.Name | ast.Attribute)}
+    special = names & {"ANY", "approx"} or any(isinstance(each, ast.NamedExpr) for each in ast.walk(test))
     if not equal or special:
         return ast.UnaryOp(ast.Not(), test)
     assert isinstance(test, ast.Compare)
@@ -252,7 +248,7 @@ def _contrary(test: ast.expr, wrong: Wrong, camel: set[str]) -> ast.expr:
 
 
 def _apart(left: ast.expr, right: ast.expr, wrong: Wrong, camel: set[str]) -> list[ast.expr]:
-    """Two sides that are not equal where these are: the literal one is another, or the right one is a stranger."""
+    """Two sides that differ if these are equal: a changed literal, or an unrelated value on the right."""
     sides = [left, right]
     at = 0 if list(_literal(left)) and not list(_literal(right)) else 1
     other = sides[1 - at]
@@ -264,12 +260,8 @@ def _apart(left: ast.expr, right: ast.expr, wrong: Wrong, camel: set[str]) -> li
     return sides
 
 
-def _last_any(node: ast.AST) -> str:
-    return _last(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-
-
 def _is_camel(node: ast.expr) -> bool:
-    """Whether it is, or makes, an object of a class that may have an equality of its own."""
+    """Return True for a class or a call of one, whose objects may define their own equality."""
     name = _last(node.func) if isinstance(node, ast.Call) else _last(node)
     return name[:1].isupper()
 
@@ -295,7 +287,7 @@ def _expected(node: ast.AST) -> Iterator[object]:
 
 
 def _strange(value: object, word: str) -> object:
-    """A value that nothing honest is, of the same type where that has an order."""
+    """A value that no honest product returns, of the same type if possible."""
     if isinstance(value, str):
         return value + word
     if isinstance(value, bytes):
@@ -308,7 +300,7 @@ def _strange(value: object, word: str) -> object:
 
 
 def _near(value: object) -> object:
-    """A value next to it."""
+    """A value close to this one; None if there is none."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):
@@ -318,8 +310,3 @@ def _near(value: object) -> object:
     if isinstance(value, list | tuple) and value and _near(value[-1]) is not None:
         return type(value)([*value[:-1], _near(value[-1])])
     return None
-
-
-def _other(value: object, known: list[object]) -> object:
-    """What another test expects; None when they all expect the same."""
-    return next((each for each in known if each != value and not isinstance(each, bool)), None)

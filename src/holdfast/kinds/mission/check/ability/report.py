@@ -1,7 +1,7 @@
-"""Reports of test runners: how each is made to write one, and what the tests in it became.
+"""Reports of test runners: command lines that write one, and the outcomes in it.
 
 Test ids are `path::name`, as pytest writes them, with the path relative to the root of the tree. A file that could not
-be collected is an id without a name, and failed.
+be collected is an id without a name that failed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 import shlex
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -44,7 +44,7 @@ class Runner(unittest.TextTestRunner):
 sys.argv[0] = "python -m unittest"
 unittest.main(module=None, testRunner=Runner)
 """
-"""A runner that is like `python -m unittest`, and writes each outcome as a line."""
+"""A runner like `python -m unittest` that writes each outcome as a line."""
 
 NODE = "data:text/javascript," + re.sub(
     r"[^\w/,:;]",
@@ -53,18 +53,18 @@ NODE = "data:text/javascript," + re.sub(
     "if(t=='test:pass'||t=='test:fail')yield JSON.stringify([d.file,d.nesting,d.name,t.slice(5),!!(d.skip||d.todo),"
     "d.details&&d.details.type])+'\\n'}",
 )
-"""A reporter for node:test: a line for each test, with its file, depth, and name."""
+"""A reporter for node:test that writes each test as a line with its file, depth, and name."""
 
 
 class Reporting(NamedTuple):
-    """The shell line of checks that share a command, made to write a report to `report` where the runner can."""
+    """The shell line of checks that share a command; it writes a report to `report` if the runner can."""
 
     command: str
     report: str = ""
 
 
 def reporting(checks: Sequence[Check], files: Mapping[str, bytes], nonce: str) -> Reporting:
-    """How these checks are run so that their outcomes can be read; `report` is relative to the root of the tree."""
+    """The command line of checks that writes a report; `report` is relative to the root of the tree."""
     tests = dict.fromkeys(test for check in checks for test in check.tests)
     line = command_line(msgspec.structs.replace(checks[0], tests=tuple(tests)))
     runner = recognized(checks, files)
@@ -78,7 +78,7 @@ def reporting(checks: Sequence[Check], files: Mapping[str, bytes], nonce: str) -
 
 def _pytest(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
     if any(word.text.startswith(("--junit-xml", "--junitxml")) for word in runner.arguments) and not runner.last:
-        return ""  # what follows reads that report
+        return ""  # a later command reads that report
     if any(b"no:junitxml" in files[path] for path in files if posixpath.basename(path) in PYTEST):
         return ""  # settings win over arguments
     on = "-p junitxml " if "no:junitxml" in runner.line else ""
@@ -103,14 +103,6 @@ def _node(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
     return f"{runner.line[: runner.program]} {more.replace(NODE, shlex.quote(NODE))}{runner.line[runner.program :]}"
 
 
-def _jest(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
-    return runner.with_more(f"--json --outputFile={report}")
-
-
-def _vitest(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
-    return runner.with_more(f"--reporter=default --reporter=json --outputFile.json={report}")
-
-
 def _mocha(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
     line = runner.with_more(f"--reporter json --reporter-option output={report}")
     return _shown(line, f"cat {report}") if runner.last else line
@@ -124,20 +116,25 @@ def _go(runner: Runner, report: str, files: Mapping[str, bytes]) -> str:
 
 
 def _shown(line: str, show: str) -> str:
-    """A line whose report is what it prints as well, with its exit status."""
+    """A line that also prints its report and keeps its exit status."""
     return f"{line}; status=$?; {show}; (exit $status)"
 
 
-_HOW = {
-    "pytest": _pytest, "unittest": _unittest, "node": _node, "jest": _jest, "vitest": _vitest, "mocha": _mocha,
+_HOW: dict[str, Callable[[Runner, str, Mapping[str, bytes]], str]] = {
+    "pytest": _pytest,
+    "unittest": _unittest,
+    "node": _node,
+    "jest": lambda runner, report, files: runner.with_more(f"--json --outputFile={report}"),
+    "vitest": lambda runner, report, files: runner.with_more(
+        f"--reporter=default --reporter=json --outputFile.json={report}"
+    ),
+    "mocha": _mocha,
     "go": _go,
-}  # fmt: skip
-
-Found = Iterable[tuple[str, Outcome]]
+}
 
 
 def outcomes(checks: Sequence[Check], files: Mapping[str, bytes], report: bytes) -> dict[str, Outcome] | None:
-    """What became of each test that these checks select; None for a report that cannot be read."""
+    """Outcome of each test that the checks select; None if the report cannot be read."""
     runner = recognized(checks, files)
     if runner is None:
         return None
@@ -153,7 +150,7 @@ def outcomes(checks: Sequence[Check], files: Mapping[str, bytes], report: bytes)
 
 
 def selects(check: Check, name: str, files: Mapping[str, bytes]) -> bool:
-    """Whether a test is one of those that a check names. A check that names none selects all."""
+    """Return True if a check selects a test. A check that names no tests selects all."""
     runner = recognized((check,), files)
     chosen = runner.selections(files) if runner is not None else []
     path, _, rest = name.partition("::")
@@ -165,7 +162,9 @@ def selects(check: Check, name: str, files: Mapping[str, bytes]) -> bool:
 
 
 def _read_pytest(runner: Runner, files: Mapping[str, bytes], report: bytes) -> Iterator[tuple[str, Outcome]]:
-    for case in _cases(report):
+    if b"<!DOCTYPE" in report or b"<!ENTITY" in report:
+        raise ValueError("a report has no document type")
+    for case in ElementTree.fromstring(report).iter("testcase"):
         kinds = {child.tag for child in case}
         outcome: Outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
         module, name = case.get("classname", ""), case.get("name", "")
@@ -182,14 +181,8 @@ def _read_pytest(runner: Runner, files: Mapping[str, bytes], report: bytes) -> I
         yield "::".join([path, *(classes.split(".") if classes else []), name]), outcome
 
 
-def _cases(report: bytes) -> Iterator[Any]:
-    if b"<!DOCTYPE" in report or b"<!ENTITY" in report:
-        raise ValueError("no report of a runner has a document type")
-    return ElementTree.fromstring(report).iter("testcase")
-
-
 def _of_module(dotted: str, cwd: str, files: Mapping[str, bytes]) -> tuple[str, list[str]]:
-    """The file of a dotted name, and the parts that follow it."""
+    """The file of a dotted name, and the parts after it."""
     parts = dotted.replace("/", ".").split(".")
     for end in range(len(parts), 0, -1):
         path = posixpath.join(cwd, *parts[:end]) + ".py"
@@ -224,7 +217,7 @@ def _read_node(runner: Runner, files: Mapping[str, bytes], report: bytes) -> Ite
 
 
 def _of_path(path: str, files: Mapping[str, bytes]) -> str:
-    """A path of the tree from an absolute one: the longest end of it that is there."""
+    """The path in the tree of an absolute path: its longest suffix that exists."""
     parts = path.removeprefix("file://").strip("/").split("/")
     ends = ("/".join(parts[at:]) for at in range(len(parts)))
     return next((end for end in ends if end in files), path)
@@ -264,7 +257,7 @@ def _read_go(runner: Runner, files: Mapping[str, bytes], report: bytes) -> Itera
 
 
 def _of_test(folder: str, test: str, files: Mapping[str, bytes]) -> str:
-    """The file of a test of Go."""
+    """The file of a Go test."""
     wanted = f"func {test.partition('/')[0]}(".encode()
     prefix = "" if folder == "." else f"{folder}/"
     within = (path for path in files if path.endswith("_test.go") and posixpath.dirname(path) == prefix.rstrip("/"))
@@ -272,7 +265,7 @@ def _of_test(folder: str, test: str, files: Mapping[str, bytes]) -> str:
 
 
 def _of_package(package: str, files: Mapping[str, bytes]) -> str:
-    """The folder of a package of Go."""
+    """The folder of a Go package."""
     for path, data in files.items():
         if posixpath.basename(path) == "go.mod":
             module = re.search(rb"^module\s+(\S+)", data, re.MULTILINE)
@@ -289,9 +282,9 @@ _READ = {
 
 
 def missing(base: Mapping[str, Outcome], now: Mapping[str, Outcome]) -> tuple[str, ...]:
-    """Tests that were there at the base and did not pass now. One that was skipped there may be skipped.
+    """Tests of the base that do not pass now. One skipped at the base may be skipped.
 
-    Names of parametrized cases may be made from values of the product; for those as many have to pass as before.
+    Names of parametrized cases may be built from values of the product; of those, as many have to pass as before.
     """
     wanted = Counter(_stem(name) for name, outcome in base.items() if outcome != "skipped")
     passed = Counter(_stem(name) for name, outcome in now.items() if outcome == "passed")

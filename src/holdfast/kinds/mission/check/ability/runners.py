@@ -1,7 +1,7 @@
-"""The test runner in a command line: which one, where it runs, and where arguments for it go.
+"""Test runners in command lines: the runner, its folder, its arguments, and its settings.
 
-A line is understood when it is a list of plain commands of which exactly one is a runner. Anything else (a pipe, an
-alternative, a subshell, a script) is a command of which only the exit status is known.
+A line is understood if it is a list of plain commands with exactly one runner. Of anything else (a pipe, an
+alternative, a subshell, a script) only the exit status is known.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.kinds.mission.contract.contents import command_line
 Kind = Literal["pytest", "unittest", "node", "jest", "vitest", "mocha", "go"]
 
 DEPTH_MAX = 4
-"""Scripts of `package.json` that call each other."""
+"""Depth of scripts in `package.json` that call each other."""
 
 _TOKEN = re.compile(
     r"""[ \t]+|(?P<op>&&|\|\||;|\||&(?!>)|\n)|(?P<redirect>(?:\d|&)?(?:>>|>&|<&|>|<)[ \t]*[^\s;|&<>()`]+)|"""
@@ -49,7 +49,7 @@ _BINARIES: dict[str, Kind] = {
 
 
 class Word(NamedTuple):
-    """A word of a line as the program sees it, and where it stands."""
+    """A word of a line as the program sees it, with its span."""
 
     text: str
     start: int
@@ -57,9 +57,10 @@ class Word(NamedTuple):
 
 
 class Runner(NamedTuple):
-    """A runner in a line. `arguments` are those that it gets, `end` is where more can be added after `glue`.
+    """A runner in a line with its `arguments`. More arguments can be inserted at `end`, after `glue`.
 
-    `start` and `program` delimit what starts it. `script` says that it is behind a script of `package.json`.
+    `start` and `program` delimit the command that starts it. `script` is true for one in a script of `package.json`,
+    `last` for the last command of the line.
     """
 
     kind: Kind
@@ -78,13 +79,13 @@ class Runner(NamedTuple):
         return f"{self.line[: self.end]}{self.glue} {more}{self.line[self.end :]}"
 
     def named(self) -> list[str]:
-        """Its arguments that are neither options nor values of options."""
+        """Positional arguments."""
         words = [word.text for word in self.arguments]
         pairs = zip(["", *words], words, strict=False)
         return [word for before, word in pairs if not word.startswith("-") and before not in _TAKES[self.kind]]
 
     def selections(self, files: Mapping[str, bytes]) -> list[tuple[str, str]]:
-        """The files and folders that its arguments name, each with what follows it (`::test`, say)."""
+        """The files and folders among the arguments, each with its selector, such as `::test`."""
         found = []
         for word in self.named():
             path, _, rest = word.partition("::")
@@ -96,7 +97,7 @@ class Runner(NamedTuple):
         return found
 
     def _module(self, dotted: str, files: Mapping[str, bytes]) -> tuple[str, str]:
-        """The file or folder of a dotted name, and the class and test that follow it."""
+        """The file or folder of a dotted name, and the class and test after it."""
         parts = dotted.split(".")
         for end in range(len(parts), 0, -1):
             path = posixpath.join(*parts[:end])
@@ -125,14 +126,14 @@ _TAKES: dict[Kind, frozenset[str]] = {
 
 
 def recognized(checks: Sequence[Check], files: Mapping[str, bytes]) -> Runner | None:
-    """The runner of checks that share one command; None for a command that is none, or that is not understood."""
+    """The runner of checks that share one command; None if the command has none or is not understood."""
     tests = dict.fromkeys(test for check in checks for test in check.tests)
     runner = of_line(command_line(msgspec.structs.replace(checks[0], tests=tuple(tests))), files)
     return runner if runner is None or runner.last or not tests else None
 
 
 def of_line(line: str, files: Mapping[str, bytes], cwd: str = "", depth: int = 0) -> Runner | None:
-    """The one runner in a line."""
+    """The only runner in a line; None if there are none or several."""
     commands = _commands(line)
     if commands is None:
         return None
@@ -176,7 +177,7 @@ def _runner(line: str, words: list[Word], cwd: str, files: Mapping[str, bytes], 
     while rest:
         name = posixpath.basename(rest[0].text)
         if "/" in rest[0].text and inside(cwd, rest[0].text) in files:
-            return None  # a script of the tree, whatever it is called
+            return None  # a script of the tree, whatever its name
         if _ASSIGNMENT.match(rest[0].text):
             rest = rest[1:]
         elif name in ("npm", "yarn", "pnpm"):
@@ -194,14 +195,17 @@ def _runner(line: str, words: list[Word], cwd: str, files: Mapping[str, bytes], 
     elif name == "node":
         kind, rest = _of_node(rest, cwd, files)
     elif name == "go":
-        kind, rest, cwd = _of_go(rest, cwd)
+        texts, at = [word.text for word in rest], 1
+        if texts[1:2] == ["-C"] and len(texts) > 3:
+            cwd, at = inside(cwd, texts[2]) or "", 3
+        kind, rest = ("go" if texts[at : at + 1] == ["test"] else None), rest[at:]
     if kind is None:
         return None
     return Runner(kind, line, tuple(rest[1:]), cwd, start, rest[0].end, words[-1].end)
 
 
 def _unwrapped(words: list[Word], verb: str, name: str) -> list[Word]:
-    """What a wrapper runs."""
+    """The command that a wrapper runs."""
     words = _past_options(words)
     if verb and words and words[0].text == verb:
         words = _past_options(words[1:])
@@ -220,7 +224,7 @@ def _past_options(words: list[Word]) -> list[Word]:
 
 
 def _of_python(words: list[Word]) -> tuple[Kind | None, list[Word]]:
-    """`python -m pytest`, `coverage run -m pytest`: words from the module on."""
+    """Recognize `python -m pytest` and `coverage run -m pytest`; return the words from the module on."""
     at = 1
     while at < len(words):
         text = words[at].text
@@ -238,7 +242,7 @@ def _of_python(words: list[Word]) -> tuple[Kind | None, list[Word]]:
 
 
 def _of_node(words: list[Word], cwd: str, files: Mapping[str, bytes]) -> tuple[Kind | None, list[Word]]:
-    """`node --test`, or a runner that is named by its file."""
+    """Recognize `node --test` and a runner named by its file."""
     for at, word in enumerate(words[1:], start=1):
         if word.text == "--test":
             return "node", [words[0]._replace(end=word.end), *words[1:at], *words[at + 1 :]]
@@ -248,18 +252,10 @@ def _of_node(words: list[Word], cwd: str, files: Mapping[str, bytes]) -> tuple[K
     return None, words
 
 
-def _of_go(words: list[Word], cwd: str) -> tuple[Kind | None, list[Word], str]:
-    texts = [word.text for word in words]
-    at = 1
-    if texts[1:2] == ["-C"] and len(texts) > 3:
-        cwd, at = inside(cwd, texts[2]) or "", 3
-    return ("go" if texts[at : at + 1] == ["test"] else None), words[at:], cwd
-
-
 def _script(
     line: str, words: list[Word], rest: list[Word], cwd: str, files: Mapping[str, bytes], depth: int
 ) -> Runner | None:
-    """A script of `package.json`, resolved to the runner that it ends with."""
+    """Resolve a script of `package.json` to the runner that it ends with."""
     manager = posixpath.basename(rest[0].text)
     after = rest[1:]
     options = [word.text for word in after[:2]]
@@ -296,7 +292,7 @@ def scripts(package: bytes) -> dict[str, str]:
 
 
 def inside(cwd: str, path: str) -> str | None:
-    """A path relative to the root of the tree, "" for the root; None for one that is elsewhere or unknown."""
+    """A path relative to the root of the tree, "" for the root; None if it is outside or unknown."""
     found = posixpath.normpath(posixpath.join(cwd, path))
     if posixpath.isabs(path) or found.startswith("..") or "$" in path:
         return None
@@ -304,7 +300,7 @@ def inside(cwd: str, path: str) -> str | None:
 
 
 def is_there(path: str, files: Mapping[str, bytes]) -> bool:
-    """Whether a path is a file or a folder of the tree."""
+    """Return True if a path is a file or folder of the tree."""
     return path in files or not path or any(each.startswith(f"{path}/") for each in files)
 
 
@@ -318,7 +314,7 @@ _KEYS = ("scripts", "jest", "mocha", "vitest", "type", "babel", "workspaces")
 
 
 def digest(check: Check, files: Mapping[str, bytes]) -> str:
-    """The digest of what a check is run by: its command, its runner, and the settings of that."""
+    """Digest of a check's command, its runner, and the settings of the runner."""
     runner = recognized((check,), files)
     parts: list[tuple[str, str]] = [(command_line(check), runner.kind if runner else ""), ("", check.canary or "")]
     for path in sorted(files):
@@ -329,7 +325,7 @@ def digest(check: Check, files: Mapping[str, bytes]) -> str:
 
 
 def _settings(name: str, data: bytes) -> bytes:
-    """The part of a file that configures runners: a new version or dependency is none."""
+    """The part of a file that configures runners, without versions and dependencies."""
     try:
         whole: dict[str, Any]
         if name == "pyproject.toml":
@@ -356,7 +352,7 @@ def pytest_settings(files: Mapping[str, bytes]) -> str:
 
 
 def pytest_words(files: Mapping[str, bytes], key: str, default: str) -> tuple[str, ...]:
-    """The words of a setting of pytest, wherever it stands; a value may be over several lines."""
+    """The words of a pytest setting in any file; a value may span several lines."""
     found = re.search(
         rf"^\s*{key}\s*=((?:[^\n\[#]*)|\s*\[[^\]]*\])((?:\n[ \t]+[^\n=]+)*)", pytest_settings(files), re.MULTILINE
     )

@@ -1,1 +1,1 @@
-"""Formats of contracts: read as they are, written back in place."""
+"""File formats of contracts, read and updated in place."""

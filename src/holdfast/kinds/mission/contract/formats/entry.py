@@ -1,4 +1,4 @@
-"""One entry of a contract in JSON: its words, its criteria, its checks. Fields that nobody knows are let be."""
+"""Entries of a contract in JSON: items with criteria and checks. Unknown fields are preserved."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _PRIORITY_MAX = 10**9
 
 
 class Reading:
-    """Reads the entries of one file, and keeps what must not stand twice."""
+    """Reader of the entries of one file, with the ids taken so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -56,12 +56,12 @@ class Reading:
         self.depends: list[tuple[str, str, Node]] = []
 
     def check_count(self, number: int) -> None:
-        """Raise `ContractInvalid` for more items than anybody can oversee."""
+        """Raise `ContractInvalid` for more than `ITEMS_MAX` items."""
         if number > ITEMS_MAX:
-            self.source.refuse(0, f"it has {number} items and {ITEMS_MAX} are the most", "make several contracts of it")
+            self.source.refuse(0, f"it has {number} items (limit {ITEMS_MAX})", "split it into several contracts")
 
     def item(self, node: Node, place: str) -> Item:
-        """One entry as an item. Raises `ContractInvalid`."""
+        """Read one entry as an item. Raises `ContractInvalid`."""
         if not isinstance(node.value, dict):
             self._refuse(node, place, f"is {node.kind}", RIGHT_ENTRY)
         description = self._description(node, place)
@@ -86,18 +86,16 @@ class Reading:
         )
 
     def finish(self, items: tuple[Item, ...]) -> None:
-        """What can be seen only with all of them: dependencies on what is not there, or on each other in a ring."""
+        """Raise `ContractInvalid` for dependencies on unknown items and for cycles."""
         for name, other, node in self.depends:
             if other not in self.items:
                 self._refuse(
-                    node, f"depends of {name!r}", f"names {other!r}, which is no item", "name the id of an item"
+                    node, f"depends of {name!r}", f"names {other!r}, which is not an item", "name the id of an item"
                 )
         ring = find_ring({item.id: item.depends for item in items})
         if ring:
             node = self.items[ring[0]]
-            self._refuse(
-                node, f"depends of {ring[0]!r}", f"goes in a ring: {' → '.join(ring)}", "leave one of them out"
-            )
+            self._refuse(node, f"depends of {ring[0]!r}", f"forms a cycle: {' → '.join(ring)}", "remove one of them")
 
     # --- words -----------------------------------------------------------------------------------
 
@@ -105,12 +103,12 @@ class Reading:
         self.source.refuse(node.start, f"{place} {what}", right)
 
     def words(self, node: Node, place: str, right: str) -> str:
-        """A text that can be kept, without space around it."""
+        """A valid text, stripped."""
         value = node.value
         if not isinstance(value, str):
-            self._refuse(node, place, f"is {node.kind} and has to be text", right)
+            self._refuse(node, place, f"is {node.kind} but has to be text", right)
         if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
-            self._refuse(node, place, "holds characters that are no text", "write it without \\u0000 and half pairs")
+            self._refuse(node, place, "contains NUL or lone surrogate characters", "remove \\u0000 and lone surrogates")
         return value.strip()
 
     def _text(self, node: Node, key: str, place: str) -> str:
@@ -120,7 +118,7 @@ class Reading:
         return self.words(found, f"{place}.{key}", f'a right form is "{key}": "functional"')
 
     def _texts(self, node: Node, keys: tuple[str, ...], place: str) -> tuple[str, ...]:
-        """A list of texts; one text alone is a list of its lines."""
+        """A list of texts; a single text is split into its lines."""
         for key in keys:
             found = node.members.get(key)
             if found is None or found.value is None:
@@ -129,7 +127,7 @@ class Reading:
             if isinstance(found.value, str):
                 return tuple(lines_of(self.words(found, f"{place}.{key}", right)))
             if not isinstance(found.value, list):
-                self._refuse(found, f"{place}.{key}", f"is {found.kind} and has to be a list of texts", right)
+                self._refuse(found, f"{place}.{key}", f"is {found.kind} but has to be a list of texts", right)
             each = (self.words(part, f"{place}.{key}[{n}]", right) for n, part in enumerate(found.elements))
             return tuple(text for text in each if text)
         return ()
@@ -153,10 +151,10 @@ class Reading:
         value = node.value
         name = str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**12 else value
         if not isinstance(name, str) or not name.strip() or not name.strip().isprintable() or len(name) > 100:
-            self._refuse(node, place, "has to be 1 to 100 printable characters", f"a right form is {example}")
+            self._refuse(node, place, "must have 1 to 100 printable characters", f"a right form is {example}")
         name = name.strip()
         if name in taken:
-            self._refuse(node, place, f"is {name!r} as that of another one", "give each an id of its own")
+            self._refuse(node, place, f"is {name!r}, which is already taken", "give each a unique id")
         return name
 
     def _priority(self, node: Node, place: str) -> int:
@@ -199,7 +197,7 @@ class Reading:
         return tuple(found)
 
     def _checks(self, node: Node, place: str, name: str, lines: list[Criterion]) -> list[Criterion]:
-        """A list of checks: one for each line of what is accepted when there are as many, else each on its own."""
+        """Pair checks with the acceptance lines if there are as many; else add them as criteria of their own."""
         empty = [each.value in (None, "") for each in node.elements]
         checks = [
             None if nothing else self.check(each, f"{place}[{n}]")
@@ -215,7 +213,7 @@ class Reading:
             lines = lines_of(self.words(node, place, RIGHT_ACCEPTANCE))
             return [self.criterion(f"{name}.{slug(line)}", line, None) for line in lines]
         if not isinstance(node.value, list):
-            self._refuse(node, place, f"is {node.kind} and has to be a list", RIGHT_ACCEPTANCE)
+            self._refuse(node, place, f"is {node.kind} but has to be a list", RIGHT_ACCEPTANCE)
         return [self._line(part, f"{place}[{n}]", name) for n, part in enumerate(node.elements)]
 
     def _line(self, node: Node, place: str, name: str) -> Criterion:
@@ -233,15 +231,15 @@ class Reading:
         text = next((self._text(node, key, place) for key in TEXTS if self._text(node, key, place)), "")
         text = text or (in_words(check) if check else "")
         guard, needs_run = self._flag(node, place), self._flag(node, place, "needs_run")
+        wanted = f"{name}.{slug(text)}"
         if "id" in node.members and node.members["id"].value is not None:
-            given = self._name(node.members["id"], f"{place}.id", self.criteria, '"id": "greet-empty"')
-            return self.criterion(given, text, check, guard=guard, needs_run=needs_run)
-        return self.criterion(f"{name}.{slug(text)}", text, check, guard=guard, needs_run=needs_run)
+            wanted = self._name(node.members["id"], f"{place}.id", self.criteria, '"id": "greet-empty"')
+        return self.criterion(wanted, text, check, guard=guard, needs_run=needs_run)
 
     def criterion(
         self, wanted: str, text: str, check: Check | None, *, guard: bool = False, needs_run: bool = False
     ) -> Criterion:
-        """A criterion under an id that no other has. What a check tells needs no run of a judge."""
+        """A criterion with a unique id. One with a check needs no run by a judge."""
         name = free_name(wanted, self.criteria)
         self.criteria[name] = 1
         return Criterion(name, text, check, guard, needs_run and check is None)
@@ -257,7 +255,7 @@ class Reading:
     # --- checks ----------------------------------------------------------------------------------
 
     def check(self, node: Node, place: str) -> Check:
-        """A command, an object with one, or a metric."""
+        """Read a check: a command, an object with one, or a metric."""
         if isinstance(node.value, str):
             return Check(self._command(node, place))
         if not isinstance(node.value, dict):
@@ -294,7 +292,7 @@ class Reading:
         direction = node.members.get("direction")
         word = direction.value if direction is not None else "at_least"
         if not isinstance(word, str) or word not in _DIRECTIONS:
-            self._refuse(direction or node, f"{place}.direction", "is none of at_least, at_most, equal", RIGHT_CHECK)
+            self._refuse(direction or node, f"{place}.direction", "is not one of at_least, at_most, equal", RIGHT_CHECK)
         tolerance = node.members.get("tolerance")
         off = self._number(tolerance, f"{place}.tolerance") if tolerance is not None else 0.0
         if off < 0:
@@ -304,13 +302,13 @@ class Reading:
     def _number(self, node: Node, place: str) -> float:
         value = node.value
         if not isinstance(value, int | float) or isinstance(value, bool):
-            self._refuse(node, place, f"is {node.kind} and has to be a number", RIGHT_CHECK)
+            self._refuse(node, place, f"is {node.kind} but has to be a number", RIGHT_CHECK)
         try:
             number = float(value)
         except OverflowError:
             number = math.inf
         if not math.isfinite(number):
-            self._refuse(node, place, "is too large to be a number", RIGHT_CHECK)
+            self._refuse(node, place, "is not a finite number", RIGHT_CHECK)
         return number
 
     def _timeout(self, node: Node | None, place: str) -> float:
@@ -318,7 +316,7 @@ class Reading:
             return Check("").timeout_s
         seconds = self._number(node, place)
         if not 0 < seconds <= TIMEOUT_MAX_S:
-            self._refuse(node, place, f"is not above 0 and up to {TIMEOUT_MAX_S:g}", '"timeout_s": 600')
+            self._refuse(node, place, f"has to be above 0 and at most {TIMEOUT_MAX_S:g}", '"timeout_s": 600')
         return seconds
 
 
@@ -326,13 +324,13 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text that say something, without their bullets."""
+    """The lines of a text without bullets; empty lines are dropped."""
     lines = (_BULLET.sub("", line).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
 
 def as_rubric(description: str, steps: tuple[str, ...]) -> str:
-    """What a judge is asked when an item names no criterion: that it does what it says, step by step."""
+    """The rubric of an item without criteria: its description and steps."""
     if not steps:
         return description
     return "\n".join([description, *(f"{number}. {step}" for number, step in enumerate(steps, 1))])

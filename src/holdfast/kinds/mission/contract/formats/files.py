@@ -1,11 +1,11 @@
-"""Contracts in the files that people have: read as they are, written back with nothing changed but what passed.
+"""Readers of contract files, which write back only `passes` and ticked boxes.
 
-| file | what it is |
+| file | content |
 |---|---|
-| `feature_list.json` | entries `{description, steps, passes}`, with `id`, `acceptance`, `check` if there are any |
+| `feature_list.json` | entries `{description, steps, passes}`, optionally with `id`, `acceptance`, `check` |
 | `prd.json` | an object with `userStories` or `tasks` |
-| Markdown | a checklist, or headings with a list of what is accepted |
-| an issue | JSON of GitHub's or GitLab's API, or its text |
+| Markdown | a checklist, or headings with an acceptance list |
+| an issue | JSON of the GitHub or GitLab API, or its text |
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import re
 from collections.abc import Collection
 
 from holdfast.errors import ContractInvalid
-from holdfast.facts.contract import Contract, Item
+from holdfast.facts.contract import Contract
 from holdfast.kinds.mission.contract.formats.entry import Reading
 from holdfast.kinds.mission.contract.formats.markdown import boxes, read_document, read_plan
 from holdfast.kinds.mission.contract.formats.positions import RIGHT_LIST, Node, Source, decode, parse
 from holdfast.kinds.mission.contract.protected import protected
 
 LISTS = ("features", "items", "userStories", "user_stories", "stories", "tasks")
-"""Names that a list of entries has when it is not alone in its file."""
+"""Keys of lists of entries in an object."""
 
 GOALS = ("goal", "description", "project", "title", "name")
 
 
 def lists_in(node: Node) -> list[tuple[str, Node]]:
-    """The lists of entries of a file, each with its place, in the order of the file."""
+    """The lists of entries of a file with their keys, in file order."""
     if isinstance(node.value, list):
         return [("", node)]
     return [
@@ -38,7 +38,7 @@ def lists_in(node: Node) -> list[tuple[str, Node]]:
 
 
 def entries_in(node: Node) -> list[tuple[str, Node]]:
-    """All entries with their places, such as `userStories[2]`."""
+    """All entries with their paths, such as `userStories[2]`."""
     return [
         (f"{name}[{number}]" if name else f"entry {number + 1}", each)
         for name, found in lists_in(node)
@@ -47,30 +47,25 @@ def entries_in(node: Node) -> list[tuple[str, Node]]:
 
 
 def read_entries(source: Source, node: Node) -> Contract:
-    """The contract of a list of entries. Raises `ContractInvalid` with the place of what is wrong."""
+    """The contract of a list of entries. Raises `ContractInvalid` with the line of the error."""
     reading = Reading(source)
     entries = entries_in(node)
     if not entries:
-        source.refuse(node.start, "there is no entry in it", RIGHT_LIST)
+        source.refuse(node.start, "it has no entries", RIGHT_LIST)
     reading.check_count(len(entries))
     items = tuple(reading.item(each, place) for place, each in entries)
     reading.finish(items)
-    return Contract(
-        _goal(source, node, reading, items), items, protected(source.name, _more(node, reading)), source.name
-    )
-
-
-def _goal(source: Source, node: Node, reading: Reading, items: tuple[Item, ...]) -> str:
-    """What the file says that it is for; without a word, that its entries hold."""
+    goal = items[0].description if len(items) == 1 else f"All {len(items)} entries of {source.name} hold."
     for key in GOALS:
         found = node.members.get(key)
         if found is not None and isinstance(found.value, str) and found.value.strip():
-            return reading.words(found, key, '"goal": "A list of things to do on the command line."')
-    return items[0].description if len(items) == 1 else f"All {len(items)} entries of {source.name} hold."
+            goal = reading.words(found, key, '"goal": "A list of things to do on the command line."')
+            break
+    return Contract(goal, items, protected(source.name, _own_protected(node, reading)), source.name)
 
 
-def _more(node: Node, reading: Reading) -> tuple[str, ...]:
-    """Globs that the file protects beside the usual ones."""
+def _own_protected(node: Node, reading: Reading) -> tuple[str, ...]:
+    """Globs that the file protects in addition to the defaults."""
     found = node.members.get("protected")
     if found is None or found.value is None:
         return ()
@@ -81,16 +76,16 @@ def _more(node: Node, reading: Reading) -> tuple[str, ...]:
     return tuple(glob for glob in globs if glob)
 
 
-_RIGHT_ISSUE = 'a right form is {"title": "Greets nobody", "body": "…"}, as the API of GitHub or GitLab answers'
+_RIGHT_ISSUE = 'a right form is {"title": "Greets nobody", "body": "…"}, as the GitHub or GitLab API returns it'
 
 
 def is_issue(node: Node) -> bool:
-    """Whether an object of JSON is an issue: it has a title and a body, or a title and a number."""
+    """Return True if a JSON object is an issue: it has a title and a body, or a title and a number."""
     return "title" in node.members and not node.members.keys().isdisjoint({"body", "description", "number", "iid"})
 
 
 def read_issue(source: Source, node: Node) -> Contract:
-    """The contract of an issue. What it ticks or accepts are its items; otherwise it is one item."""
+    """The contract of an issue: its checkboxes or acceptance lists are items; else the whole issue is one item."""
     title, body = issue_words(source, node)
     return read_document(Source(source.name, body), title)
 
@@ -110,13 +105,13 @@ def issue_words(source: Source, node: Node) -> tuple[str, str]:
 
 
 def issue_text(data: bytes, name: str) -> str:
-    """An issue as words: of an answer of the API its title and text, of anything else all of it."""
+    """The text of an issue: title and body of an API response, or the whole file if it is not JSON."""
     source = decode(data, name)
     if not source.text.lstrip("\ufeff \t\r\n").startswith("{"):
         return source.text.strip("\ufeff \t\r\n")
     node = parse(source)
     if not is_issue(node):
-        source.refuse(node.start, "this is no issue", _RIGHT_ISSUE)
+        source.refuse(node.start, "this is not an issue", _RIGHT_ISSUE)
     return "\n\n".join(filter(None, issue_words(source, node)))
 
 
@@ -136,8 +131,8 @@ _MARKDOWN = (".md", ".markdown", ".mdown")
 def read_contract(text: bytes, name: str) -> Contract:
     """The contract in a file called `name`, which becomes its `source`.
 
-    Markdown is a plan when it is called so, and the text of an issue otherwise. Ids that the file does not have are
-    made from its words: they stay when entries are moved, added or taken out. Raises `ContractInvalid` with the place.
+    Text in a Markdown file is a plan; other text is an issue. Missing ids are made from the words of an entry, so they
+    stay the same when entries are moved, added or removed. Raises `ContractInvalid` with the line of the error.
     """
     source = decode(text, name)
     if not _looks_like_json(source):
@@ -147,10 +142,12 @@ def read_contract(text: bytes, name: str) -> Contract:
         if is_issue(node):
             return read_issue(source, node)
         source.refuse(
-            node.start, "this is no list of entries, no object with `userStories` or `tasks`, and no issue", RIGHT_LIST
+            node.start,
+            "this is no list of entries, object with `userStories` or `tasks`, or issue",
+            RIGHT_LIST,
         )
     if not isinstance(node.value, list | dict):
-        source.refuse(node.start, f"this is {node.kind} and no list of entries", RIGHT_LIST)
+        source.refuse(node.start, f"this is {node.kind}, not a list of entries", RIGHT_LIST)
     return read_entries(source, node)
 
 
@@ -164,7 +161,7 @@ def _looks_like_json(source: Source) -> bool:
 
 
 def passing(contract: Contract, passed: Collection[str]) -> dict[str, bool]:
-    """Which items pass, when these criteria do: those of which all do."""
+    """Map each item to True if all its criteria passed."""
     return {
         item.id: bool(item.criteria) and all(criterion.id in passed for criterion in item.criteria)
         for item in contract.items
@@ -172,21 +169,24 @@ def passing(contract: Contract, passed: Collection[str]) -> dict[str, bool]:
 
 
 def write_back(original: bytes, contract: Contract, passed: Collection[str]) -> bytes:
-    """The same file, with `passes` of each entry as the harness found it, and no other byte changed.
+    """The file with `passes` of each entry updated and no other byte changed.
 
     `passed` are the ids of criteria that are met. An entry without `passes` gets one when it passes. In Markdown the
-    boxes are ticked; an issue has no place for it and stays. Raises `ContractInvalid` when the file is not the one that
-    the contract was read from.
+    boxes are ticked; an issue stays as it is. Raises `ContractInvalid` if this is not the file that the contract was
+    read from.
     """
     if read_contract(original, contract.source).items != contract.items:
         raise ContractInvalid(
-            f"{contract.source} is not the file that this contract was read from; put that one back, or amend the "
-            "contract with what it says now"
+            f"{contract.source} is not the file that this contract was read from; restore that file, or amend the "
+            "contract with the new one"
         )
     source = decode(original, contract.source)
     state = passing(contract, passed)
     if not _looks_like_json(source):
-        return _spliced(source.text, _ticks(source, contract.items, state))
+        places = boxes(source)
+        found = ((places[item.id], state[item.id]) for item in contract.items if item.id in places)
+        ticks = [(at, at + 1, "x" if now else " ") for at, now in found if (source.text[at] in "xX") is not now]
+        return _spliced(source.text, ticks)
     node = parse(source)
     entries = [each for _, each in entries_in(node)]
     if len(entries) != len(contract.items):
@@ -196,7 +196,7 @@ def write_back(original: bytes, contract: Contract, passed: Collection[str]) -> 
 
 
 def marked(original: bytes, contract: Contract) -> frozenset[str]:
-    """The ids of items that a file says pass. Only what the harness wrote there is worth something."""
+    """The ids of items that a file marks as passing. Trust the mark only if the harness wrote it."""
     source = decode(original, contract.source)
     if not _looks_like_json(source):
         return frozenset(name for name, at in boxes(source).items() if source.text[at] in "xX")
@@ -208,7 +208,7 @@ def marked(original: bytes, contract: Contract) -> frozenset[str]:
 
 
 Change = tuple[int, int, str]
-"""A span of a text, and what stands there instead."""
+"""Start and end of a span, and its replacement."""
 
 
 def _passes(source: Source, entry: Node, now: bool) -> Change | None:
@@ -219,16 +219,9 @@ def _passes(source: Source, entry: Node, now: bool) -> Change | None:
         return None
     last = list(entry.members.values())[-1]
     before = list(entry.members.values())[-2].end if len(entry.members) > 1 else entry.start + 1
-    # As the field before it is set apart: by a line and its indentation, by a space, by nothing.
+    # Separate it like the field before it: by a line break and indentation, by a space, or by nothing.
     gap = re.match(r",?(\s*)", source.text[before:])
     return (last.end, last.end, f',{gap[1] if gap else " "}"passes": true')
-
-
-def _ticks(source: Source, items: tuple[Item, ...], state: dict[str, bool]) -> list[Change]:
-    """Boxes whose mark is another now, of the entries that have one."""
-    places = boxes(source)
-    found = ((places[item.id], state[item.id]) for item in items if item.id in places)
-    return [(at, at + 1, "x" if now else " ") for at, now in found if (source.text[at] in "xX") is not now]
 
 
 def _spliced(text: str, changes: list[Change]) -> bytes:

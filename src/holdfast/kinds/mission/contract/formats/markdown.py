@@ -1,4 +1,4 @@
-"""Plans in Markdown: a checklist, or headings with a list of what is accepted.
+"""Plans in Markdown: a checklist, or headings with an acceptance list.
 
 ```
 # A greeter                       the goal
@@ -7,11 +7,11 @@ Greets people by name.            goes with it
 ## Library                        a category
 - [ ] greet() greets by name      an item
   - An empty name is refused.     a rubric line
-  - check: `pytest tests/a.py`    a command; `guard:` for one that holds already
+  - check: `pytest tests/a.py`    a command; `guard:` for one that already passes
   - metric: `python bench.py` at least 0.95 tolerance 0.01
-  - paths: src/greet.py           what it is about; `depends:`, `priority:` and `id:` too
+  - paths: src/greet.py           its files; `depends:`, `priority:` and `id:` too
 
-## Parting                        an item, since something is accepted under it
+## Parting                        an item, since it has an acceptance list
 ### Acceptance criteria
 - It says goodbye.
 ```
@@ -60,7 +60,7 @@ MARKER_LENGTH = 80
 
 
 class Line(msgspec.Struct):
-    """A line of a document that counts: a heading, a bullet or words. `level` is a heading's, `indent` a bullet's."""
+    """A significant line: a heading, a bullet or words. `level` is a heading's, `indent` a bullet's."""
 
     number: int
     kind: str
@@ -71,7 +71,7 @@ class Line(msgspec.Struct):
 
 
 class Entry(msgspec.Struct):
-    """An item as it was found: its words, those below it, and where its box is (-1 without one)."""
+    """An item as found: its title, the words and acceptance lines below it, the position of its box (-1 if none)."""
 
     line: int
     title: str
@@ -82,16 +82,16 @@ class Entry(msgspec.Struct):
 
 
 def read_plan(source: Source) -> Contract:
-    """The contract of a plan. Raises `ContractInvalid` when nothing in it is an item."""
+    """The contract of a plan. Raises `ContractInvalid` if it has no items."""
     lines = lines_of(source)
     entries = entries_of(lines)
     if not entries:
-        source.refuse(0, "no item is in it: no box to tick and no list of what is accepted", RIGHT_PLAN)
+        source.refuse(0, "it has no items: no checkbox and no acceptance list", RIGHT_PLAN)
     return _contract(source, entries, _goal(lines) or f"All {len(entries)} items of {source.name} hold.")
 
 
 def read_document(source: Source, title: str) -> Contract:
-    """The contract of an issue: the items of its text, or when there are none it is one item."""
+    """The contract of an issue: the items of its text, or the issue as one item if it has none."""
     lines = lines_of(source)
     entries = [] if _is_flat(lines) else entries_of(lines, issue=True)
     if not entries:
@@ -103,7 +103,7 @@ def read_document(source: Source, title: str) -> Contract:
 
 
 def boxes(source: Source) -> dict[str, int]:
-    """Where the marks of ticked boxes stand in a text, by the ids of their items."""
+    """Positions of checkbox marks in a text, by the ids of their items."""
     entries = entries_of(lines_of(source))
     if not entries or not source.name.lower().endswith((".md", ".markdown", ".mdown")):
         return {}
@@ -144,7 +144,7 @@ def _line(raw: str, number: int, start: int) -> Line:
 
 
 def _goal(lines: list[Line]) -> str:
-    """The first heading of the first level, with the words right below it."""
+    """The first top-level heading with the words right below it."""
     for at, line in enumerate(lines):
         if line.kind == "heading" and line.level == 1:
             below = []
@@ -161,7 +161,7 @@ def _goal(lines: list[Line]) -> str:
 
 
 def entries_of(lines: list[Line], *, issue: bool = False) -> list[Entry]:
-    """The items of a document, by what it has: headings with what is accepted, boxes, or headings with lists."""
+    """The items of a document: headings with acceptance lists, else checkboxes, else headings with lists."""
     marked = _marked(lines)
     if marked:
         return marked
@@ -170,14 +170,14 @@ def entries_of(lines: list[Line], *, issue: bool = False) -> list[Entry]:
 
 
 def _is_marker(line: Line) -> bool:
-    """Whether what follows is what is accepted. Long lines are not even tried: the pattern would take its time."""
+    """Return True if an acceptance list follows. Long lines are skipped: the pattern is slow on them."""
     if len(line.text) > MARKER_LENGTH or _ACCEPTED.match(line.text) is None:
         return False
     return line.kind == "heading" or line.text.rstrip("*_ ").endswith(":") or line.text.startswith("**")
 
 
 def _is_flat(lines: list[Line]) -> bool:
-    """Whether what is accepted belongs to the whole: no heading but the title's stands above the first marker."""
+    """Return True if the acceptance list is for the whole document: no heading or box before the first marker."""
     for line in lines:
         if _is_marker(line):
             return True
@@ -187,7 +187,7 @@ def _is_flat(lines: list[Line]) -> bool:
 
 
 def _accepted_at_large(lines: list[Line]) -> list[str]:
-    """The lines below the markers of a document that is one item."""
+    """The acceptance lines of a document that is one item."""
     found: list[str] = []
     level = -1
     for line in lines:
@@ -201,7 +201,7 @@ def _accepted_at_large(lines: list[Line]) -> list[str]:
 
 
 def _marked(lines: list[Line]) -> list[Entry]:
-    """Headings under which something is accepted."""
+    """Headings with an acceptance list."""
     found: list[Entry] = []
     above: list[Line] = []
     current: Entry | None = None
@@ -213,7 +213,8 @@ def _marked(lines: list[Line]) -> list[Entry]:
             if owner is None or owner.level < 2:
                 return []
             if current is None or current.line != owner.number:
-                current = Entry(owner.number, owner.text, category=_category(above, owner))
+                outer = [each.text for each in above if 1 < each.level < owner.level]
+                current = Entry(owner.number, owner.text, category=outer[-1] if outer else "")
                 current.words = [each.text for each in lines[places[owner.number] + 1 : at]]
                 found.append(current)
             inside = line.level
@@ -225,13 +226,8 @@ def _marked(lines: list[Line]) -> list[Entry]:
     return found
 
 
-def _category(above: list[Line], owner: Line) -> str:
-    outer = [each for each in above if 1 < each.level < owner.level]
-    return outer[-1].text if outer else ""
-
-
 def _ticked(lines: list[Line]) -> list[Entry]:
-    """Boxes of the outermost level, with the bullets below them."""
+    """Checkboxes of the outermost level with the bullets below them."""
     found: list[Entry] = []
     heading, current, depth = "", None, 0
     for line in lines:
@@ -271,7 +267,7 @@ def _headed(lines: list[Line]) -> list[Entry]:
 
 
 def _contract(source: Source, entries: list[Entry], goal: str) -> Contract:
-    """The items, by the same rules as those of JSON."""
+    """Read entries by the same rules as those of JSON."""
     reading = Reading(source)
     reading.check_count(len(entries))
     starts = [0]
@@ -290,7 +286,7 @@ def _contract(source: Source, entries: list[Entry], goal: str) -> Contract:
 
 
 def _node(value: Any, at: int) -> Node:
-    """A value as if it had been read from JSON at that place."""
+    """A value as a JSON node at that position."""
     if isinstance(value, dict):
         return Node(value, at, at, members={key: _node(each, at) for key, each in value.items()})
     if isinstance(value, list):
@@ -300,7 +296,7 @@ def _node(value: Any, at: int) -> Node:
 
 def _fields(source: Source, entry: Entry, at: int) -> dict[str, Any]:
     """An entry as the fields of JSON."""
-    found: dict[str, Any] = {"description": _joined(entry.title, entry.words), "category": entry.category}
+    found: dict[str, Any] = {"description": "\n".join([entry.title, *entry.words]), "category": entry.category}
     accepted: list[Any] = []
     for text in entry.accepted:
         key = _KEY.match(text)
@@ -311,7 +307,8 @@ def _fields(source: Source, entry: Entry, at: int) -> dict[str, Any]:
         elif name == "metric":
             accepted.append(_metric(source, value, at))
         elif name in ("path", "paths", "depends"):
-            found.setdefault("depends" if name == "depends" else "paths", []).extend(_names(value))
+            names = (each.strip(" `") for each in value.split(","))
+            found.setdefault("depends" if name == "depends" else "paths", []).extend(filter(None, names))
         elif name in ("step", "steps"):
             found.setdefault("steps", []).append(value)
         elif name in ("priority", "id"):
@@ -321,17 +318,9 @@ def _fields(source: Source, entry: Entry, at: int) -> dict[str, Any]:
     return {**found, "acceptance": accepted} if accepted else found
 
 
-def _joined(title: str, words: list[str]) -> str:
-    return "\n".join([title, *words])
-
-
 def _unquoted(text: str) -> str:
     inner = re.fullmatch(r"(`{1,3})\s*(.+?)\s*\1\.?", text)
     return inner[2] if inner else text
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in (each.strip(" `") for each in text.split(",")) if name]
 
 
 def _metric(source: Source, text: str, at: int) -> dict[str, Any]:
@@ -340,7 +329,7 @@ def _metric(source: Source, text: str, at: int) -> dict[str, Any]:
     if found is None or None in numbers:
         source.refuse(
             at,
-            f"a metric reads {text[:60]!r}",
+            f"the metric {text[:60]!r} cannot be read",
             "a right form is metric: `python bench.py` at least 0.95 tolerance 0.01",
         )
     target, off = numbers

@@ -1,4 +1,4 @@
-"""JSON that remembers where each value stands: for complaints with a line, and for changing one value in place."""
+"""JSON parser that keeps the position of each value, for errors with a line and for edits in place."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from holdfast.errors import ContractInvalid
 
 BYTES_MAX = 8 << 20
-"""A larger contract is no contract."""
+"""Largest accepted contract file."""
 
 DEPTH_MAX = 60
 
 
 class Node(msgspec.Struct):
-    """A value with its span in the text. Of an object `members` has the values, of an array `elements`."""
+    """A value with its span in the text. `members` are the values of an object, `elements` those of an array."""
 
     value: Any
     start: int
@@ -26,7 +26,7 @@ class Node(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        """What it is, as a person would say."""
+        """Type of the value, in words."""
         if self.value is None:
             return "null"
         kinds = ((bool, "true or false"), (str, "text"), (int | float, "a number"), (list, "a list"))
@@ -34,24 +34,24 @@ class Node(msgspec.Struct):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A text and its name, for complaints."""
+    """A text and its file name, for error messages."""
 
     name: str
     text: str
 
     def line(self, position: int) -> int:
-        """The line of a position, from 1."""
+        """Line number of a position, from 1."""
         return self.text.count("\n", 0, position) + 1
 
     def refuse(self, position: int, what: str, right: str) -> NoReturn:
-        """Raise `ContractInvalid`: the place, what is wrong there, and what would be right."""
+        """Raise `ContractInvalid` with the line, what is wrong there, and a right form."""
         raise ContractInvalid(f"{self.name}, line {self.line(position)}: {what}; {right}")
 
 
 def decode(data: bytes, name: str) -> Source:
-    """The text of a file. Raises `ContractInvalid` for what is no text, empty, or too large."""
+    """Decode a file. Raises `ContractInvalid` if it is not UTF-8, empty or too large."""
     if len(data) > BYTES_MAX:
-        raise ContractInvalid(f"{name} has {len(data)} bytes; a contract has at most {BYTES_MAX}: split it")
+        raise ContractInvalid(f"{name} has {len(data)} bytes (limit {BYTES_MAX}); split the contract")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -70,17 +70,17 @@ RIGHT_LIST = (
 
 
 def parse(source: Source) -> Node:
-    """The JSON of a text. Raises `ContractInvalid` with the line."""
+    """Parse JSON. Raises `ContractInvalid` with the line."""
     reader = _Reader(source)
     node = reader.value(reader.space(1 if source.text.startswith("\ufeff") else 0), 0)
     after = reader.space(node.end)
     if after < len(source.text):
-        source.refuse(after, "something stands after the end of the JSON", "delete it")
+        source.refuse(after, "there is text after the end of the JSON", "delete it")
     return node
 
 
 def _constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 class _Reader:
@@ -90,7 +90,7 @@ class _Reader:
         self.decoder = json.JSONDecoder(parse_constant=_constant)
 
     def space(self, at: int) -> int:
-        """The first position from `at` that is no white space."""
+        """The first position from `at` that is not white space."""
         while at < len(self.text) and self.text[at] in " \t\r\n":
             at += 1
         return at
@@ -119,13 +119,13 @@ class _Reader:
         here = self.space(at + 1)
         while self.text[here : here + 1] != "}":
             if self.text[here : here + 1] != '"':
-                self.source.refuse(here, "this is not JSON: a name in double quotes has to stand here", RIGHT_LIST)
+                self.source.refuse(here, "this is not JSON: expected a name in double quotes", RIGHT_LIST)
             name = self.scalar(here)
             if name.value in members:
-                self.source.refuse(here, f"{name.value!r} stands twice in one object", "delete one of them")
+                self.source.refuse(here, f"duplicate key {name.value!r}", "delete one of them")
             here = self.space(name.end)
             if self.text[here : here + 1] != ":":
-                self.source.refuse(here, "this is not JSON: a colon has to stand here", RIGHT_LIST)
+                self.source.refuse(here, "this is not JSON: expected a colon", RIGHT_LIST)
             members[name.value] = self.value(self.space(here + 1), depth + 1)
             here = self.next(members[name.value].end, "}")
         return Node({key: node.value for key, node in members.items()}, at, here + 1, members=members)
@@ -139,14 +139,14 @@ class _Reader:
         return Node([node.value for node in elements], at, here + 1, elements=elements)
 
     def next(self, at: int, close: str) -> int:
-        """Behind a value: the start of the next one, or the place of the closing bracket."""
+        """After a value: the start of the next one, or the position of the closing bracket."""
         here = self.space(at)
         found = self.text[here : here + 1]
         if found == close:
             return here
         if found != ",":
-            self.source.refuse(here, f"this is not JSON: a comma or {close} has to stand here", RIGHT_LIST)
+            self.source.refuse(here, f"this is not JSON: expected a comma or {close}", RIGHT_LIST)
         after = self.space(here + 1)
         if self.text[after : after + 1] == close:
-            self.source.refuse(here, "this is not JSON: nothing follows this comma", "delete it")
+            self.source.refuse(here, "this is not JSON: trailing comma", "delete it")
         return after
