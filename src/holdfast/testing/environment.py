@@ -43,7 +43,7 @@ Check = Callable[[Rig], Awaitable[None]]
 _POLICY = Environment(setup=("make deps",))
 
 
-async def _nobody(hands: HandsProvisioned) -> None:
+async def _no_release(hands: HandsProvisioned) -> None:
     raise AssertionError(f"released hands that were never begun: {hands.hands_id}")
 
 
@@ -52,7 +52,7 @@ async def _wanted(rig: Rig, policy: Environment = _POLICY) -> Wanted:
 
 
 async def _draft(environments: Environments, rig: Rig, wanted: Wanted) -> Draft:
-    draft = await environments.prepare(wanted, rig.owner, _nobody)
+    draft = await environments.prepare(wanted, rig.owner, _no_release)
     assert isinstance(draft, Draft)
     return draft
 
@@ -86,7 +86,7 @@ async def a_sealed_environment_is_found(rig: Rig) -> None:
     assert found is not None
     assert found == made
     assert found.record.steps == _record(wanted).steps
-    again = await rig.other.prepare(wanted, rig.owner, _nobody)
+    again = await rig.other.prepare(wanted, rig.owner, _no_release)
     assert isinstance(again, Made)
 
 
@@ -108,7 +108,7 @@ async def a_second_process_waits_for_the_first(rig: Rig) -> None:
     taken: list[Draft | Made] = []
 
     async def second() -> None:
-        taken.append(await rig.other.prepare(wanted, rig.owner, _nobody))
+        taken.append(await rig.other.prepare(wanted, rig.owner, _no_release))
 
     async with anyio.create_task_group() as group:
         group.start_soon(second)

@@ -78,12 +78,12 @@ class Story:
 
     @property
     def delivered(self) -> bool:
-        """Whether the tests pass, no result was lost, and each command ran once."""
+        """True if the tests pass, no result was lost, and each command ran once."""
         return self.verdict.passed and not self.counts.without_end and self.once and self.chain_ok
 
     @property
     def once(self) -> bool:
-        """Whether each dispatched command ran exactly once (known for the oracle's commands only)."""
+        """True if each dispatched command ran exactly once (known for the oracle's commands only)."""
         return not self.oracle or self.material.effects() == self.counts.commands
 
     def lines(self) -> list[str]:

@@ -106,7 +106,7 @@ def shown_lines(content: str, blocks: tuple[Block, ...]) -> list[str]:
 
 
 def contains(lines: list[str], text: str) -> bool:
-    """Whether the lines of a text occur in `lines`, one after another."""
+    """Return True if the lines of a text occur in `lines`, one after another."""
     wanted = text.split("\n")
     first = wanted[0]
     return any(line == first and lines[start : start + len(wanted)] == wanted for start, line in enumerate(lines))

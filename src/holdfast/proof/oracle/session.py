@@ -128,7 +128,7 @@ class OracleModel(ComputedModel):
             progress.failures[key] = 0
             progress.edits_since_tests += 1
         else:
-            # Refused, denied, skipped, cancelled, or nobody knows: the file itself has the answer.
+            # Refused, denied, skipped, cancelled, or unknown: the file itself has the answer.
             progress.failures[key] += 1
             progress.unseen.add(self._manifest.blocks[index].file)
 

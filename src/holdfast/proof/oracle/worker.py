@@ -137,7 +137,7 @@ class OracleWorker:
 
     def _take_edit(self, seen: _Seen, file: str, outcome: Outcome) -> None:
         if not outcome.ok:
-            # Refused, skipped, or nobody knows: the file itself has the answer.
+            # Refused, skipped, or unknown: the file itself has the answer.
             seen.trouble += 1
             seen.unread.add(file)
             return

@@ -264,7 +264,7 @@ def read_plain(folder: Path, path: str) -> bytes:
         for parent in parents:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
             opened.append(os.open(parent, flags, dir_fd=opened[-1]))
-        # O_NONBLOCK: opening a pipe that somebody put there must not wait for a writer.
+        # O_NONBLOCK: opening a pipe must not wait for a writer.
         opened.append(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened[-1]))
         status = os.fstat(opened[-1])
         if not stat.S_ISREG(status.st_mode) or status.st_size > MODULE_BYTES_MAX:

@@ -21,7 +21,7 @@ _LENGTH = 8
 
 
 class Entered:
-    """Which of the functions asked for were entered, by their number."""
+    """The numbers of the requested functions that were entered."""
 
     def __init__(self, functions: dict[str, dict[str, int]]) -> None:
         top = os.getcwd()
@@ -54,7 +54,7 @@ class Entered:
 
 
 class Probe:
-    """What is asked and what was found out."""
+    """The questions and the findings."""
 
     def __init__(self) -> None:
         with open(os.path.join(FOLDER, "ask.json"), encoding="utf-8") as file:

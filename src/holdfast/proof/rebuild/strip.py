@@ -233,7 +233,7 @@ def _text(lines: list[bytes], span: tuple[int, int]) -> str:
 
 
 def _stands_alone(true: list[bytes], stripped: list[bytes], cut: _Cut) -> bool:
-    """Whether stub and true text occur once each, both with all other blocks stripped and with all restored."""
+    """Return True if stub and original occur once each, with all other blocks stripped and with all restored."""
     before, after = _text(stripped, cut.stub), _text(true, cut.true)
     all_true, all_stripped = b"".join(true).decode(), b"".join(stripped).decode()
     restored = b"".join([*stripped[: cut.stub[0]], after.encode() + b"\n", *stripped[cut.stub[1] :]]).decode()

@@ -150,7 +150,7 @@ def write_tree(tree: Tree, dest: Path) -> None:
         for folder in reversed(target.relative_to(dest).parents):
             if dest / folder not in made:
                 (dest / folder).mkdir()
-                # The umask of whoever runs this must not decide what the hands may read.
+                # The umask of this process must not limit what the hands may read.
                 os.chmod(dest / folder, 0o755)
                 made.add(dest / folder)
         with open(target, "xb") as out:
@@ -198,7 +198,7 @@ def _spdx(name: str) -> str:
 
 
 def layout(tree: Tree, name: str) -> Layout:
-    """Where the package and its tests are. Raises `UsageError` when it is not pure Python with a pytest suite."""
+    """Locate the package and its tests. Raises `UsageError` unless it is pure Python with a pytest suite."""
     for root in ("", "src/"):
         for package in _package_names(name):
             inside = [path for path in tree if path.startswith(f"{root}{package}/")]

@@ -176,11 +176,11 @@ async def another_incarnation_proves_nothing(rig: Rig) -> None:
     await run(hands, "1.0", bash(SAY))
     other = await rig.provider.provision(rig.spec(), 1)
     assert (await other.status(1, "1.0")).state == "never_started"
-    nobody = await rig.provider.attach(
+    unknown = await rig.provider.attach(
         msgspec.structs.replace(hands.identity, hands_id="hnd_nobody", address="nowhere")
     )
-    assert (await nobody.status(1, "1.0")).state == "unknown"
-    await nobody.release(1)
+    assert (await unknown.status(1, "1.0")).state == "unknown"
+    await unknown.release(1)
 
 
 async def a_hands_id_is_used_once(rig: Rig) -> None:

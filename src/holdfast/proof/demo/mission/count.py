@@ -26,7 +26,7 @@ _MARK = re.compile(r"^\[fault (\S+) (\S+)\]")
 
 @dataclass(frozen=True)
 class FaultCount:
-    """How often the oracle had a class of fault, and how each time ended.
+    """Counts of one class of the oracle's faults, by how they ended.
 
     `caught`: prevented, sent back, or not counted. `listed`: accepted and listed as unasked. `through`: accepted
     without a remark, because the result met every check.

@@ -29,7 +29,7 @@ STARTS_MAX = 10
 
 @dataclass
 class Lived:
-    """How the processes ended: positions of the kills in the mission's log, and the last exit status."""
+    """The end of the processes: positions of the kills in the mission's log, and the last exit status."""
 
     kills: list[int] = field(default_factory=list)
     exit_code: int = 1

@@ -45,7 +45,7 @@ class MissionStory:
 
     @property
     def sound(self) -> bool:
-        """Whether everything that the harness claims is true."""
+        """True if every claim of the harness is true."""
         return not (self.false_done or self.truth.red_commits or self.brief_wrong) and self.chain_ok
 
     @property

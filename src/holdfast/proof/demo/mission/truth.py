@@ -110,7 +110,7 @@ async def _replay(runtime: Runtime, session_id: str) -> tuple[int, tuple[str, ..
 
 
 async def _rubric(material: MissionMaterial, repository: Repository, events: Sequence[Event]) -> tuple[int, int]:
-    """How often a judge passed a rubric line, and how often a body of its item was wrong at that time."""
+    """Counts of rubric lines passed by judges, and of those with a wrong body of the item at that time."""
     rubric = {each.id: each for each in material.answers.criteria if each.rubric}
     said = wrong = 0
     for event in events:
