@@ -116,7 +116,7 @@ def test_what_cannot_be_answered(type: Type, model: str, holdfast_home: Path) ->
     type("deny", "").refused(2, "no inbox item")
     type("inbox", "itm_nothing").refused(2, "no inbox item")
     type("approve", item, "--digest", "0" * 64).refused(2, item, "another action", f"holdfast inbox {item}")
-    type("approve", item, "--match", "*").refused(2, "bounded by time or by count")
+    type("approve", item, "--match", "*").refused(2, "needs a bound")
     type("approve", item, "--budget", "3").refused(2, "not about money", "holdfast budget")
     for words in (("--for", "2x"), ("--for", "-1"), ("--for", "nan"), ("--uses", "0"), ("--uses", "x")):
         type("approve", item, *words).refused(2, words[0])

@@ -196,7 +196,7 @@ def test_repositories_as_people_have_them(type: Type, repo: Path, good: str, tmp
     (repo / "a.py").write_text("# half a thought\n")
     (repo / "new.txt").write_text("not committed\n")
     said = run(type, repo, good).went(0)
-    assert "left as they are" in said.err
+    assert "uncommitted changes stay as they are" in said.err
     assert (repo / "a.py").read_text() == "# half a thought\n"
     git(repo, "checkout", "-q", "--", "a.py")
     git(repo, "checkout", "-q", "--detach")

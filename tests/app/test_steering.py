@@ -139,7 +139,7 @@ def test_money_is_shown_set_and_asked_for(type: Type, priced: str, holdfast_home
 def test_a_session_is_handed_over(type: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = asks(type, script(tmp_path / "m.json", bash("true"), turn(text="Done.")))
     for name in ("", "a b", "user:"):
-        type("handover", "k", name).refused(2, "no person's name")
+        type("handover", "k", name).refused(2, "is not a user name")
     assert type("handover", "k", "user:anna").went().out == "k is anna's now\n"
     rests(code=3)
     assert "anna may answer" in type("inbox", item).went().out

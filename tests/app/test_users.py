@@ -80,7 +80,7 @@ def test_take_over_gives_the_folder_away_after_saying_so(type: Type, model: str,
     again = type("run", "more", "--session-id", "k", "--workspace", project).went()
     assert "giving" not in again.err
     named = type("run", "x", "--model", model, "--workspace", project, "--take-over", "--user", "nobody").went()
-    assert named.err.splitlines()[0].endswith(" to nobody, whom tool calls run as (--take-over)")
+    assert named.err.splitlines()[0].endswith(" to nobody, the user that tool calls run as (--take-over)")
     assert owners(project) == {NOBODY}
 
 
