@@ -24,7 +24,7 @@ class HandsSpec(msgspec.Struct, frozen=True):
     environment of every command. `policy` limits all of them together. `network` is the only way outside; none
     without it. `layers` are laid over folders inside, see `Layer`.
 
-    `on_news` is a command of the host that is run, with a clean environment, when a job has news and nobody waits for
+    `on_news` is a host command that runs, with a clean environment, when a job has news and no client waits for
     it. `{call}` in its parts becomes the call's id, `{news}` one of `line`, `exit` and `lost` (the hands died while it
     ran). It is no child of the supervisor, is not ended with the hands, and is repeated until it exits with 0, with
     growing pauses, ten times at most.

@@ -139,7 +139,7 @@ test -r "$folder" && test -w "$folder" || exit 2
 def writable(path: Path, user: HandsUser, *, veiled: bool = False, home: Path | None = None) -> bool:
     """True when that user may work in the folder. Raises when they cannot even get there.
 
-    `veiled` for one in our own home, which they get to through a veil (`hands.veil`) that shows nothing else of it.
+    `veiled` for one in our own home, which they reach through a mount that hides the rest of it.
     What is above the `home` no veil opens to them.
     """
     path = path.resolve()

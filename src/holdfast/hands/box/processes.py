@@ -142,8 +142,8 @@ STEP_S = 0.001
 """How long to wait for those that were told to stop and have not yet."""
 
 
-class Still:
-    """The processes that stand still. `since` is when that began, None while all goes on."""
+class Pause:
+    """Paused processes. `since` is the start of the pause, None without one."""
 
     def __init__(self) -> None:
         self.since: float | None = None
@@ -177,7 +177,7 @@ class Still:
                     self._held[entry.pid, entry.start] = entry
 
     def end(self) -> float:
-        """Let them go on. Returns for how many seconds they stood still."""
+        """Resume all of them. Returns the length of the pause in seconds."""
         if self.since is None:
             return 0.0
         for entry in self._held.values():
@@ -188,7 +188,7 @@ class Still:
         return seconds
 
     def free(self, pid: int) -> None:
-        """Let one of them go on already."""
+        """Resume one of them."""
         for key in [key for key in self._held if key[0] == pid]:
             send(self._held.pop(key), signal.SIGCONT)
 
@@ -220,7 +220,7 @@ def hide_memory() -> None:
 
 
 def end_first() -> None:
-    """Be the first to be ended when memory runs out, with all that we become. Our memory is open for a moment."""
+    """Make this process the kernel's first choice when memory runs out. Its memory is readable for a moment."""
     _prctl(_PR_SET_DUMPABLE, 1)  # what is hidden belongs to root, also in /proc
     try:
         fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)  # every command waits for this

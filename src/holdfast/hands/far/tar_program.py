@@ -185,7 +185,7 @@ def _parent(root: int, parts: list[str]) -> Iterator[int]:
             try:
                 inner = os.open(part, _FOLDER, dir_fd=here)
             except NotADirectoryError:
-                raise TarRefused(f"the path {'/'.join(parts)!r} leads through what is no folder") from None
+                raise TarRefused(f"the path {'/'.join(parts)!r} leads through a file") from None
             except OSError as error:
                 raise TarRefused(f"the path {'/'.join(parts)!r} leads through a link ({error.strerror})") from None
             os.close(here)

@@ -121,7 +121,7 @@ class Queue:
         return None if row is None else row["answer"]
 
     def drop(self, seq: int) -> None:
-        """An answer was taken, or is wanted no more: what no worker has taken up is not done."""
+        """Delete an ask whose answer was taken or is not needed: a worker that has not seen it never does it."""
         self._db.execute("delete from asks where seq = ?", (seq,))
 
     def belongs(self, hands_id: str, session_id: str) -> None:
@@ -134,7 +134,7 @@ class Queue:
         return None if row is None else row["session_id"]
 
     def end_session(self, session_id: str) -> None:
-        """Its hands were given back: its worker is told to stop, and its token is void with that."""
+        """Its hands were given back: its worker is told to stop, which voids its token."""
         live = (
             "update work set state = 'stopping', stop_us = ? where session_id = ? and state in ('starting', 'active')"
         )

@@ -175,7 +175,7 @@ class Worker:
             return []
 
     async def _answer(self, session_id: str, token: str, seq: int, ask: Ask) -> None:
-        """Do it, and say what came of it until somebody has heard. Turned away, it is somebody else's."""
+        """Do the ask, and send its answer until the queue has it. A refusal means that another worker has the item."""
         body = _encode(await self._server.answer(ask))
         while True:
             try:

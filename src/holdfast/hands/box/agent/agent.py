@@ -22,7 +22,7 @@ from holdfast.hands.box import processes
 from holdfast.hands.box.agent import archive, bridge, files, output, runner, web
 from holdfast.hands.box.agent.output import FILE_MAX, RECENT_MAX, Capture, Keep
 from holdfast.hands.box.agent.text import Refusal
-from holdfast.hands.box.processes import Still
+from holdfast.hands.box.processes import Pause
 from holdfast.hands.box.wire import Channel, Message, encode
 
 OVERTIME_S = 20.0
@@ -63,7 +63,7 @@ class Agent:
         self._work: dict[int, Work] = {}
         self._place: dict[str, Any] = {}
         self._bridge = bridge.Keeper(None)
-        self._still = Still()
+        self._pause = Pause()
         self._poll = select.poll()
         self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -108,7 +108,7 @@ class Agent:
                 for work in self._at(message["call"]):
                     work.link.send(message)
             case "pause":
-                self._control.send({"ev": "paused", "done": self._still.begin(self._bridge.pids)})
+                self._control.send({"ev": "paused", "done": self._pause.begin(self._bridge.pids)})
             case "resume":
                 self._resume()
             case _:
@@ -120,14 +120,14 @@ class Agent:
 
     def _resume(self) -> None:
         """All goes on, with as much time left as there was."""
-        if self._still.since is not None:
-            late_s = time.monotonic() - self._still.since
+        if self._pause.since is not None:
+            late_s = time.monotonic() - self._pause.since
             for work in self._work.values():
                 work.deadline += late_s
                 work.patience += late_s
                 if work.sweeps:
                     work.link.send({"later": late_s})
-            self._still.end()
+            self._pause.end()
         self._control.send({"ev": "resumed"})
 
     def _setup(self, message: Message) -> None:
@@ -184,7 +184,7 @@ class Agent:
             os._exit(0)
 
     def _refuse(self, message: Message) -> None:
-        """There may be no more processes: other calls have them all."""
+        """Refuse a call: the process limit is reached."""
         told = "[not run: no process could be started for it, since other calls here have as many as are allowed]"
         result = {"ok": False, "output": told, "bytes_total": len(told), "limit": "processes"}
         event = "prepared" if message["op"] == "prepare" else "done"
@@ -194,7 +194,7 @@ class Agent:
         """End a step early. A command's own child ends its tree first; any other is killed."""
         work.why = work.why or why
         try:
-            self._still.free(work.pid)
+            self._pause.free(work.pid)
             if work.sweeps and why == "stop":
                 work.link.send({"stop": True})
                 now = time.monotonic()
@@ -206,7 +206,7 @@ class Agent:
             pass
 
     def _overdue(self, now: float) -> None:
-        if self._still.since is not None:
+        if self._pause.since is not None:
             return
         for work in self._work.values():
             if now < work.deadline:

@@ -77,7 +77,7 @@ class Feed:
             except BlockingIOError:
                 break
             except OSError:
-                sent = len(self._left)  # it closed its end: nobody will read the rest
+                sent = len(self._left)  # it closed its end: the rest stays unread
                 self._closing = True
             self._taken += sent
             del self._left[:sent]

@@ -110,7 +110,7 @@ class Runner:
             try:
                 os.killpg(self._leader, signal.SIGSTOP)
             except OSError:
-                pass  # it ended, or nobody of its group is left
+                pass  # it ended, or its group is empty
 
     def _start(self) -> None:
         self._wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -178,7 +178,7 @@ class Runner:
             os.umask(0o022)
             os.chdir(self._place["root"])
             limit(self._place["limits"])
-            processes.end_first()  # our memory is open for a moment: whoever writes to it then finds the limits set
+            processes.end_first()  # our memory is writable for a moment; the limits are already set by then
             os.execve("/bin/bash", ["bash", "-c", command], self._place["env"])
         except OSError as error:
             hint = "; write it to a file and run that" if error.errno == 7 else ""

@@ -160,7 +160,7 @@ class Register:
     # --- what the agent says ---
 
     def prepared(self, call: Call, message: Message, epoch: int) -> None:
-        """It is known what a write or edit will do, or why it will not."""
+        """Run a write or edit whose effect is known now, or finish it with its refusal."""
         result = message.get("result")
         if result is None:
             call.expect = message["expect"]
@@ -170,7 +170,7 @@ class Register:
             self.finish(call, result)
 
     def note(self, call: Call, message: Message) -> None:
-        """Something became known of a call that runs."""
+        """Record a note of the agent about a running call."""
         if "taken" in message:
             call.taken = int(message["taken"])
             return
@@ -182,7 +182,7 @@ class Register:
         self._note(call, news)
 
     def finish(self, call: Call, result: Message) -> None:
-        """It has ended: journal it, tell who waits, or have it told."""
+        """Journal the end of a call, and tell its clients, or the notifier."""
         heard = self._is_heard(call)
         if call.notes.get("ready") == "waiting":
             self._note(call, {"ready": "no", "problem": "it ended before it was ready"})
@@ -196,7 +196,7 @@ class Register:
             self._notifier.over(call.id, tell=not heard)
 
     def lost(self, reason: str) -> None:
-        """The sandbox is gone: what ran in it has no known end."""
+        """End all calls of a lost sandbox: their outcome is unknown."""
         for call in self.open:
             if call.state == "running" and (known := self._watch.gone(call.id)) is not None:
                 self.finish(call, known)
@@ -213,7 +213,7 @@ class Register:
     # --- epochs and pauses ---
 
     def shut_out(self, epoch: int) -> None:
-        """Those who wait under a lower epoch are told that it is over (S9)."""
+        """Refuse the clients that wait under a lower epoch (S9)."""
         try:
             self._journal.write({"t": "epoch", "epoch": epoch})
         except JournalFull:
@@ -225,7 +225,7 @@ class Register:
             call.waiters = [waiter for waiter in call.waiters if waiter[2] >= epoch]
 
     def later(self, seconds: float) -> None:
-        """All stood still for that long: time limits are later by as much."""
+        """Extend all time limits by the length of a pause."""
         for call in self.calls.values():
             call.deadline += seconds
 

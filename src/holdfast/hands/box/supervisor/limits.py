@@ -1,4 +1,4 @@
-"""The supervisor's side of the limits: which call went over one, and what its result then says."""
+"""Limits as the supervisor sees them: calls that exceeded one, and the steward beside it."""
 
 from __future__ import annotations
 

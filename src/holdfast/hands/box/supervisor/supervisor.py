@@ -76,14 +76,14 @@ class Supervisor:
         self._verbs = Verbs(launch, self._register, self._agent, release=self._release, refusal=self._no_start)
 
     def _confine(self) -> None:
-        """Keep nothing but what is open and what ends processes of the sandbox: its words are not to be trusted."""
+        """Give up all privileges but that to kill the sandbox's processes: its messages are untrusted."""
         launch = self._launch
         uid, gid = (launch["own_uid"], launch["own_gid"]) if self._user == 0 else (self._user, os.getgid())
         calls = watcher.filter_of(launch)
         give_up(uid=uid, gid=gid, keep=(CAP_KILL,), filter_calls=calls)
 
     def _retire(self, number: int, frame: object) -> None:
-        """Asked to end: take no new call, and go when the running ones have ended."""
+        """Handle SIGTERM: take no new call, and end after the running ones."""
         self._life_end = self._began
         self._retired = True
 
@@ -254,7 +254,7 @@ class Supervisor:
             self._lost(problem)
 
     def _hear_client(self, client: Channel, gone: bool) -> None:
-        """Serve what a client asks. One that went away before it was heard wants nothing any more."""
+        """Serve a client's messages. Those of a client that is gone are dropped."""
         client.flush()
         try:
             messages = client.receive()
@@ -301,9 +301,9 @@ class Supervisor:
 
 
 def _leave(launch: Message) -> int:
-    """Leave the process session and the parent behind: what ends them does not reach us.
+    """Detach from the parent and its process session, so that their end does not reach us.
 
-    The one in between stays as the notifier, when there is something to tell: returns the descriptor that leads to it.
+    The process in between stays as the notifier, if `on_news` is set; returns the descriptor that leads to it.
     """
     if os.fork():
         os._exit(0)
@@ -323,7 +323,7 @@ def _leave(launch: Message) -> int:
 
 
 def main() -> None:
-    """Standard input: the launch. Standard output: one line that says whether it went well."""
+    """Read the launch from standard input; print one line with the outcome."""
     launch = json.loads(sys.stdin.buffer.read())
     to = _leave(launch)
     supervisor, log = None, -1

@@ -26,7 +26,7 @@ WAIT_MAX_S = 3600.0
 
 
 class _Question:
-    """A question whose answer may have to wait. `answer` is None while there is none; in the end `late` is asked."""
+    """A question whose answer may have to wait. `answer` returns None until then; at the deadline `late` answers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class _Question:
 
 
 class Verbs:
-    """All that is served. `release` ends these hands; `refusal` says why nothing can be started, empty when it can."""
+    """The served verbs. `release` ends these hands; `refusal` returns why nothing can start, empty when it can."""
 
     def __init__(
         self,
@@ -237,7 +237,7 @@ class Verbs:
             question.news and question.call == call.id and alive(question.client) for question in self._questions
         )
 
-    # --- standing still ---
+    # --- pause and resume ---
 
     def _stand(self, client: Channel, ask: object, *, still: bool) -> None:
         if still == self._standing and not self._changing:
