@@ -1,4 +1,4 @@
-"""Snapshots as a stream: a tar compressed with zstd, for hands that have no way to the shelf.
+"""Snapshots as a stream: a tar compressed with zstd, for hands without access to the snapshot store.
 
 `ShadowShelf.export` writes one of a snapshot, `ShadowShelf.admit` makes a snapshot of one. Providers of remote hands
 use the two to send a workspace to where its hands are, and to take back what they did. Nothing is unpacked on the way:
@@ -133,7 +133,7 @@ class Arrival:
         return Row(kept_mode(stat.S_IFREG | member.mode), name, self._content(data, member.size))
 
     def _earlier(self, member: tarfile.TarInfo) -> Row:
-        """What a hard link is another name of: a file that came before, as it is here and nowhere else."""
+        """The target of a hard link: an earlier file of the same stream."""
         parts = _parts(member.linkname)
         found: Folder | Row | None = self._root
         for part in parts:

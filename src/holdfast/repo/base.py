@@ -1,4 +1,4 @@
-"""The door to the snapshots of workspaces: one Protocol, and the shapes that cross it (S22).
+"""The door to snapshots of workspaces: its Protocol and data types (S22).
 
 A snapshot is named by what is in it: the same tree has the same name, in every session. What is kept:
 files and their permission bits, folders (empty ones too), symbolic links as links. What is not: anything
@@ -47,7 +47,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """How many files and links, and how many bytes, were put into a folder."""
+    """Number of files and links, and of bytes, that were restored into a folder."""
 
     files: int
     bytes: int
@@ -65,7 +65,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Shelf(Protocol):
-    """Where the snapshots of all sessions of this home are.
+    """Store of the snapshots of all sessions of a home.
 
     Every verb raises `CannotRunSafely` when the machine has not what it takes, `StorageFull`, or
     `SnapshotFailed`, and leaves what was kept before as it was.
@@ -88,7 +88,7 @@ class Shelf(Protocol):
         ...
 
     async def changes(self, before: str, after: str) -> list[Change]:
-        """What differs between two snapshots, ordered by path."""
+        """Return the differences between two snapshots, ordered by path."""
         ...
 
     async def forget(self, session_id: str) -> None:
@@ -104,5 +104,5 @@ class Shelf(Protocol):
 
 
 def shown(path: bytes) -> str:
-    """A path as text for people: what is no UTF-8 is escaped."""
+    """Format a path for display; bytes that are not UTF-8 are escaped."""
     return path.decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""A shelf in memory, for folders in memory: what the simulator's hands write is what it keeps."""
+"""A snapshot store in memory, for folders in memory."""
 
 from __future__ import annotations
 

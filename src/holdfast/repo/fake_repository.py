@@ -299,7 +299,7 @@ def _odd(path: str) -> str:
 
 
 def _counted(old: bytes, new: bytes) -> tuple[int, int]:
-    """How many lines were added and removed; none of what is no text."""
+    """Count added and removed lines; zero for binary files."""
     if b"\0" in old[:8000] or b"\0" in new[:8000]:
         return 0, 0
     steps = difflib.SequenceMatcher(None, old.splitlines(True), new.splitlines(True), autojunk=False).get_opcodes()

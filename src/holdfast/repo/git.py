@@ -60,7 +60,7 @@ _SETTINGS = {
 
 
 def is_here() -> bool:
-    """Whether this machine has a git at all."""
+    """True if git is installed."""
     return shutil.which("git", path=_PATH) is not None
 
 
@@ -170,7 +170,7 @@ class Git:
 
     @contextmanager
     def library(self, lock: int) -> Iterator[Library]:
-        """What can be read, for the block. The processes behind it start with the first question."""
+        """Open the objects for reading, for the block. Its git processes start with the first request."""
         library = Library(self._command(("cat-file",)), self._environment(), self.folder, lock)
         try:
             yield library
@@ -232,7 +232,7 @@ class Library:
         return process.stdout
 
     def missing(self, ids: Sequence[bytes]) -> set[bytes]:
-        """Which of these are not in the store."""
+        """Return the objects that are not in the store."""
         out = set()
         for start in range(0, len(ids), _ASK):
             part = ids[start : start + _ASK]
@@ -313,7 +313,7 @@ def _ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def broken(object_id: bytes) -> SnapshotFailed:
-    """What to say when an object is not there or not what its name says."""
+    """The error for an object that is missing or does not match its name."""
     return SnapshotFailed(
         f"{object_id.hex()} is not in the snapshot store, or is damaged there; snapshots that do not need it are "
         "safe: use an earlier or a later one"
@@ -321,7 +321,7 @@ def broken(object_id: bytes) -> SnapshotFailed:
 
 
 def full(folder: Path) -> StorageFull:
-    """What to say when the disk took no more."""
+    """The error for a full disk."""
     return StorageFull(
         f"the disk took no more bytes of a snapshot into {folder}; what was kept before is safe: free some space, "
         "then try again"
@@ -329,11 +329,11 @@ def full(folder: Path) -> StorageFull:
 
 
 HELD = 8 * CHUNK
-"""Bytes of small objects that wait, so that the store is asked about many at once."""
+"""Bytes of small objects that are buffered, so that one request to the store covers many."""
 
 
 class Adding:
-    """Fills `pack` with what `library` does not have."""
+    """Add objects to `pack`, each once, unless `library` has them."""
 
     def __init__(self, pack: Pack, library: Library) -> None:
         self._pack = pack
@@ -343,7 +343,7 @@ class Adding:
         self._packed: set[bytes] = set()
 
     def offer(self, kind: str, data: bytes) -> bytes:
-        """Put an object in unless it is there; decided for many at once. Returns its name."""
+        """Add an object unless the store has it; checked for many at once. Returns its name."""
         name = object_id(kind, data)
         if name not in self._waiting and name not in self._packed:
             self._waiting[name] = (kind, data)
@@ -353,14 +353,14 @@ class Adding:
         return name
 
     def settle(self, blob: bytes, start: int) -> bytes:
-        """An object was written to the pack at `start`; it is taken back when it is there already."""
+        """Remove an object that was written to the pack at `start` if the store has it already."""
         if blob in self._packed or not self._library.missing([blob]):
             self._pack.take_back(start)
         self._packed.add(blob)
         return blob
 
     def flush(self) -> None:
-        """Decide about all that wait."""
+        """Add the buffered objects that the store does not have."""
         absent = self._library.missing(list(self._waiting)) if self._waiting else set()
         for name, (kind, data) in self._waiting.items():
             if name in absent:

@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 def kept_mode(mode: int) -> int:
-    """What a snapshot keeps of a mode: no set-user-id, set-group-id or sticky bit, no bits of a link."""
+    """The part of a mode that a snapshot keeps: no set-user-id, set-group-id, or sticky bit, no bits of a link."""
     return stat.S_IFLNK if stat.S_ISLNK(mode) else stat.S_IFMT(mode) | mode & 0o777
 
 
@@ -88,7 +88,7 @@ def decode_tree(data: bytes) -> list[Row]:
 
 
 def entry_header(kind: str, size: int) -> bytes:
-    """What stands before an object in a pack: its kind and its size."""
+    """Header of an object in a pack: its kind and size."""
     byte = (_KINDS[kind] << 4) | (size & 15)
     size >>= 4
     out = bytearray()

@@ -17,7 +17,7 @@ from holdfast.repo.base import Owner
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How a repository is: `branch` is the full name of the checked-out one, empty when HEAD is detached.
+    """State of a repository: `branch` is the full name of the checked-out one, empty when HEAD is detached.
 
     `dirty` names the first changes that nobody committed, untracked files included; they are never touched.
     """
@@ -65,7 +65,7 @@ class Repository(Protocol):
     """One repository of a user. Every verb raises `RepositoryUnfit` with what is wrong and what is safe."""
 
     async def look(self) -> Standing:
-        """How it stands. Raises `RepositoryUnfit` for a folder that is no repository, or one without a commit."""
+        """Read the state. Raises `RepositoryUnfit` for a folder that is not a repository, or one without a commit."""
         ...
 
     async def resolve(self, name: str) -> Commit | None:
@@ -124,7 +124,7 @@ class Repository(Protocol):
         ...
 
     async def changes(self, before: str, after: str) -> list[FileChange]:
-        """What differs between two commits or trees, ordered by path; a rename is one removed and one added."""
+        """Differences between two commits or trees, ordered by path; a rename is one removed and one added."""
         ...
 
     async def files(self, commit: str, paths: Sequence[str] = ()) -> dict[str, bytes]:

@@ -196,7 +196,7 @@ def empty_folder(path: Path) -> int:
 
 
 def compare(library: Library, before: bytes, after: bytes, stop: threading.Event) -> list[Change]:
-    """What differs between two trees. Folders that are the same are not looked into."""
+    """Compare two trees. Identical folders are not entered."""
     out: list[tuple[bytes, str]] = []
     rules: dict[bytes, bytes] = {}
 

@@ -169,7 +169,7 @@ class ShadowShelf:
         return os.fstat(lock).st_mtime_ns
 
     def _seen(self, session_id: str, root: os.stat_result, user: Owner | None) -> Seen | None:
-        """What the session's last snapshot saw, if it was of this folder and is still kept."""
+        """The cache of the session's last snapshot, if it was of this folder and still exists."""
         seen = load(self._folder / "seen" / session_id)
         if seen is None or seen.root != (root.st_dev, root.st_ino) or seen.user != user:
             return None

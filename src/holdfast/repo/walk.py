@@ -1,8 +1,13 @@
-"""Reading a workspace that a stranger may be changing at this moment.
+"""Read a workspace that an agent may be changing, with a cache of unchanged files.
 
-Every step goes from an open folder to a name in it and never through a link: a folder that becomes a
-link to /etc while we walk is not entered, a file that becomes one is not read. Nothing but regular files
-is ever waited for. What cannot be kept is named; what is too much ends the walk with an error.
+Every step goes from an open folder to a name in it and never through a link: a folder that becomes a link to /etc
+meanwhile is not entered. Only regular files are opened for reading. Entries that cannot be kept are named; too many end
+the walk with an error.
+
+A file is unchanged if its inode, mode, size, and both times are. A file that changed at or after the start of the walk
+is not cached: it might change again within one tick of the kernel's clock (git's rule for racily clean files). A dirty
+page of a shared mapping has no new time yet, so a file that a live program maps may be cached too early. The cache is
+valid only as long as the reference of its snapshot, which keeps the objects in the store.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from holdfast.repo.plumbing.objects import is_git_name
 
 MAX_DEPTH = 1_000
 MAX_OPEN = 200
-"""Folders that are open at once. A chain of folders needs two, whatever its length."""
+"""Folders open at once. A chain of folders needs two, whatever its length."""
 
 NAMED_SKIPS = 50
 _RETRIES = 3
@@ -62,7 +67,7 @@ class _Level:
 
 
 class Walk:
-    """One reading of a folder into a pack. `began_ns` is the file system's time before it."""
+    """One walk that reads a folder into a pack. `began_ns` is the file system's time before it."""
 
     def __init__(
         self,
@@ -135,12 +140,12 @@ class Walk:
             self.skipped.append(Skipped(self._path(name), why))
 
     def _path(self, name: str = "") -> str:
-        """Where the walk is, from the workspace, and a name there."""
+        """Path in the workspace of a name in the current folder."""
         names = [level.row.name for level in self._levels[1:]]
         return shown(b"/".join([*names, os.fsencode(name)])[:4096])
 
     def _may_read(self, found: os.stat_result) -> bool:
-        """Whether tool calls could read it themselves: nothing else is handed on in a snapshot."""
+        """True if tool calls could read the entry themselves; a snapshot holds nothing else."""
         if self._user is None or found.st_uid == self._user.uid:
             return True
         needed = 0o5 if stat.S_ISDIR(found.st_mode) else 0o4
@@ -360,12 +365,12 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 def stamp(found: os.stat_result) -> Stamp:
-    """What says whether a file is the one that was read."""
+    """Fields that identify an unchanged file."""
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def load(path: Path) -> Seen | None:
-    """What was saved there, or None: never an error, since everything can be read anew."""
+    """Load the cache; None if it is missing or invalid, since everything can be read again."""
     try:
         raw = path.read_bytes()
         body = raw[_DIGEST_BYTES:]

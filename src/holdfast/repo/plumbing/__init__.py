@@ -91,12 +91,12 @@ class Plumbing:
 
     @property
     def place(self) -> Place:
-        """Where the repository is. Raises `RepositoryUnfit`."""
+        """Location of the repository. Raises `RepositoryUnfit`."""
         return self._opened()[0]
 
     @property
     def settings(self) -> Settings:
-        """What counts of its configuration. Raises `RepositoryUnfit`."""
+        """Relevant settings of the repository. Raises `RepositoryUnfit`."""
         return self._opened()[1]
 
     def _opened(self) -> tuple[Place, Settings]:
@@ -248,14 +248,14 @@ class Plumbing:
         raise Failed(process.returncode, line[-_SAID:] or f"status {process.returncode}")
 
     def need(self, what: str, *arguments: str, stdin: bytes | IO[bytes] | None = None) -> bytes:
-        """What git wrote. Raises `RepositoryUnfit`, saying that `what` was not possible, when it failed."""
+        """Run git and return its output. Raises `RepositoryUnfit`, which says that `what` failed."""
         try:
             return self.run(*arguments, stdin=stdin)[1]
         except Failed as error:
             raise self.unfit(what, error.said) from None
 
     def unfit(self, what: str, said: str) -> RepositoryUnfit:
-        """What to say when git could not do something on this repository."""
+        """The error for a git command that failed on this repository."""
         if "ermission denied" in said or "insufficient permission" in said or "Read-only file system" in said:
             hint = "make the repository writable for this user, or run as its owner"
         else:

@@ -167,7 +167,7 @@ class Reading:
         )
 
     def _may_read(self, found: os.stat_result) -> bool:
-        """Whether the hands' user could read it themselves: nothing else is handed on in a commit."""
+        """True if the user of the hands could read the entry; a commit holds nothing else."""
         if self._user is None or found.st_uid == self._user.uid:
             return True
         needed = 0o5 if stat.S_ISDIR(found.st_mode) else 0o4

@@ -1,4 +1,4 @@
-"""What `.gitignore` files leave out, decided by our own code from their text: no git runs in an agent's folder."""
+"""Rules of `.gitignore` files, matched by our own code: no git runs in an agent's folder."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Ignoring:
         self._last = _read(last)
 
     def leaves_out(self, path: bytes, *, folder: bool) -> bool:
-        """Whether the rules name this path; those of folders above it that are left out are not looked at.
+        """True if the rules match this path; ignored folders above it are not considered.
 
         The nearest file that says anything decides, and in it the last line that fits.
         """
@@ -116,7 +116,7 @@ class Ignoring:
         return False
 
     def leaves_out_below(self, path: bytes) -> bool:
-        """True when the rules leave out this file, or a folder that it is in."""
+        """True if the rules ignore this file, or a folder that it is in."""
         folder = path.rpartition(b"/")[0]
         while folder:
             if self.leaves_out(folder, folder=True):

@@ -44,7 +44,7 @@ Entries = Mapping[bytes, Entry]
 
 
 def is_git_name(name: bytes) -> bool:
-    """Whether some file system takes this name for `.git`: such a one is never read, kept or written."""
+    """True for a name that some file system takes for `.git`; such entries are never read, kept, or written."""
     if b"\\" not in name and name[:1] not in _GIT_BEGINS:
         return False
     text = name.decode("utf-8", "surrogateescape")
@@ -53,7 +53,7 @@ def is_git_name(name: bytes) -> bool:
 
 
 def is_plain_path(path: bytes) -> bool:
-    """Whether a path of a tree stays in its folder and leads into no `.git`."""
+    """True for a path that stays in its folder and does not lead into `.git`."""
     return not any(part in (b"", b".", b"..") or is_git_name(part) for part in path.split(b"/"))
 
 
@@ -103,7 +103,7 @@ def trees(form: ObjectFormat, entries: Entries) -> tuple[str, dict[str, bytes]]:
 
 
 def kept_mode(found: os.stat_result) -> int:
-    """What git keeps of a regular file's mode: whether its owner may execute it."""
+    """The git mode of a regular file, which depends on the executable bit of its owner."""
     return PROGRAM if found.st_mode & stat.S_IXUSR else FILE
 
 
@@ -303,7 +303,7 @@ def _above(path: bytes) -> Iterator[bytes]:
 
 
 def read_changes(raw: bytes) -> list[FileChange]:
-    """What `git diff-tree -r -z --raw --numstat --no-renames` says."""
+    """Parse the output of `git diff-tree -r -z --raw --numstat --no-renames`."""
     words = iter(raw.split(b"\0"))
     found: dict[bytes, tuple[str, str]] = {}
     lines: dict[bytes, tuple[int, int]] = {}

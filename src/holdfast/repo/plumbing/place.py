@@ -1,4 +1,4 @@
-"""Finds a user's repository and reads, as data, the few settings of it that decide how objects are written."""
+"""Find a user's repository, and read as data the few settings that decide how objects are written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED = re.compile(r"(?i)umask|group|all|world|everybody|true|false|yes|no|on|
 
 
 class Place(NamedTuple):
-    """Where a repository is. `git_dir` has the HEAD that was asked about, `common` the objects and refs.
+    """Location of a repository. `git_dir` has the HEAD that was asked about, `common` the objects and refs.
 
     `top` is the folder of files, None for a bare one.
     """
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What counts of the repository's configuration. `owner` is set when we are root and it is somebody else's.
+    """Relevant settings of a repository. `owner` is set if we are root and another user owns it.
 
     `remotes` are the addresses that are pushed to, by name.
     """
@@ -111,7 +111,7 @@ def _pointed(file: Path, prefix: str) -> Path:
 
 
 def read_settings(place: Place, listed: bytes) -> Settings:
-    """What counts of `git config --list -z` of the repository's own file. Raises `RepositoryUnfit`."""
+    """Parse `git config --list -z` of the repository's own file. Raises `RepositoryUnfit`."""
     values: dict[str, str] = {}
     for item in listed.split(b"\0"):
         key, _, value = item.decode("utf-8", "replace").partition("\n")
@@ -143,7 +143,7 @@ def read_settings(place: Place, listed: bytes) -> Settings:
 
 
 def _owner(objects: Path) -> Owner | None:
-    """Who new objects belong to, when that is not us: as root, git works as them, or they could not write again."""
+    """Owner of new objects, if not us: as root, git runs as that user, who could not write to the store otherwise."""
     found = os.stat(objects)
     if os.geteuid() != 0 or found.st_uid == 0 or not stat.S_ISDIR(found.st_mode):
         return None

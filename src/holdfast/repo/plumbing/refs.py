@@ -1,4 +1,7 @@
-"""Refs and the standing of a user's repository: the one thing that its own git directory is asked and told."""
+"""Refs and state of a user's repository, and the push of one branch through a proxy that adds the password.
+
+A push uses no remote, helper, hook, or setting of the user.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _BUSY = ("rebase-merge/head-name", "rebase-apply/head-name")
 
 
 def is_hex(name: str) -> bool:
-    """Whether this is the whole name of an object."""
+    """True for the full hexadecimal name of an object."""
     return _HEX.fullmatch(name) is not None
 
 
@@ -53,7 +56,7 @@ def _theirs(git: Plumbing, *arguments: str, also: tuple[int, ...] = ()) -> tuple
 
 
 def read_ref(git: Plumbing, ref: str) -> tuple[str | None, bool]:
-    """What a ref names, and whether it is a symbolic one."""
+    """Read a ref: its object, and True if it is symbolic."""
     form = "--format=%(refname) %(objectname) %(symref)"
     _, out = _theirs(git, "for-each-ref", form, ref)
     for line in out.decode("utf-8", "replace").splitlines():
@@ -148,7 +151,7 @@ def _check_free(git: Plumbing, ref: str) -> None:
 
 
 def checked_out(ref: str, where: str) -> RepositoryUnfit:
-    """What to say of a branch that somebody has files of."""
+    """The error for a branch that is checked out."""
     return RepositoryUnfit(
         f"{ref} is checked out in {where}, and a branch that is checked out is never moved; nothing was changed: run "
         f"`git -C {where} switch --detach`"
@@ -163,7 +166,7 @@ def _text(path: Path) -> str:
 
 
 def stand(git: Plumbing) -> Standing:
-    """How the repository stands: see `Repository.look`."""
+    """Read the state of a repository; see `Repository.look`."""
     place = git.place
     status, out = _theirs(git, "symbolic-ref", "-q", "HEAD", also=(1,))
     branch = out.decode("utf-8", "replace").strip() if status == 0 else ""
@@ -232,7 +235,7 @@ _PATH = re.compile(r"[A-Za-z0-9._~/-]+")
 
 
 class Forge(NamedTuple):
-    """Where a repository is on a server: its host, and its path there without slashes around it."""
+    """A repository on a server: its host, and its path without surrounding slashes."""
 
     host: str
     path: str
