@@ -19,7 +19,7 @@ from holdfast.errors import UsageError
 from holdfast.facts.mission import CriterionChecked
 from holdfast.facts.repo import RepoMerged
 from holdfast.facts.task import TaskHandedIn
-from holdfast.kinds.mission.brief.audit import agrees
+from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.why import suspects
 from holdfast.repo.fake_repository import FakeRepository
 from tests.app.terminal import PRICE, Type, bash, script, turn
@@ -75,7 +75,7 @@ async def contradictions(home: Path, key: str, since_seq: int) -> list[str]:
         later = await brief_of(runtime, row, since_us=events[since_seq - 1].at_us)
         assert whole.numbers["met"] == 1
         assert (later.numbers["checks"] or 0) < (whole.numbers["checks"] or 0)
-        return agrees(whole, events, below) + agrees(later, events, below)
+        return audit(whole, events, below) + audit(later, events, below)
 
 
 def test_after_a_real_mission(type: Type, holdfast_home: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_after_a_real_mission(type: Type, holdfast_home: Path, tmp_path: Path) -
     assert "No mission brought this line" in type("why", "greet.py:2", "--repo", repo).went(1).out
 
     body = type("mission", "deliver", "greet").went().out
-    assert "## Stands" in body
+    assert "## Status" in body
     assert "# 7 for @ anna" in body
     assert str(repo) not in body.partition("# greet")[2]
 
@@ -163,7 +163,7 @@ def test_an_ordinary_session_and_all_that_moved(type: Type, tmp_path: Path) -> N
     model = script(tmp_path / "m.json", bash("echo 1 > new.txt"), turn(text="Done."), price=PRICE)
     type("run", "tidy up", "--model", model, "--session-id", "tidy", "--ask", "bash").went(3)
     text = type("brief", "tidy").went().out
-    assert re.match(r"# tidy: stopped after \d+ s, needs 1 decision. Cost \$0.31\d*.\n## Decide\n", text)
+    assert re.match(r"# tidy: stopped after \d+ s, needs 1 decision. Cost \$0.31\d*.\n## Decisions\n", text)
     assert re.search(r"`holdfast approve itm_\w+`: the call runs once", text)
     assert "agent $0.31" in text
 
@@ -186,7 +186,7 @@ def test_an_ordinary_session_and_all_that_moved(type: Type, tmp_path: Path) -> N
     (entry,) = type("brief", "--since", "2d", "--json").went().lines
     assert (entry["type"], entry["group"], entry["key"]) == ("brief", "finished", "tidy")
     text = type("brief", "tidy").went().out
-    assert re.match(r"# tidy: done after \d+ s, needs nothing. Cost \$0.63\d*.\n## Stands\n", text)
+    assert re.match(r"# tidy: done after \d+ s, needs nothing. Cost \$0.63\d*.\n## Status\n", text)
     assert "last words: Done." in text
     assert re.search(r"files changed: 1\*\*: new.txt \[e\d+\]", text)
     assert "calls ended: 1**: 1 ok" in text

@@ -37,7 +37,7 @@ def test_what_a_later_iteration_breaks_is_not_done(type: Type, tmp_path: Path) -
     assert "all 2 items of prd.json pass after 3 iterations" in said.out
     assert (folder / "US-001").exists()
     assert passes(folder) == {"US-001": True, "US-002": True}
-    assert "- US-001: passed before and does not any more" in (folder / "progress.txt").read_text()
+    assert "- US-001: passed before and no longer does" in (folder / "progress.txt").read_text()
 
 
 def test_what_is_broken_again_and_again_is_never_done(type: Type, tmp_path: Path) -> None:

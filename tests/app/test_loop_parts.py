@@ -204,7 +204,7 @@ def test_a_plan_needs_tasks_with_checks_that_do_not_pass_yet() -> None:
     many = [{**story(1), "id": f"T{number}"} for number in range(51)]
     for content, words in (
         ({"userStories": [story(1)]}, "`tasks`"),
-        ({"tasks": [story(1, passes=True)]}, "begin with false"),
+        ({"tasks": [story(1, passes=True)]}, "must be false for all tasks"),
         ({"tasks": [story(1, check=None)]}, "no `check`"),
         ({"tasks": many}, "at most 50"),
     ):

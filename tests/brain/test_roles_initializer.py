@@ -56,7 +56,7 @@ async def test_that_a_plain_run_would_do_needs_a_reason_and_no_feature() -> None
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({}, "There is no feature in it"),
+        ({}, "It has no features"),
         ({"features": [{"id": "x"}]}, "description"),
         ({"features": [FEATURE, FEATURE]}, "add"),
     ],

@@ -185,7 +185,7 @@ async def test_a_judge_that_ends_otherwise_never_means_pass(status: str) -> None
     silent = read_verdict(
         of_mission(shift.state), ChildFinished(child_id=child_id, status="done"), of_mission(shift.state).tasks["text"]
     )
-    assert silent.refused == "its judge said nothing"
+    assert silent.refused == "its judge handed in nothing"
 
 
 async def _once(stage: MissionStage, name: str) -> None:

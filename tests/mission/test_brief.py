@@ -22,7 +22,7 @@ from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.task import FindingNoted, Judged, JudgeOpened, RatchetViolated, TaskJudged, Violation
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.kinds import KINDS
-from holdfast.kinds.mission.brief.audit import agrees
+from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.brief.brief import Brief, Evidence, Line, brief
 from holdfast.kinds.mission.brief.document import LINES_MAX, markdown
 from holdfast.kinds.mission.fold.state import of_mission
@@ -87,17 +87,17 @@ def test_each_planted_problem_is_there_or_two_steps_away(big: World) -> None:
 
 def test_the_decisions_come_first_each_with_its_commands(big: World) -> None:
     told = big.brief()
-    assert [section.title for section in told.sections] == ["Decide", "Stands", "Changed", "Went wrong", "Money"]
+    assert [section.title for section in told.sections] == ["Decisions", "Status", "Changes", "Problems", "Cost"]
     text = markdown(told)
     assert re.match(
         r"# big: stopped after 2 h 2\d min, needs 2 decisions. Cost at least \$\d\.\d+. Main branch: 219 ", text
     )
-    first = text[: text.index("## Stands")]
+    first = text[: text.index("## Status")]
     assert "`holdfast approve itm_top --note WORDS`" in first
     assert "`holdfast deny itm_top`: the mission ends as failed; what is merged stays on holdfast/big/main" in first
     assert "**worker T111: PLANT-waits-child**" in first
     assert "`holdfast approve itm_child`: the call runs once" in first
-    stands = text[text.index("## Stands") : text.index("## Changed")]
+    stands = text[text.index("## Status") : text.index("## Changes")]
     assert "876 of 881 criteria are met" in stands
     assert "PLANT-orphan: never checked; no task is for it" in stands
     assert "task T111 is failed: PLANT-failed-task" in stands
@@ -122,8 +122,8 @@ def test_an_unknown_cost_is_said_and_never_shown_as_nothing(big: World) -> None:
 def test_a_huge_mission_fits_into_40_lines_and_the_most_important_stays(big: World) -> None:
     text = markdown(big.brief())
     assert 20 < text.count("\n") <= LINES_MAX
-    assert re.search(r"hand-ins sent back: 73\*\*: T219 \(checks\)", text), "the latest stand first"
-    for count in ("ratchet violations", "calls whose outcome nobody knows", "verdicts refused: 2"):
+    assert re.search(r"submissions sent back: 73\*\*: T219 \(checks\)", text), "the latest stand first"
+    for count in ("ratchet violations", "calls with an unknown outcome", "verdicts refused: 2"):
         assert count in text
 
 
@@ -145,7 +145,7 @@ def test_40_lines_hold_whatever_happened() -> None:
     assert len(re.findall(r"`holdfast approve itm_\d+( --note ANSWER)?`", text)) >= 6
     assert re.search(r"and \d+ more decisions: `holdfast inbox`", text)
     assert "0 of 481 criteria are met" in text
-    assert agrees(told, world.top.events, world.logs) == []
+    assert audit(told, world.top.events, world.logs) == []
 
 
 def test_as_data_nothing_is_left_out(big: World) -> None:
@@ -200,10 +200,10 @@ def test_a_criterion_is_proven_by_a_verdict_on_the_main_line_or_its_merge(big: W
 
 def test_it_agrees_with_the_log(big: World) -> None:
     told = big.brief()
-    assert agrees(told, big.top.events, big.logs) == []
+    assert audit(told, big.top.events, big.logs) == []
     half = big.top.events[len(big.top.events) // 2].at_us
     later = big.brief(since_us=half)
-    assert agrees(later, big.top.events, big.logs) == []
+    assert audit(later, big.top.events, big.logs) == []
     assert 0 < (later.numbers["merged"] or 0) < (told.numbers["merged"] or 0)
     assert 0 < (later.numbers["worker_pico"] or 0) < (told.numbers["worker_pico"] or 0)
     assert later.numbers["met"] == told.numbers["met"]
@@ -245,11 +245,11 @@ def _forged(told: Brief) -> Iterator[tuple[str, Brief]]:
 def test_a_brief_that_lies_does_not_agree() -> None:
     world = big_mission(events=1, tasks_in_all=8)
     told = world.brief()
-    assert agrees(told, world.top.events, world.logs) == []
+    assert audit(told, world.top.events, world.logs) == []
     lies = list(_forged(told))
     assert len(lies) > 100
     for name, forged in lies:
-        assert agrees(forged, world.top.events, world.logs), name
+        assert audit(forged, world.top.events, world.logs), name
 
 
 def test_a_claim_that_something_passes_is_held_against_the_main_line() -> None:
@@ -259,7 +259,7 @@ def test_a_claim_that_something_passes_is_held_against_the_main_line() -> None:
     world.merges(tasks[0], 1)
     world.checks(sha("elsewhere"), tasks[1].criteria)
     told = world.brief()
-    assert agrees(told, world.top.events, world.logs) == []
+    assert audit(told, world.top.events, world.logs) == []
     assert told.numbers["met"] == 4
     (passed,) = [line for line in told.lines if line.kind == "proven"]
     more = msgspec.structs.replace(passed.examples[0], criteria=("c001.0",))
@@ -276,7 +276,7 @@ def test_a_claim_that_something_passes_is_held_against_the_main_line() -> None:
             for each in told.sections
         ),
     )
-    assert any("disagree about c001.0" in each for each in agrees(forged, world.top.events, world.logs))
+    assert any("disagree about c001.0" in each for each in audit(forged, world.top.events, world.logs))
 
 
 # --- how it stands -----------------------------------------------------------------------------------
@@ -307,11 +307,11 @@ def test_a_mission_that_is_done_says_so_first() -> None:
     )
     told = done(world).brief()
     text = markdown(told)
-    assert re.match(r"# big: done after \d+ s, needs nothing. Cost \$0.0030. Main branch: 1 merge.\n## Stands\n", text)
-    assert "judged by a judge: 1**: look [e" in text
-    assert agrees(told, world.top.events, world.logs) == []
-    assert "## Decide" not in text
-    assert "## Went wrong" not in text
+    assert re.match(r"# big: done after \d+ s, needs nothing. Cost \$0.0030. Main branch: 1 merge.\n## Status\n", text)
+    assert "accepted by a judge: 1**: look [e" in text
+    assert audit(told, world.top.events, world.logs) == []
+    assert "## Decisions" not in text
+    assert "## Problems" not in text
     assert child.session_id in text
 
 
@@ -323,7 +323,7 @@ def test_an_answer_takes_a_question_away() -> None:
     told = world.brief()
     assert told.numbers["waits"] == 0
     assert "the left one" in markdown(told)
-    assert agrees(told, world.top.events, world.logs) == []
+    assert audit(told, world.top.events, world.logs) == []
 
 
 # --- ordinary sessions -------------------------------------------------------------------------------
@@ -352,12 +352,12 @@ def test_an_ordinary_session_says_what_it_did() -> None:
     )
     told = told_of(one.events)
     text = markdown(told)
-    assert text.startswith("# mend: stopped by its budget after 9 s, needs 1 decision. Cost $0.0050.\n## Decide\n")
+    assert text.startswith("# mend: stopped by its budget after 9 s, needs 1 decision. Cost $0.0050.\n## Decisions\n")
     assert "`holdfast budget mend --set USD`" in text
     assert "calls ended: 2**: 1 ok [e7]; 1 denied [e8]" in text
-    assert "calls whose outcome nobody knows: 1**: bash make: the power went" in text
+    assert "calls with an unknown outcome: 1**: bash make: the power went" in text
     assert "$0.0050" in text
-    assert agrees(told, one.events) == []
+    assert audit(told, one.events) == []
 
 
 def test_a_fork_tells_of_its_own_events_alone() -> None:
@@ -372,7 +372,7 @@ def test_a_fork_tells_of_its_own_events_alone() -> None:
     one.tell(ModelRequestEnd(request_seq=3, outcome="ok", cost_pico=1_000_000_000))
     told = told_of(one.events)
     assert told.numbers["agent_pico"] == 1_000_000_000
-    assert agrees(told, one.events) == []
+    assert audit(told, one.events) == []
 
 
 def test_nothing_at_all_is_a_brief_too() -> None:
@@ -380,4 +380,4 @@ def test_nothing_at_all_is_a_brief_too() -> None:
     told = told_of(one.events)
     assert "interrupted after 0 s" in markdown(told)
     assert "`holdfast wake mend`" in markdown(told)
-    assert agrees(told, one.events) == []
+    assert audit(told, one.events) == []

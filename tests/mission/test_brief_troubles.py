@@ -19,7 +19,7 @@ from holdfast.app.screen.briefs import brief_of, logs_below
 from holdfast.app.settings.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked
-from holdfast.kinds.mission.brief.audit import agrees
+from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.brief.brief import Brief
 from holdfast.kinds.mission.brief.document import LINES_MAX, markdown, plain
 from tests.app.terminal import PRICE, Said, bash, script, turn, typed
@@ -94,7 +94,7 @@ TROUBLES: dict[str, Trouble] = {
         one(NET),
         GOOD,
         words=("--allow-host", "other.example"),
-        says=("net.check cannot pass here: it needs the network: packages.example;", "notes of requests refused: "),
+        says=("net.check cannot pass here: it needs the network: packages.example;", "refused network requests: "),
         silent=("by its output",),
     ),
     "hangs": Trouble(
@@ -241,10 +241,10 @@ def test_a_mission_with_known_trouble(name: str, tmp_path: Path, holdfast_home: 
     found, events, below = anyio.run(partial(told, holdfast_home))
     text = markdown(found)
     print(text)
-    assert agrees(found, events, below) == []
+    assert audit(found, events, below) == []
     assert untrue(found, events) == []
     assert unknown_commands(found) == []
-    assert text.splitlines()[1] == ("## Decide" if "needs nothing" not in text.splitlines()[0] else "## Stands")
+    assert text.splitlines()[1] == ("## Decisions" if "needs nothing" not in text.splitlines()[0] else "## Status")
     assert text.count("\n") <= LINES_MAX
     assert [line for line in trouble.says if line not in text] == []
     assert [line for line in trouble.silent if line in text] == []

@@ -108,7 +108,7 @@ def test_a_planner_sees_the_contract_by_its_index_with_what_is_verified() -> Non
 
 def test_a_sub_planner_sees_its_task_and_its_criteria_alone() -> None:
     told = planner_goal(mission(), Past(), [], "one")
-    assert "Take the task one apart" in told
+    assert "Divide the task one" in told
     assert "[a1]" in told
     assert "[b1]" not in told
 
@@ -132,7 +132,7 @@ def test_a_judge_sees_results_of_its_tree_and_of_no_other() -> None:
     past = Past(checked=((7, run("old", "on this tree")), (8, run("new", "on another"))))
     told = judge_goal(mission(), ("a1", "b1"), "old", "+new line", past)
     assert "[a1] pass (event 7)" in told
-    assert "[b1] no check was run: it is yours to judge" in told
+    assert "[b1] no check was run: judge it yourself" in told
     assert "on this tree" in told
     assert "on another" not in told
     assert "```diff\n+new line\n```" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import get_args
 
 import pytest
 
@@ -10,8 +11,9 @@ from holdfast.facts.contract import Contract, Criterion, Item
 from holdfast.facts.mission import MissionOpened, MissionPolicy, Task
 from holdfast.facts.task import Judged, JudgeOpened, TaskInspected, TaskJudged
 from holdfast.kinds import KINDS
+from holdfast.kinds.mission.acts.conducting import EFFECTS
 from holdfast.kinds.mission.conductor import ending
-from holdfast.kinds.mission.conductor.actions import OpenRole
+from holdfast.kinds.mission.conductor.actions import Effect, OpenRole
 from holdfast.kinds.mission.fold.state import MissionState, TaskState
 from holdfast.session.fold import empty
 from tests.mission.world import World
@@ -20,6 +22,10 @@ SEEDS = 200
 
 
 @pytest.mark.parametrize("faults", [0.0, 0.2, 0.35])
+def test_each_effect_of_the_conductor_has_a_function() -> None:
+    assert set(EFFECTS) == set(get_args(Effect))
+
+
 def test_done_is_never_said_of_what_is_not(faults: float) -> None:
     stands: Counter[str] = Counter()
     for seed in range(SEEDS):

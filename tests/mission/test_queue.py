@@ -13,9 +13,9 @@ from holdfast.kinds.mission.check import checking, flakes
 from holdfast.kinds.mission.conductor.merges import (
     after_red,
     batch_size,
-    is_green,
     needed,
     next_batch,
+    stands,
     unknown,
     unmet_unknown,
 )
@@ -135,6 +135,10 @@ def test_few_checks_find_the_bad_ones(seed: int) -> None:
 
 
 # --- green ---------------------------------------------------------------------------------------
+
+
+def is_green(state: MissionState, tree: str, tasks: tuple[str, ...]) -> bool:
+    return all(stands(state, tree, name, tasks) for name in needed(state, tasks))
 
 
 def test_what_passed_must_go_on_to_pass() -> None:

@@ -322,7 +322,7 @@ def judging(found: MissionAnswers, folder: Path) -> Desk:
     lines = "\n".join(
         f"[{each.id}] {each.name} (checked by the harness: a judge reads the work)" for each in found.criteria
     )
-    evidence = "\n".join(f"- [{each.id}] no check was run: it is yours to judge" for each in found.criteria)
+    evidence = "\n".join(f"- [{each.id}] no check was run: judge it yourself" for each in found.criteria)
     return Desk(found, folder, f"# Criteria\n\n{lines}\n\n# What the harness found\n\n{evidence}", "submit_verdict")
 
 

@@ -164,8 +164,8 @@ class TamperStage:
                 if end is not None:
                     return end[0], await self._why(end[1])
                 await shift.fact(*action.facts)
-            elif type(action) in acts._DONE_BY:
-                await acts._DONE_BY[type(action)](shift, action)
+            elif type(action) in acts.EFFECTS:
+                await acts.EFFECTS[type(action)](shift, action)
                 ran.add(action.effect)
                 if isinstance(action, Advance):
                     return "green", ""

@@ -1,4 +1,4 @@
-"""The kinds of sessions. Each is loaded when a session of it is met."""
+"""Registry of the kinds of sessions. The modules of a kind are imported at the first session of it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _MODULES = {
     "mission": ("holdfast.kinds.mission.kind", "holdfast.kinds.mission.acts.conducting"),
     "role": ("holdfast.kinds.mission.role.kind", "holdfast.kinds.mission.acts.role"),
 }
-"""Name of a kind → the module with its `KIND`, and the module with its `ACTS`."""
+"""Name of a kind → the modules with its `KIND` and its `ACTS`."""
 
 LOOP = "loop:command"
-"""Model of a loop, which is an agent whose model is code: `kinds.loop`, loaded for sessions with this model alone."""
+"""Model of a loop, which is an agent whose model is code (`kinds.loop`, imported for this model only)."""
 
 
 class Registry:
-    """Finds what a kind of session is made of, by its name."""
+    """Returns the parts of a kind by its name."""
 
     def __call__(self, name: str) -> Kind[State]:
-        """Its pure part: state, fold, tools, decisions. Raises `LookupError` for a name that is no kind."""
+        """The pure part of a kind: state, fold, tools, decisions. Raises `LookupError` for an unknown kind."""
         kind: Kind[State] = _loaded(name, 0).KIND
         return kind
 
     def acts(self, name: str) -> Callable[[Any], object]:
-        """The part that acts. Raises `LookupError` for a name that is no kind."""
+        """The acts of a kind. Raises `LookupError` for an unknown kind."""
         acts: Callable[[Any], object] = _loaded(name, 1).ACTS
         return acts
 
@@ -44,4 +44,4 @@ def _loaded(name: str, part: int) -> ModuleType:
 
 
 KINDS = Registry()
-"""The registry of this program. Composition roots hand it down; nothing below them reads it here."""
+"""The registry of this program. Only composition roots read it here; they pass it down."""

@@ -199,7 +199,7 @@ def people_are_not_looked_for_at_the_end(patch: pytest.MonkeyPatch) -> None:
     async def away(shift: Shift, action: Look) -> None:
         return
 
-    patch.setitem(mission_act._DONE_BY, Look, away)
+    patch.setitem(mission_act.EFFECTS, Look, away)
 
 
 @BED.plant("S4", "children_are_opened_once")

@@ -36,8 +36,8 @@ def loop_agent(spec: LoopSpec) -> Agent:
     """The agent of a session with that loop. Its tools may be repeated: the second time they find their work done."""
     request = {_KEY: msgspec.json.decode(msgspec.json.encode(spec))}
     described = {
-        LOOK: "See what the command of the loop left behind. Changes nothing.",
-        RESTORE: "Put back what the command of the loop must not change.",
+        LOOK: "Inspect the workspace after the command of the loop. Changes nothing.",
+        RESTORE: "Restore files that the command of the loop must not change.",
         STEP: "Record the iteration that has ended, and plan the next one.",
     }
     tools = []
@@ -102,7 +102,7 @@ class LoopModel:
         plan = plan_of(request)
         if plan is None:
             trouble = _trouble(request)  # trying again does not set it right, a person can
-            question = "The loop cannot go on. Set right what is in the way, then approve."
+            question = "The loop cannot go on. Fix the problem, then approve."
             plan = Plan("ask", "", asking(question, trouble) if trouble else (NEXT,))
         self._cost_pico = plan.cost_pico
         if plan.kind == "failed":
@@ -114,6 +114,8 @@ class LoopModel:
             yield ToolCallDelta(index, msgspec.json.encode(call.input).decode())
         yield Finish("tool_use" if plan.calls else "end_turn", plan.usage or Usage(), counted=plan.usage is not None)
 
+
+# --- tools -------------------------------------------------------------------------------------------
 
 AGENTS = ("AGENTS.md", "CLAUDE.md")
 
@@ -273,7 +275,7 @@ def _restarted(plan: Plan) -> Plan:
 
 
 def _last(work: Outcome, verdict: Verdict, notes: list[str]) -> str:
-    """How an iteration went, for the prompt of the next one."""
+    """Summary of an iteration for the prompt of the next one."""
     lines = [f"The command: {work.words()}.", *(f"- {line}" for line in (*verdict.lines, *notes))]
     if verdict.failed:
         lines.append(cut(verdict.failed, LAST_MAX - 1_000))

@@ -73,7 +73,7 @@ def read_board(data: bytes, name: str) -> Board:
     entries = [source.text[entry.start : entry.end] for _, entry in entries_in(parse(source))]
     if not contract.items or len(entries) != len(contract.items):
         raise ContractInvalid(
-            f'{name} has no list of items; a right form is {{"userStories": [{{"id": "US-001", "title": "Greet by '
+            f'{name} has no list of items; a valid form is {{"userStories": [{{"id": "US-001", "title": "Greet by '
             'name", "check": "pytest tests/test_greet.py", "passes": false}]}'
         )
     names = (item.id for item in contract.items)
@@ -91,7 +91,7 @@ def mark(data: bytes, name: str, passed: Collection[str], lost: Collection[str] 
 def edits(before: bytes, after: bytes | None, name: str) -> str:
     """Describe how a command changed the file of the items."""
     if after is None:
-        return f"{name} was removed or replaced by something that is no file"
+        return f"{name} was removed or replaced by something that is not a file"
     board = read_board(before, name)
     try:
         now = read_board(after, name)
@@ -129,12 +129,12 @@ def read_analysis(data: bytes | None) -> Analysis:
     try:
         found = msgspec.convert(json.loads(data), Analysis)
     except msgspec.ValidationError as error:
-        raise ContractInvalid(f"{ANALYSIS} does not have the right form: {error}") from None
+        raise ContractInvalid(f"{ANALYSIS} has the wrong form: {error}") from None
     except (ValueError, RecursionError) as error:
         raise ContractInvalid(f"{ANALYSIS} is not JSON: {error}") from None
     name = found.branch_name
     if not _BRANCH.fullmatch(name) or ".." in name or name.endswith((".lock", ".", "/")):
-        raise ContractInvalid(f"`branch_name` in {ANALYSIS} has to be the name of a branch, such as feature/short-name")
+        raise ContractInvalid(f"`branch_name` in {ANALYSIS} must be the name of a branch, such as feature/short-name")
     return found
 
 
@@ -145,15 +145,15 @@ def check_tasks(data: bytes | None, name: str, *, until: str) -> None:
     board = read_board(data, name)
     value = json.loads(data.decode("utf-8-sig"))
     if not isinstance(value, dict) or "tasks" not in value:
-        raise ContractInvalid(f"{name} has to be an object with `tasks`")
+        raise ContractInvalid(f"{name} must be an object with `tasks`")
     if len(board.items) > TASKS_MAX:
         raise ContractInvalid(f"{name} has {len(board.items)} tasks; at most {TASKS_MAX} fit one chain")
     if early := [item.id for item in board.items if item.id in board.passing]:
-        raise ContractInvalid(f"`passes` of {', '.join(early)} is true in {name}; all of them begin with false")
+        raise ContractInvalid(f"`passes` of {', '.join(early)} is true in {name}; it must be false for all tasks")
     bare = [item.id for item in board.items if not checks_of(item)]
     if bare and not until:
         raise ContractInvalid(
-            f"{', '.join(bare)} in {name} have no `check`: each needs a command that tells whether it is done"
+            f"{', '.join(bare)} in {name} have no `check`: each needs a command that shows that it is done"
         )
 
 
@@ -196,11 +196,11 @@ def guard(
     original, found = before.get(items, Kept(there=False)).data, now.get(items)
     if original is not None and found != original:
         said = edits(original, found, items)
-        notes.append(f"the command changed what is the harness's: {said}; put back")
+        notes.append(f"the command changed a file of the harness: {said}; put back")
         files[items] = original
     told, found = before.get(PROGRESS, Kept()).data, now.get(PROGRESS)
     if told and not holds(told, found or b""):
-        gone = f"removed {PROGRESS}, or made something else of it"
+        gone = f"removed or replaced {PROGRESS}"
         notes.append(f"the command {gone if found is None else f'took lines out of {PROGRESS}'}; put back")
         known = set(told.splitlines())
         added = [line for line in (found or b"").splitlines() if line not in known]
@@ -224,7 +224,7 @@ def opened(folder: Path) -> Iterator[int]:
         fd = os.open(folder, _FOLDER)
     except OSError as error:
         raise CannotRunSafely(
-            f"the workspace {folder} cannot be opened ({error.strerror}); nothing was lost: put it back, then wake the "
+            f"the workspace {folder} cannot be opened ({error.strerror}); nothing was lost: restore it, then wake the "
             "session"
         ) from error
     try:
@@ -273,13 +273,13 @@ def write(folder: int, name: str, data: bytes) -> None:
         os.fsync(folder)
     except OSError as error:
         raise CannotRunSafely(
-            f"{name} cannot be written in the workspace ({error.strerror}); the log has what belongs into it: set this "
-            "right, then wake the session"
+            f"{name} cannot be written in the workspace ({error.strerror}); its content is safe in the log: fix this, "
+            "then wake the session"
         ) from error
 
 
 def _move_folder(folder: int, name: str) -> None:
-    """Rename a folder that stands where a file belongs, so that its content is kept."""
+    """Rename a folder that is in the place of a file, so that its content is kept."""
     names = os.listdir(folder)
     if name not in names or not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
         return

@@ -41,13 +41,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def ran(self) -> bool:
-        """Whether it ran to an end that is known."""
+        """Return True if the call ran and its result is known."""
         return self.end in ("ok", "error")
 
     def words(self) -> str:
-        """How it ended, in a few words."""
+        """Short description of the end."""
         if self.end == "unknown":
-            return "its outcome is unknown: whatever ran it was gone; it may have run in whole, in part or not at all"
+            return "its outcome is unknown: its sandbox was lost; it may have run completely, in part, or not at all"
         if not self.ran:
             return f"{self.end} before it ended"
         took = f" after {self.duration_ms / 1000:.1f} s" if self.duration_ms is not None else ""
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Story(msgspec.Struct, frozen=True):
-    """A loop's log: the latest plan, the files before it, the outcomes of its calls, and messages of people since."""
+    """A loop's log: the latest plan, the files before it, the outcomes of its calls, and messages of users since."""
 
     plan: Plan | None
     files: dict[str, Kept]
@@ -105,8 +105,8 @@ def read_story(events: list[Event]) -> Story:
 class Verdict(msgspec.Struct, frozen=True):
     """Result of the checks of a plan. `passed` is for its item, `over` for the whole loop by `--until`.
 
-    `lines` are for people, `signature` is equal for equal results, `failed` is the output of failed checks. `lost` are
-    items that passed before and no longer do; `whole` means that the checks of all items passed.
+    `lines` go into progress.txt, `signature` is equal for equal results, `failed` is the output of failed checks.
+    `lost` are items that passed before and no longer do; `whole` means that the checks of all items passed.
     """
 
     passed: bool = False
@@ -176,12 +176,12 @@ def entry(
         work = outcomes["work"]
         about = plan.item if plan.stage == "items" else plan.stage
         head = f"## Iteration {plan.iteration} of {session_id} - {about or 'until'}\n{rfc3339(work.at_us)[:19]}Z"
-        cost = "it does not say what it cost" if cost_pico is None else f"it says that it cost {usd(cost_pico)}"
+        cost = "it reported no cost" if cost_pico is None else f"it reported a cost of {usd(cost_pico)}"
         lines.insert(0, f"the command: {work.words()}; {cost}")
         if plan.stage == "items" and plan.item:
             passes = "passes" if verdict.passed else "does not pass yet"
             lines.append(f"{plan.item}: {passes}, by the harness's own checks")
         if TOKEN in work.content:
-            notes = [*notes, "the stop token was in its output: a hint, which decides nothing"]
-    lines += [f"{lost}: passed before and does not any more" for lost in verdict.lost]
+            notes = [*notes, "the stop token was in its output, which decides nothing"]
+    lines += [f"{lost}: passed before and no longer does" for lost in verdict.lost]
     return "\n".join(["", head, *(f"- {line}" for line in (*lines, *notes))]) + "\n"

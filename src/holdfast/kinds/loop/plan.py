@@ -1,4 +1,4 @@
-"""Plan of a loop: what it does next, from the files that it has seen and the results of its checks. Pure."""
+"""Plan of a loop: its next step, from the files of the workspace and the results of its checks. Pure."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ NEXT = Step(STEP, {}, "step")
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Next step of a loop, and all that the plan after it has to know.
+    """Next step of a loop, and the data that the following plan needs.
 
     `files` are those that changed since the plan before. `idle` counts iterations without a change, `tried` are items
     without a check that had their turn. `cost_pico` is the cost that the command before this plan reported, None when
-    it reported none. `words` are messages of people that no prompt had yet.
+    it reported none. `words` are messages of users that no prompt has contained yet.
 
     `again` are passed items that this plan checks again, `took_ms` is how long the checks of items took. `proven` is
     the tree that the checks of all items passed on; `unsteady` counts attempts at that which changed the tree, and
@@ -163,10 +163,10 @@ def next_plan(spec: LoopSpec, carried: Plan, seen: Seen, means: Means, *, over: 
         data = seen.files.get(spec.items)
         try:
             if data is None:
-                raise ContractInvalid(f"{spec.items} is not there, is no plain file, or is larger than a megabyte")
+                raise ContractInvalid(f"{spec.items} is missing, not a regular file, or larger than 1 MiB")
             board = read_board(data, spec.items)
         except ContractInvalid as error:
-            return _ask(carried, f"The items cannot be read. Set {spec.items} right, then approve.", str(error))
+            return _ask(carried, f"The items cannot be read. Repair {spec.items}, then approve.", str(error))
         if not board.unfinished() and not spec.until:
             return _all_pass(spec, carried, means, board)
     return _stopped(carried, means, board) or _work(spec, carried, seen, board)
@@ -197,9 +197,9 @@ def _stopped(carried: Plan, means: Means, board: Board | None) -> Plan | None:
     if not means.another:
         say = f"All iterations are used ({carried.iteration} so far){stands}."
     elif means.budget_pico is not None and carried.cost_pico and spent >= means.budget_pico:
-        say = f"The command says that it cost {usd(spent)} so far, of {usd(means.budget_pico)}{stands}."
+        say = f"The command reported a cost of {usd(spent)} so far, of {usd(means.budget_pico)}{stands}."
     elif carried.idle >= IDLE_MAX:
-        question = f"The last {carried.idle} iterations changed nothing, and the checks say the same{stands}. Go on?"
+        question = f"The last {carried.idle} iterations changed nothing, with the same check results{stands}. Go on?"
         return _ask(carried, question, carried.last)
     else:
         return None
@@ -219,7 +219,7 @@ def _all_pass(spec: LoopSpec, carried: Plan, means: Means, board: Board) -> Plan
         return _ask(carried, question, "Approve accepts this as done, or have the checks write elsewhere and approve.")
     if (stopped := _stopped(carried, means, board)) is not None:
         return stopped
-    say = "All items are said to pass: their checks are run again."
+    say = "All items are marked as passing: their checks are run again."
     calls = (*_check_steps(probes(spec, None, checked)), NEXT)
     return replace(carried, kind="check", say=say, calls=calls, item="", again=tuple(item.id for item in checked))
 
@@ -233,7 +233,7 @@ def _work(spec: LoopSpec, carried: Plan, seen: Seen, board: Board | None) -> Pla
     if left and item is None:
         return _ask(
             carried,
-            f"Nothing can tell whether {', '.join(each.id for each in left)} is done: there is no `check` and no "
+            f"No check can tell when {', '.join(each.id for each in left)} is done: there is no `check` and no "
             "--until. How to go on?",
             f"Look at the work. Set `passes` in {spec.items} yourself, or give the items a `check`, then approve; each "
             "that still has none gets another iteration. Deny ends the loop.",
@@ -249,7 +249,7 @@ def _work(spec: LoopSpec, carried: Plan, seen: Seen, board: Board | None) -> Pla
             carried = replace(carried, tried=tuple(dict.fromkeys((*carried.tried, item.id))))
     parts = {
         "item": shown,
-        "check": "; ".join(wanted) or "a person who looks at it says so",
+        "check": "; ".join(wanted) or "a person confirms it",
         "left": others,
         "progress": cut(progress.decode("utf-8", "replace"), PART_MAX).strip() or "(empty)",
     }
@@ -333,7 +333,7 @@ def _stage(spec: LoopSpec, carried: Plan, seen: Seen, means: Means) -> Plan:
             carried = replace(carried, tries=0, last="", idle=0, stage="plan" if first else "items", analysis=analysis)
             return next_plan(spec, carried, seen, means)
     if carried.tries >= TRIES_MAX:
-        question = f"{name} is still not right after {carried.tries} tries. Set it right, then approve."
+        question = f"{name} is still invalid after {carried.tries} attempts. Repair it, then approve."
         return _ask(carried, question, carried.last)
     if (stopped := _stopped(carried, means, None)) is not None:
         return stopped

@@ -52,7 +52,7 @@ def shell(command: Sequence[str], prompt: str) -> str:
     """
     text = prompt.replace("\0", "�").rstrip("\n")
     mark = f"HOLDFAST_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}"
-    words = " ".join(_quoted(word) for word in command)
+    words = " ".join(map(_quoted, command))
     shown = " ".join(shlex.join(command).split())[:200]
     return (
         f"# {shown}\n"

@@ -33,11 +33,11 @@ from holdfast.kinds.mission.ratchet.rules import CODE, only_longer
 from holdfast.repo.repository import Repository
 
 MOUNTS_MAX = 300
-"""Each file that is shown read-only is a mount of its own, and the time that they take grows with their square."""
+"""Most read-only files of a checkout: each is a mount, and the time for them grows with their square."""
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What is checked: a commit, its tree, and the commit of people whose protected files it is checked with."""
+    """A commit to check, its tree, and `people`, the commit whose protected files it is checked with."""
 
     commit: str
     tree: str
@@ -45,7 +45,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Base:
-    """What decides about checks in a commit of people. `files` are those of it that say so."""
+    """Files of a commit that determine the outcome of checks; `files` are those that were read to find them."""
 
     def __init__(self, contract: Contract, files: dict[str, bytes]) -> None:
         self.files = files
@@ -57,12 +57,12 @@ class Base:
         self._globs = (*contract.protected, *planted.ALWAYS, *self.judges.settings, *contract.hidden)
 
     def guards(self, path: str) -> bool:
-        """Whether a file is as people have it in every run."""
+        """Return True if a file has the content of the base in every run."""
         return path not in self.own and (path in self.judges.files or matches(path, self._globs))
 
 
 class Laying:
-    """Lays trees for one contract."""
+    """Prepares trees of checkouts for one contract."""
 
     def __init__(self, repository: Repository, contract: Contract) -> None:
         self.repository = repository
@@ -71,7 +71,7 @@ class Laying:
         self._laid: dict[tuple[str, str], str] = {}
 
     async def tree(self, ground: Ground, asked: Collection[str] = (), allowed: Collection[str] = ()) -> str:
-        """The tree of a checkout. `asked` are paths that tasks name, `allowed` those that a person allowed."""
+        """The tree of a checkout. `asked` are paths named by tasks, `allowed` are changes that a person allowed."""
         known = self._laid.get((ground.tree, ground.people))
         if known is None:
             paths = [literal(path) for path in await self._wrong(ground, asked) if path not in allowed]
@@ -80,7 +80,7 @@ class Laying:
         return known
 
     async def _wrong(self, ground: Ground, asked: Collection[str]) -> list[str]:
-        """Paths that are to be as people have them, or not there at all."""
+        """Paths to reset to the base, or to remove."""
         changes = await self.repository.changes(ground.people, ground.tree)
         if not changes:
             return []
@@ -92,10 +92,13 @@ class Laying:
         wrong += [path for path in added if matches(path, self.contract.hidden)]
         changed = [each.path for each in changes if each.kind != "added" and base.guards(each.path)]
         old = await self.repository.files(ground.people, tuple(map(literal, changed))) if changed else {}
-        return [*wrong, *(path for path in changed if not _is_more(path, old.get(path), new.get(path), base.fixtures))]
+        return [
+            *wrong,
+            *(path for path in changed if not _only_added(path, old.get(path), new.get(path), base.fixtures)),
+        ]
 
     async def base(self, people: str) -> Base:
-        """What decides about checks, as people have it."""
+        """The files of a commit that determine the outcome of checks."""
         if people not in self._bases:
             files = await self.repository.files(people, planted.STRUCTURE)
             looked: frozenset[str] = frozenset()
@@ -107,11 +110,10 @@ class Laying:
 
 
 def read_only(folder: Path, guards: Callable[[str], bool]) -> tuple[str, ...]:
-    """The files of a checkout that its hands show read-only.
+    """The files of a checkout that its hands mount read-only.
 
-    What is too much to show file by file is shown as folders of which every file is such a one, the largest first: a
-    run cannot make files there. What is still too much is left out; as on any checkout, the files are those of people
-    at its start.
+    When they are too many, whole folders with nothing but such files are mounted, the largest first: a run cannot
+    create files there. The rest is left writable; its content is that of the base at the start of each run.
     """
     found: list[str] = []
     other: set[str] = set()
@@ -141,8 +143,8 @@ def _above(path: str) -> Iterator[str]:
         yield path
 
 
-def _is_more(path: str, old: bytes | None, new: bytes | None, fixtures: frozenset[str]) -> bool:
-    """Whether a changed file of tests is one that was only added to: then the new cases are run as well."""
+def _only_added(path: str, old: bytes | None, new: bytes | None, fixtures: frozenset[str]) -> bool:
+    """Return True if a test file was only added to: its new cases run as well."""
     if old is None or new is None:
         return False
     if not path.endswith(CODE):
@@ -151,10 +153,10 @@ def _is_more(path: str, old: bytes | None, new: bytes | None, fixtures: frozense
 
 
 MAKES = 3
-"""Tries to make hands that somebody ends while they start."""
+"""Attempts to provision hands that are lost while they start."""
 
 IDLE_S = 10.0
-"""Hands of a brain that was killed go so long after their last call."""
+"""Time after the last call until the hands of a killed brain end."""
 
 
 class Place(msgspec.Struct):
@@ -175,13 +177,13 @@ class Places:
         self.count = 0
 
     async def laid(self, ground: Ground) -> str:
-        """The tree that a checkout of that ground is: protected files as people have them, planted ones gone."""
+        """The tree of a checkout: protected files as in the base, planted files removed."""
         asked = {path for task in self._mission.tasks.values() for path in task.task.scope}
         return await self.laying.tree(ground, asked, self._mission.allowed)
 
     @cached_property
     def laying(self) -> Laying:
-        """How trees are laid for the contract of this mission."""
+        """The preparation of trees for this mission's contract."""
         return Laying(self.repository, self._mission.contract)
 
     @property
@@ -192,11 +194,10 @@ class Places:
     async def place(
         self, ground: Ground, changed: Mapping[str, bytes | None] | None = None, *, unseen: bool = False
     ) -> AsyncIterator[tuple[Place, str]]:
-        """A clean checkout that goes at the end of the block, and the tree that it stands for, but for `changed` files.
+        """A clean checkout that is removed at the end of the block, and its tree without the `changed` files.
 
-        Hidden files are in it with `unseen` alone: what other checks run could print them.
-        It stays when another brain took over: that may wait for the run that goes on there, and sweeps what is left.
-        Two brains that do not know of each other yet have two folders.
+        Hidden files are in it only with `unseen`: other checks could print them. The checkout stays when another brain
+        took over, which may wait for the run there and sweeps the rest. The epoch in its name keeps two brains apart.
         """
         self.count += 1
         name = f"{self.verification_id}-{self.shift.epoch}-{self.count}"
@@ -223,7 +224,7 @@ class Places:
                     await anyio.to_thread.run_sync(self.shift.doors.discard, workspace)
 
     async def told(self, tree: str, output: str, *, passed: bool) -> str:
-        """What is kept of the output of a hidden check: nothing that could tell what it holds."""
+        """The part of a hidden check's output that may be recorded: nothing that reveals its content."""
         if passed:
             return ""
         product = await without(self.repository, tree, self._mission.contract.hidden)
@@ -269,7 +270,7 @@ class Places:
         return await doors.hands.provision(place.spec, self.shift.epoch)
 
     async def sweep(self, left: Path) -> None:
-        """Discard what a shift that died left of this verification."""
+        """Discard the checkouts of this verification that a dead shift left."""
         near = self._near()
         with contextlib.suppress(OSError):
             for name in await anyio.to_thread.run_sync(os.listdir, left):
@@ -279,7 +280,7 @@ class Places:
 
 
 def people_of(mission: MissionState, tree: str) -> str:
-    """The commit whose protected files a tree is checked with: the newest one of people that the tree has in it."""
+    """The commit whose protected files a tree is checked with: the newest followed commit that is in it."""
     merge = mission.merge
     if merge is not None and merge.tree == tree:
         return merge.base or mission.followed
@@ -290,6 +291,6 @@ def people_of(mission: MissionState, tree: str) -> str:
 
 
 async def give_back(shift: Shift, hands: Hands) -> None:
-    """Release hands; that they are gone already, or cannot be released, harms nobody."""
+    """Release hands, ignoring those that are gone or cannot be released."""
     with anyio.CancelScope(shield=True), contextlib.suppress(HandsError):
         await hands.release(shift.epoch)

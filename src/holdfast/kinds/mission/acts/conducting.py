@@ -1,13 +1,12 @@
-"""The shift of a mission: what its conductor decides is done here, effects beside each other.
+"""Shift of a mission: carries out the conductor's decisions, with concurrent effects.
 
-An effect that died with its process left facts or nothing; the next conductor names it again (S6, S23). One that cannot
-be done now is tried again a few times in a shift, then the shift ends with its error.
+After a crash the next conductor names an unfinished effect again (S6, S23). A failing effect is tried again a few times
+in a shift, then the shift ends with its error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any
 
 import anyio
@@ -43,18 +42,17 @@ from holdfast.session.actions import Action, End
 from holdfast.session.context.render import action_digest
 
 TRIES = 3
-"""An effect that fails is tried so often in one shift."""
+"""Attempts at a failing effect in one shift."""
 
 OUTPUT_SHOWN = 2_000
-"""So many characters of a check's output are shown to whoever has to set it right."""
-
+"""Most characters of a check's output in a message to a worker."""
 
 WAYS_SHOWN = 12
-"""Of so many failing checks a person is told when a mission cannot go on."""
+"""Most failing checks in the item about a mission that cannot go on."""
 
 
 class Effects:
-    """What goes on beside the conductor in one shift."""
+    """Effects that run beside the conductor in one shift."""
 
     def __init__(self) -> None:
         self.running: dict[str, anyio.CancelScope] = {}
@@ -64,7 +62,7 @@ class Effects:
         self._moved = anyio.Event()
 
     def start(self, shift: Shift, effect: Effect) -> None:
-        """Begin one."""
+        """Start an effect."""
         scope = anyio.CancelScope()
         self.running[effect.effect] = scope
         shift.background.start_soon(self._run, shift, effect, scope)
@@ -72,7 +70,7 @@ class Effects:
     async def _run(self, shift: Shift, effect: Effect, scope: anyio.CancelScope) -> None:
         try:
             with scope:
-                await _DONE_BY[type(effect)](shift, effect)
+                await EFFECTS[type(effect)](shift, effect)
                 self.ran.add(effect.effect)
         except Refused:
             raise
@@ -85,20 +83,25 @@ class Effects:
             self._moved.set()
 
     def check(self) -> None:
-        """Raise what ended an effect for good."""
+        """Raise the error of an effect that failed for good."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     async def wait(self, shift: Shift) -> None:
-        """Return when an effect has ended, or something came into the log."""
-        self._moved = anyio.Event()
+        """Wait until an effect has ended or the log has new events."""
+        self._moved = moved = anyio.Event()
+
+        async def news() -> None:
+            await shift.doors.log.wait(shift.state.session_id, shift.state.seq)
+            moved.set()
+
         if self.running:
-            await alongside(self._moved.wait, partial(_news, shift, self._moved))
+            await alongside(moved.wait, news)
         await shift.refresh()
 
     async def stop(self) -> None:
-        """Let go of all: what they did is in the log, the rest is done again."""
+        """Cancel all effects: the log has their results, the rest is repeated."""
         for scope in self.running.values():
             scope.cancel()
         while self.running:
@@ -106,7 +109,7 @@ class Effects:
 
 
 async def _left(shift: Shift, effects: Effects, end: End) -> bool:
-    """Let go of what runs before a shift ends; whether anything had to be recorded of it."""
+    """Cancel effects before a shift ends. Return True if that appended events."""
     await effects.stop()
     open_ = bool(of_mission(shift.state).verifications)
     if end.fact.status == "parked" or not open_:
@@ -115,20 +118,15 @@ async def _left(shift: Shift, effects: Effects, end: End) -> bool:
     return True
 
 
-async def _news(shift: Shift, moved: anyio.Event) -> None:
-    await shift.doors.log.wait(shift.state.session_id, shift.state.seq)
-    moved.set()
-
-
 class MissionActs(open_roles.Opening):
-    """The acts of a mission in one shift: what its conductor decides."""
+    """Acts of a mission in one shift."""
 
     def __init__(self, shift: Shift) -> None:
         super().__init__(shift)
         self.effects = Effects()
 
     async def next(self) -> Action | None:
-        """Do what the conductor decides; an action that any session can have is returned."""
+        """Carry out the conductor's decision, or return an action of any session."""
         return await _step(self.shift, self.effects)
 
 
@@ -136,7 +134,7 @@ ACTS = MissionActs
 
 
 async def _step(shift: Shift, effects: Effects) -> Action | None:
-    """Do what the conductor decides; returned is what any session's brain can do."""
+    """Carry out the conductor's decision; return an action of any session for the kernel."""
     effects.check()
     now_us = shift.doors.clock.now_us()
     action = decide(shift.state, now_us, frozenset(effects.running), frozenset(effects.ran))
@@ -153,15 +151,15 @@ async def _step(shift: Shift, effects: Effects) -> Action | None:
             await open_roles.raise_children(shift, action)
         case EscalateMission():
             await _escalate(shift, action)
+        case End():
+            return None if await _left(shift, effects, action) else action
         case _:
-            if isinstance(action, End) and await _left(shift, effects, action):
-                return None
-            return action
+            return action  # only actions of the kernel are left: the return type makes mypy prove it
     return None
 
 
 async def _with_evidence(shift: Shift, action: TellRole) -> TellRole:
-    """The text with the output of the checks that it is about: as data."""
+    """Add the output of the checks that a message is about, as data."""
     parts = [action.text]
     for seq in dict.fromkeys(action.evidence):
         fact = await _check_at(shift, seq)
@@ -171,13 +169,13 @@ async def _with_evidence(shift: Shift, action: TellRole) -> TellRole:
 
 
 async def _check_at(shift: Shift, seq: int) -> CriterionChecked | None:
-    """The run of a check that stands at a position, None for anything else."""
+    """The check run at a position, None for another event."""
     event, *_ = await shift.doors.log.read(shift.state.session_id, after=seq - 1, limit=1)
     return event.fact if isinstance(event.fact, CriterionChecked) else None
 
 
 async def _in_the_way(shift: Shift) -> list[str]:
-    """The unmet criteria whose checks fail on the main branch as it is: why, and what to allow or add."""
+    """The unmet criteria whose checks fail on the main branch, each with the reason and advice."""
     mission = of_mission(shift.state)
     lines = []
     for name in unmet_now(mission):
@@ -207,7 +205,7 @@ async def _escalate(shift: Shift, action: EscalateMission) -> None:
     await shift.decision(item, MissionEscalated(why=action.why, tried=action.tried, item_id=item.item_id))
 
 
-_DONE_BY: dict[type[Effect], Callable[[Shift, Any], Awaitable[None]]] = {
+EFFECTS: dict[type[Effect], Callable[[Shift, Any], Awaitable[None]]] = {
     Open: merging.open_mission,
     Inspect: inspecting.inspect,
     Verify: verifying.verify,
@@ -216,3 +214,4 @@ _DONE_BY: dict[type[Effect], Callable[[Shift, Any], Awaitable[None]]] = {
     Look: merging.look,
     Project: documents.project,
 }
+"""Effect of the conductor → the function that runs it; a test proves that none is missing."""

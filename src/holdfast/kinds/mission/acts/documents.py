@@ -1,7 +1,7 @@
-"""What a mission learned and how it stands, kept in the repository: on a branch of its own, for people and for workers.
+"""Documents of a mission, with its lessons and status, on a branch of their own in the repository.
 
-The branch holds documents alone, made from the log. Nothing of them is on the main line: no merge can conflict with
-them, and no worker can change them. Done again, the same log makes the same tree, and then nothing is written.
+The branch holds only documents, made from the log. They are not on the main branch, so no merge conflicts with them and
+no worker changes them. The same log makes the same tree, and then nothing is written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.session.context.render import action_digest
 
 PAGE = 5_000
 TRIES = 3
-"""So often the branch is written when somebody moves it meanwhile; the next time catches up."""
+"""Attempts to write the branch while it is moved from outside; the next update catches up."""
 
 
 def notes_ref(name: str) -> str:
@@ -32,7 +32,7 @@ def notes_ref(name: str) -> str:
 
 
 async def project(shift: Shift, action: object = None) -> None:
-    """Propose and take lines for AGENTS.md that were earned, and bring the documents up to date. Safe to repeat."""
+    """Propose and apply lessons for AGENTS.md, and update the documents. Safe to repeat."""
     created, mission = shift.state.created, of_mission(shift.state)
     assert created is not None
     assert created.mission is not None
@@ -51,7 +51,7 @@ async def project(shift: Shift, action: object = None) -> None:
 
 
 async def _contract(repository: Repository, mission: Mission, told: Told) -> dict[str, bytes]:
-    """The contract's file with `passes` as it stands now, when it is in the repository as it was sealed."""
+    """The contract's file with its present `passes`, if the repository has it as it was sealed."""
     source = told.mission.contract.source
     found = await repository.files(mission.base, (literal(source),)) if source else {}
     if source not in found:
@@ -72,7 +72,7 @@ async def _events(shift: Shift) -> list[Event]:
 
 
 def _proposed(shift: Shift, lesson: LessonProposed) -> tuple[Fact, ...]:
-    """The line, and the question to a person where the policy wants one."""
+    """The proposed line, and the inbox item where the policy asks a person."""
     if of_mission(shift.state).policy.lessons == "apply":
         return (lesson,)
     item = new_item(
@@ -82,8 +82,8 @@ def _proposed(shift: Shift, lesson: LessonProposed) -> tuple[Fact, ...]:
         action=lesson.line,
         call_id=f"lesson:{lesson.key}",
         action_digest=action_digest("lesson", {"line": lesson.line}),
-        why="The same thing went wrong more than once. Approved, this line stands in the AGENTS.md of the mission's "
-        "notes, and every worker that begins from then on is given it.",
+        why="The same problem occurred more than once. Once approved, this line is in the AGENTS.md of the mission's "
+        "notes, and every later worker gets it.",
         evidence=lesson.evidence,
         default="deny",
     )

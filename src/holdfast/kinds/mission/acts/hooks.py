@@ -29,16 +29,16 @@ from holdfast.session.context.render import action_digest
 from holdfast.session.state import Call
 
 LOSSES = 2
-"""So often hands may go while a hook runs; then it is not tried again for that call."""
+"""Losses of hands during a call's hooks after which the hooks are not tried again for that call."""
 
 INPUT_PIECE = 256 << 10
 
 AT_STOP = ("Stop", "SubagentStop", "SessionEnd")
-"""The events of a worker that hands in."""
+"""Hook events of a submission."""
 
 
 class Ran(NamedTuple):
-    """What hooks did. `facts` are to be appended; `refusal` is what a blocking one says, empty when none does."""
+    """Result of hooks. `facts` are to be appended; `refusal` is the reason of a blocking hook, empty without one."""
 
     facts: tuple[Fact, ...] = ()
     refusal: str = ""
@@ -46,7 +46,7 @@ class Ran(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What hooks are asked about: the event, what they read, and the call, with the moment, that names their calls."""
+    """Occasion of hooks: the event, their input, and the call and moment that name the hooks' own calls."""
 
     event: str
     told: Mapping[str, object]
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 async def before(shift: Shift, hands: Hands, use: AgentToolUse) -> ToolResult | None:
-    """Run what comes before a call that was dispatched. The call's end when it is not let through, recorded by then.
+    """Run the hooks before a dispatched call. Return the call's recorded result if they block it.
 
     Raises `HandsLost`: the call has not started.
     """
@@ -72,7 +72,7 @@ async def before(shift: Shift, hands: Hands, use: AgentToolUse) -> ToolResult | 
         project.tool_name(use.name),
     )
     if plan.losses.get(use.call_id, 0) >= LOSSES:
-        ran = Ran(refusal="hooks of the project that come before it could not be run: their sandbox was lost each time")
+        ran = Ran(refusal="the project's hooks before it could not run: the sandbox was lost each time")
     else:
         ran = await _run_all(shift, hands, plan, asked)
     facts = (*began.facts, *ran.facts)
@@ -90,9 +90,9 @@ async def before(shift: Shift, hands: Hands, use: AgentToolUse) -> ToolResult | 
 
 
 async def after(shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
-    """Run what comes after a call that went well, and return what is to be recorded beside its result.
+    """Run the hooks after a successful call, and return the events to record beside its result.
 
-    When the hands go meanwhile, what had not run is left out: it runs no more for this call.
+    If the hands are lost meanwhile, the remaining hooks are skipped for this call.
     """
     plan = await _plan(shift)
     if plan is None or not result.ok:
@@ -108,10 +108,10 @@ async def after(shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResul
 
 
 async def at_stop(shift: Shift, call: Call) -> Ran:
-    """Run what comes when a worker hands in by that call. A `refusal` means that it has to go on.
+    """Run the hooks of a submission. A `refusal` means that the worker must go on.
 
-    Its facts are to be appended in the same decision as the call's result. After so many refusals in a row none of
-    them counts (the harness's own checks come after). Raises `HeadMoved` once when hands had to be made, `HandsLost`.
+    The facts are to be appended in the same decision as the call's result. After several refusals in a row none of
+    them counts, since the harness's own checks follow. Raises `HeadMoved` once when hands had to be made, `HandsLost`.
     """
     plan = await _plan(shift)
     if plan is None or not any(hook.event in AT_STOP for hook in plan.hooks):
@@ -120,7 +120,7 @@ async def at_stop(shift: Shift, call: Call) -> Ran:
         await hands_act.provision(shift)
         raise HeadMoved("hands were made for hooks", folded=shift.decided_at, head=shift.state.seq)
     if plan.losses.get(call.call_id, 0) >= LOSSES:
-        lost = "the sandbox was lost each time the project's hooks ran; what was handed in goes on without them"
+        lost = "the sandbox was lost each time the project's hooks ran; the submission goes on without them"
         return Ran((HookRan(event="Stop", command="", content=lost, call_id=call.call_id),))
     hands = await hands_act.current(shift)
     role = role_of(shift.state)
@@ -148,7 +148,7 @@ async def at_stop(shift: Shift, call: Call) -> Ran:
 
 
 def _let_go(fact: Fact) -> Fact:
-    """A refusal that counts no more: it is on record, and sends nothing back."""
+    """A refusal that no longer counts: it is recorded, and sends nothing back."""
     if not isinstance(fact, HookRan) or not fact.blocked:
         return fact
     content = f"(not sent back a {project.SENT_BACK_MAX + 1}th time) {fact.content}"
@@ -162,11 +162,11 @@ def _let_go(fact: Fact) -> Fact:
     )
 
 
-# --- which -----------------------------------------------------------------------------------------
+# --- settings --------------------------------------------------------------------------------------
 
 
 async def _plan(shift: Shift) -> Hooked | None:
-    """The hooks of this session; None when it has none."""
+    """The hooks of this session, None without any."""
     role = shift.state.created.role if shift.state.created is not None else None
     if role is None or role.kind != "worker" or not (role.hooks or role.checks or role.edit_checks):
         return None
@@ -196,7 +196,7 @@ async def _read(shift: Shift, role: Role) -> Hooked:
 
 
 async def _session_start(shift: Shift, hands: Hands, plan: Hooked) -> Ran:
-    """Once in each hands: what is wrong with the settings, and the hooks that come first."""
+    """Report problems of the settings and run the `SessionStart` hooks, once in each hands."""
     async with plan.starting:
         hooked = role_state(shift.state).hooked
         if hooked == hands.identity.hands_id:
@@ -222,7 +222,7 @@ async def _session_start(shift: Shift, hands: Hands, plan: Hooked) -> Ran:
 async def _run_all(
     shift: Shift, hands: Hands, plan: Hooked, asked: Asked, *, seen: frozenset[str] = frozenset(), about_id: str = ""
 ) -> Ran:
-    """Run the hooks of one moment, one after another. One that asks for the session to stop has a person asked."""
+    """Run the hooks of one occasion, one after another. A hook that asks to stop the session opens an inbox item."""
     wanted = [hook for hook in project.wanted(plan.hooks, asked.event, asked.name) if hook.command not in seen]
     about_id = about_id or asked.call_id
     facts: list[Fact] = []
@@ -231,7 +231,7 @@ async def _run_all(
         async with plan.turn:
             if wanted and (problem := await _put_back(shift, hands, plan, wanted, f"{asked.call_id}.{asked.moment}")):
                 fact = HookRan(event=asked.event, command="", blocked=True, content=problem, call_id=about_id)
-                return Ran((fact,), "the project's scripts could not be put back")
+                return Ran((fact,), "the project's scripts could not be restored")
             for number, hook in enumerate(wanted):
                 result = None if shift.state.stopping else await _run(shift, hands, hook, asked, number)
                 if result is None or result.cancelled:
@@ -266,12 +266,12 @@ def _ran(hook: project.Hook, asked: Asked, about_id: str, result: ExecResult) ->
 
 
 def _ask(shift: Shift, hook: project.Hook, word: talk.Word) -> list[Fact]:
-    """A hook wants the session to stop: a person says how it goes on."""
+    """The item for a hook that asks to stop the session."""
     item = new_item(
         shift,
         kind="escalation",
         title="stopped by a hook of the project",
-        action=f"go on in spite of: {word.content}",
+        action=f"go on despite: {word.content}",
         action_digest=action_digest("hook", {"command": hook.command, "content": word.content}),
         why=word.content,
         default="deny",
@@ -280,7 +280,7 @@ def _ask(shift: Shift, hook: project.Hook, word: talk.Word) -> list[Fact]:
 
 
 async def _run(shift: Shift, hands: Hands, hook: project.Hook, asked: Asked, number: int) -> ExecResult:
-    """Run one to its end, or find the end that it had. A known call id starts nothing again."""
+    """Run a hook, or find the result of an earlier run: a known call id starts nothing again."""
     call_id = talk.call_id(asked.call_id, asked.moment, number)
     given = {"command": talk.command_of(hook, hands.identity.root), "stdin": not hook.check}
     await hands.start(shift.epoch, call_id, ExecRequest("bash", given, hook.timeout_s))
@@ -291,7 +291,7 @@ async def _run(shift: Shift, hands: Hands, hook: project.Hook, asked: Asked, num
 
 
 async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
-    """Give it its input. One that ended, or does not read, goes without."""
+    """Write a hook's input. A hook that has ended or does not read gets none."""
     try:
         for offset in range(0, len(told), INPUT_PIECE):
             piece = told[offset : offset + INPUT_PIECE]
@@ -304,9 +304,9 @@ async def _tell(shift: Shift, hands: Hands, call_id: str, told: bytes) -> None:
 
 
 async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[project.Hook], call_id: str) -> str:
-    """The project's scripts as the base has them: what a worker made of them is not what judges it.
+    """Restore the project's scripts as in the base, so that a worker cannot change its own judges.
 
-    Returns why they cannot be, empty when they are. Those that the hands show read-only need nothing.
+    Returns the reason if that fails, else an empty text. Scripts that the hands mount read-only need nothing.
     """
     if not plan.scripts or shift.state.stopping or all(hook.check for hook in wanted):
         return ""
@@ -316,20 +316,20 @@ async def _put_back(shift: Shift, hands: Hands, plan: Hooked, wanted: Sequence[p
             return ""
     except HandsLost:
         raise
-    except HandsError:  # something else stands in their place, or they cannot be written because nobody can
+    except HandsError:  # another kind of file is in their place, or they are read-only
         plan.guarded = True
     try:
         compared = {"command": talk.comparing(plan.scripts, plan.programs)}
         await hands.start(shift.epoch, call_id, ExecRequest("bash", compared, project.HOOK_TIMEOUT_S))
         found = await wait(shift, hands, call_id)
         if not found.ok:
-            return f"[The project's own scripts in {SCRIPTS} could not be looked at: {found.output[-500:]}]"
+            return f"[The project's own scripts in {SCRIPTS} could not be compared: {found.output[-500:]}]"
         printed = found.output.splitlines()
         await _unpack(shift, hands, plan, [path for path in plan.scripts if path in printed])
     except HandsLost:
         raise
     except HandsError as error:
-        return f"[The project's own scripts in {SCRIPTS} could not be put back as they were: {error}]"
+        return f"[The project's own scripts in {SCRIPTS} could not be restored: {error}]"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""Holding a task's tree against its base: what is refused, what is listed, and what a person is asked first.
+"""Inspection of a task's tree against its base: violations, unrequested changes, and approvals of changes.
 
-A change of protected files that its worker named among its deviations may be right: then a person is asked, once, and
-the answer holds for exactly that content. All other violations send the work back.
+A change of protected files that the worker named among its deviations may be right: a person is asked once, and the
+answer is for exactly that content. All other violations send the work back.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from holdfast.kinds.mission.ratchet.inspection import inspect as hold
 from holdfast.repo.repository import FileChange, Repository
 
 SHOWN_CHARACTERS = 12_000
-"""So much of a change is in the item that a person decides by; all of it is in the repository."""
+"""Most characters of a change in the inbox item; the repository has all of it."""
 
 
 async def inspect(shift: Shift, action: Inspect) -> None:
-    """Do it, and append what was found. Nothing for a tree that was inspected, or that a person is asked about.
+    """Inspect a task's tree and append the result, unless it was inspected or waits for an approval.
 
     Raises `RepositoryUnfit` when a tree cannot be read.
     """
@@ -107,7 +107,7 @@ def _inspected(task: TaskState, found: Inspection, allowed: dict[str, str]) -> T
 async def _files(
     repository: Repository, tree: str, changes: Sequence[FileChange], mission: MissionState
 ) -> dict[str, bytes]:
-    """The files of a tree; of one that is too large, those that changed, are protected, or say what judges."""
+    """The files of a tree; of one that is too large, those that changed, are protected, or determine checks."""
     try:
         return await repository.files(tree)
     except RepositoryUnfit:
@@ -126,7 +126,7 @@ async def _question(
     after: Mapping[str, bytes],
     repository: Repository,
 ) -> ApprovalRequested | None:
-    """What a person is asked, when the worker said openly that it changed each of these files; None otherwise."""
+    """The item for a person if the worker declared the change of each of these files; None otherwise."""
     handed = await shift.body(task.since_seq)
     if not isinstance(handed, TaskHandedIn) or not declared(weakened, handed.deviations):
         return None
@@ -137,11 +137,11 @@ async def _question(
         shift,
         kind=KIND,
         title=f"may task {task.task.id} change {len({each.path for each in weakened})} protected files?",
-        action=f"keep these changes of protected files, exactly as they are:\n{what}\n\n{shown}",
+        action=f"accept exactly these changes of protected files:\n{what}\n\n{shown}",
         call_id=action.effect,
         action_digest=digest_of(weakened, after),
         why="\n".join(handed.deviations),
-        touches="what decides whether the work is right: from then on these files count as they are in this change",
+        touches="the files that decide if the work is right: from then on they count with this content",
         evidence=(task.since_seq,),
         default="deny",
     )

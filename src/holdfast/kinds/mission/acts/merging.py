@@ -1,7 +1,7 @@
-"""The main line of a mission: set to the base, then moved from merge to merge by compare-and-swap alone (S23).
+"""Main branch of a mission: set to the base, then moved from merge to merge by compare-and-swap only (S23).
 
-Merges are made first and recorded as an intent; nothing is moved then. Who finds an intent after a crash looks where
-the main line is. At the merge: it was moved. Where it was: it is moved now. Elsewhere: a person has to look.
+A merge is made and recorded as an intent before the branch is moved. After a crash, recovery compares the main branch
+with the recorded intent. At the merge, it was moved; at the old commit, it is moved now; elsewhere, a person decides.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from holdfast.kinds.mission.role.submissions import scope_of
 from holdfast.repo.repository import Commit, Conflict, Repository
 
 TOUCHED_SHOWN = 5
-"""So many of the paths by which a verdict is no longer known are recorded with it."""
+"""Most changed paths that are recorded with a verdict that is no longer known."""
 
 
 def main_ref(name: str) -> str:
-    """The branch that a mission's work becomes part of."""
+    """The main branch of a mission."""
     return f"refs/heads/holdfast/{name}/main"
 
 
 def next_ref(name: str) -> str:
-    """The integration branch: what is merged and not yet checked."""
+    """The integration branch, with merges that are not checked yet."""
     return f"refs/heads/holdfast/{name}/next"
 
 
 def kept_ref(name: str, what: str) -> str:
-    """Keeps a commit reachable that no branch leads to."""
+    """A ref that keeps a commit reachable."""
     return f"refs/holdfast/{name}/{what}"
 
 
 async def open_mission(shift: Shift, action: Open) -> None:
-    """Set the main line to the base and seal the contract. Raises `RepositoryUnfit` when the name is taken."""
+    """Set the main branch to the base and seal the contract. Raises `RepositoryUnfit` when the name is taken."""
     mission, given, repository = _at(shift)
     if mission.opened_seq:
         return
@@ -73,7 +73,7 @@ async def open_mission(shift: Shift, action: Open) -> None:
 
 
 async def look(shift: Shift, action: Look) -> None:
-    """See whether the followed branch has new commits, and whether somebody moved the main line."""
+    """Record new commits of the followed branch, and a main branch that was moved from outside."""
     await _look(shift)
 
 
@@ -97,7 +97,7 @@ async def _look(shift: Shift) -> None:
 
 
 class _Made(NamedTuple):
-    """What became of branches: the last merge, the tasks in it, the base if it is in it, and what did not merge."""
+    """Result of merging branches: the last merge, its tasks, the followed commit in it, and the conflicts."""
 
     at: Commit
     tasks: tuple[str, ...]
@@ -106,9 +106,9 @@ class _Made(NamedTuple):
 
 
 async def assemble(shift: Shift, action: Assemble) -> None:
-    """Merge branches one on another, and record what the main line is to be moved to. Nothing is moved.
+    """Merge branches one after another, and record the intended main branch without moving it.
 
-    Whether people went on meanwhile is looked at first: what they did is taken in by a merge of its own.
+    New commits of the followed branch are looked for first: they are merged on their own.
     """
     mission, given, repository = _at(shift)
     if given.follow:
@@ -137,8 +137,8 @@ async def assemble(shift: Shift, action: Assemble) -> None:
 
 
 async def _merged(shift: Shift, action: Assemble, repository: Repository) -> _Made:
-    """Merge one branch on another. What several make together is one step of the main line, so that each commit on
-    its first-parent line is one that was checked (S26).
+    """Merge branches one after another. Several make one step of the main branch, so that each commit on its
+    first-parent line was checked (S26).
     """
     mission, given, _ = _at(shift)
     at_us = await _date_us(shift, action)
@@ -154,35 +154,29 @@ async def _merged(shift: Shift, action: Assemble, repository: Repository) -> _Ma
             at = found
             steps.append(name)
     if len(steps) > 1 and at.commit != onto.commit:
-        whole = await repository.merge(onto.commit, at.commit, _together(given, steps), at_us)
-        assert isinstance(whole, Commit), "what has the main line in it merges with it"
+        names = [name or given.follow.removeprefix("refs/heads/") for name in steps]
+        message = f"Merge {', '.join(names)}\n\nMission: {given.name}\n"
+        whole = await repository.merge(onto.commit, at.commit, message, at_us)
+        assert isinstance(whole, Commit), "a descendant of the main branch merges with it"
         at = whole
     tasks = tuple(name for name in steps if name)
     return _Made(at, tasks, action.base if "" in steps else "", tuple(conflicts))
 
 
 def _branches(mission: MissionState, given: Mission, action: Assemble) -> Iterator[tuple[str, str, str]]:
-    """What is merged: the task, its commit, the message. The followed branch is no task."""
+    """The task, commit, and message of each merge; the followed branch has an empty task."""
     if action.base:
         words = f"Take in {given.follow.removeprefix('refs/heads/')}\n\nMission: {given.name}\n"
         yield "", action.base, words
     for name in action.tasks:
-        yield name, mission.tasks[name].commit, _message(mission, given, name)
-
-
-def _together(given: Mission, steps: list[str]) -> str:
-    names = [name or given.follow.removeprefix("refs/heads/") for name in steps]
-    return f"Merge {', '.join(names)}\n\nMission: {given.name}\n"
-
-
-def _message(mission: MissionState, given: Mission, name: str) -> str:
-    task = mission.tasks[name].task
-    criteria = "".join(f"Criterion: {each}\n" for each in task.criteria)
-    return f"Merge {name}: {task.title.splitlines()[0] if task.title else name}\n\nMission: {given.name}\n{criteria}"
+        task = mission.tasks[name].task
+        title = task.title.splitlines()[0] if task.title else name
+        criteria = "".join(f"Criterion: {each}\n" for each in task.criteria)
+        yield name, mission.tasks[name].commit, f"Merge {name}: {title}\n\nMission: {given.name}\n{criteria}"
 
 
 async def _date_us(shift: Shift, action: Assemble) -> int:
-    """The date of merges: that of the latest event that led to them, so that who does it again makes the same ones."""
+    """The date of merges: that of the latest event that led to them, so that repeated merges are identical."""
     mission, _, _ = _at(shift)
     seqs = [mission.opened_seq, *(mission.tasks[name].since_seq for name in action.tasks)]
     seq = max([*seqs, mission.moved_seq] if action.base else seqs)
@@ -191,7 +185,7 @@ async def _date_us(shift: Shift, action: Assemble) -> int:
 
 
 async def advance(shift: Shift, action: Advance) -> None:
-    """Move the main line to the merge that is green. `action.passed` are the criteria that pass there."""
+    """Move the main branch to the green merge. `action.passed` are the criteria that pass there."""
     mission, _, repository = _at(shift)
     merge = mission.merge
     if merge is None:
@@ -220,7 +214,7 @@ async def advance(shift: Shift, action: Advance) -> None:
 
 
 async def _touched(shift: Shift, merge: OpenMerge, repository: Repository) -> dict[str, tuple[str, ...]]:
-    """The criteria whose judge looked at what is different in this merge, each with the first of those paths (S26)."""
+    """The criteria whose judge looked at files that this merge changes, each with the first of them (S26)."""
     mission, _, _ = _at(shift)
     merged = {name for task in merge.tasks for name in mission.tasks[task].task.criteria}
     touched: dict[str, tuple[str, ...]] = {}
@@ -232,7 +226,7 @@ async def _touched(shift: Shift, merge: OpenMerge, repository: Repository) -> di
         try:
             paths = [change.path for change in await repository.changes(judged.tree, merge.tree)]
         except RepositoryUnfit:
-            touched[name] = ()  # the judged tree cannot be read any more: nobody can tell
+            touched[name] = ()  # the judged tree can no longer be read, so any change may matter
             continue
         looked_at = [path for path in paths if not scope or matches(path, scope)]
         if looked_at:
@@ -258,7 +252,7 @@ async def _commit(repository: Repository, name: str) -> Commit:
 
 
 async def _keep(repository: Repository, ref: str, commit: str) -> None:
-    """Have a ref of the harness's own at that commit, wherever it was."""
+    """Set a ref of the harness to a commit."""
     if not await repository.point(ref, commit, None):
         found = await repository.resolve(ref)
         await repository.point(ref, commit, found.commit if found is not None else None)

@@ -1,7 +1,6 @@
-"""Sessions that a mission opens for its roles: each act is one transaction over both logs (S4).
+"""Sessions that a mission opens for its roles, and messages to them: each is one transaction over both logs (S4).
 
-What comes before the transaction can be repeated: a checkout that was cut short is cleared away and made again. A
-folder whose session was never opened belongs to nobody.
+The preparation can be repeated: an unfinished checkout is removed and made again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from holdfast.errors import RepositoryUnfit
 from holdfast.facts.base import Fact, Text
 from holdfast.facts.child import ChildMessaged, ChildOpened
 from holdfast.facts.mission import CriterionChecked, Mission, PlannerOpened, Role, RoleKind
-from holdfast.facts.session import Agent, Environment, Limits, Parent, Rule, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.session import Agent, Limits, Parent, Rule, SessionCreated, SessionUpdated, Workspace
 from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
 from holdfast.facts.user import UserMessage, UserResume
 from holdfast.hands.user import choose_user
@@ -39,23 +38,21 @@ from holdfast.session.money import path_of
 from holdfast.session.tools import CHILD_TOOLS
 
 LOOKING = ("bash", "read", "glob", "grep")
-"""What planners and judges work with, beside the tool that they hand in with."""
+"""Tools of planners and judges, beside the one with which they hand in."""
 
 RULES_CHARACTERS = 32_768
-"""The rules of a project stand in every context: longer ones are cut, and their reader is told."""
+"""Most characters of a project's rules, which are in every context: longer ones are cut with a note."""
 
 GUARDED_MAX = 300
-"""Each file that is shown read-only is a mount of its own."""
+"""Most read-only files in a worker's sandbox: each is a mount of its own."""
 
 PAGE = 5_000
 
-GO_ON = "There is more to spend now: go on."
+GO_ON = "The budget or the cap was raised: go on."
 
 
 class Opening(Acts):
-    """A mission that opens roles. `filled` are folders that were made for children that are not opened yet, each with
-    its commit.
-    """
+    """Acts of a mission that opens roles. `filled` are folders of children not opened yet, with their commits."""
 
     def __init__(self, shift: Shift) -> None:
         super().__init__(shift)
@@ -68,7 +65,7 @@ def _folders(shift: Shift) -> dict[str, str]:
 
 
 async def open_role(shift: Shift, action: OpenRole) -> None:
-    """Open a child for a role, in a folder of its own with the files of a commit."""
+    """Open a child session for a role, in a folder of its own with the files of a commit."""
     created, mission = shift.state.created, of_mission(shift.state)
     assert created is not None
     assert created.mission is not None
@@ -96,7 +93,8 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
         people=msgspec.structs.replace(created.people, owner=shift.state.owner),
         hands=created.hands,
         egress=shift.state.outside.policy,
-        environment=_environment(created),
+        # The mission's own, made once; submodules and large files need a `.git`, which a role does not have (S24).
+        environment=msgspec.structs.replace(created.environment, submodules=False, lfs=False),
         searchers=created.searchers,
         role=_role(shift.state.session_id, created.mission, mission, action),
     )
@@ -105,14 +103,15 @@ async def open_role(shift: Shift, action: OpenRole) -> None:
     )
     facts = (*action.facts, opened, _what_for(child_id, action))
     await shift.decision(*facts, posts=[shift.post_to(child_id, "created", child)])
-    _folders(shift).pop(child_id, None)
-    _clear(shift, of_repository(created))
+    filled = _folders(shift)
+    filled.pop(child_id, None)
+    for unused in list(filled):  # the conductor has decided otherwise since
+        shift.doors.discard(shift.doors.workspace(unused, of_repository(created)))
+        del filled[unused]
 
 
 def _child_id(shift: Shift, action: OpenRole) -> str:
-    """The id of the child for an action. It follows from what the mission is about to do, so that whoever takes over
-    finds the folder that was begun.
-    """
+    """The id of the child for an action, derived from it, so that the next brain finds the folder after a crash."""
     state = shift.state
     what = (state.session_id, action.kind, action.task_id, action.attempt, action.round, action.commit)
     for number in count():
@@ -145,8 +144,8 @@ def _what_for(child_id: str, action: OpenRole) -> Fact:
 async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str, hidden: Sequence[str]) -> Workspace:
     """The child's folder with the files of a commit that are not hidden.
 
-    Whatever a shift that died has left there is cleared away: nobody can tell how far it came. What this one made
-    stays while the mission decides again.
+    A folder from a dead shift is removed, since it may be incomplete. One from this shift is kept when the mission
+    decides again.
     """
     created = shift.state.created
     assert created is not None
@@ -163,25 +162,18 @@ async def _fill(shift: Shift, repository: Repository, child_id: str, commit: str
 
 
 async def without(repository: Repository, commit: str, hidden: Sequence[str]) -> str:
-    """A commit, or its tree without what is hidden."""
+    """A commit, or its tree without hidden files."""
     return await repository.graft(commit, EMPTY_TREES[len(commit)], hidden) if hidden else commit
 
 
 def of_repository(created: SessionCreated) -> Workspace:
-    """What folders of a mission are like: checkouts of its repository."""
+    """Template of the mission's folders: checkouts of its repository."""
     assert created.mission is not None
     return msgspec.structs.replace(created.workspace, origin=created.mission.repo)
 
 
-def _clear(shift: Shift, near: Workspace) -> None:
-    """Remove the folders that were filled for what was then decided otherwise."""
-    for child_id in list(_folders(shift)):
-        shift.doors.discard(shift.doors.workspace(child_id, near))
-        del _folders(shift)[child_id]
-
-
 def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
-    """Whose the files of a workspace are; None where nobody asks."""
+    """The owner to give to a workspace's files; None where files keep theirs."""
     if shift.doors.uid(workspace) < 0:
         return None
     user = choose_user(workspace)
@@ -189,9 +181,9 @@ def owner_of(shift: Shift, workspace: Workspace) -> Owner | None:
 
 
 async def guarded(shift: Shift) -> tuple[str, ...]:
-    """The protected files that a worker began with, which its hands show read-only. New ones are the ratchet's.
+    """The protected files of a worker's base, which its hands mount read-only.
 
-    What is too much to show file by file is left to the ratchet as well.
+    New files are left to the ratchet, and so are all of them when they are too many.
     """
     role = role_of(shift.state)
     if role is None or role.kind != "worker" or not role.protected:
@@ -204,22 +196,21 @@ async def guarded(shift: Shift) -> tuple[str, ...]:
 
 
 async def _rules(repository: Repository, action: OpenRole, mission: MissionState) -> str:
-    """The project's rules, the root's first; those of a folder that the task is in come later and go before them.
+    """The project's rules, the root's first; rules of the task's folders follow and take precedence.
 
-    A worker has the lines below them that were learned in this mission; they quote workers, so a judge never does.
+    A worker also gets the mission's lessons. They quote workers, so a judge never gets them.
     """
     found = await repository.files(action.commit, documents.PATHS)
-    rules = documents.rules_of(found, [f"{_literal(glob)}/." for glob in _scope(mission, action)])
+    folders = []
+    for glob in _scope(mission, action):
+        parts = takewhile(lambda part: not set(part) & set("*?["), glob.removeprefix("./").split("/"))
+        folders.append(f"{'/'.join(parts)}/.")
+    rules = documents.rules_of(found, folders)
     if len(rules) > RULES_CHARACTERS:
-        longer = "(The rules are longer than this: read AGENTS.md or CLAUDE.md in the workspace.)"
+        longer = "(The rules are cut here: read the rest in AGENTS.md or CLAUDE.md in the workspace.)"
         rules = f"{rules[:RULES_CHARACTERS]}\n\n{longer}"
     learned = documents.learned(mission.lessons) if action.kind == "worker" else ""
     return "\n\n".join(part for part in (rules, learned) if part)
-
-
-def _literal(glob: str) -> str:
-    """The path that a glob begins with, up to where it stands for several."""
-    return "/".join(takewhile(lambda part: not set(part) & set("*?["), glob.removeprefix("./").split("/")))
 
 
 # --- the session ---------------------------------------------------------------------------------
@@ -251,7 +242,7 @@ def _role(mission_id: str, opened: Mission, mission: MissionState, action: OpenR
 
 
 def _agent(mine: Agent, mission: MissionState, action: OpenRole) -> Agent:
-    """The mission's agent in a role. It hands in without asking anybody."""
+    """The mission's agent in a role. Its submission needs no approval."""
     tool = SUBMITS[action.kind]
     own = mission.policy.models.get(action.kind, "")
     other = bool(own) and own != mine.model
@@ -280,12 +271,7 @@ def _limits(mine: Limits, mission: MissionState, kind: RoleKind) -> Limits:
     )
 
 
-def _environment(created: SessionCreated) -> Environment:
-    """The mission's own, which is made once. Submodules and large files need a `.git`, and a role has none (S24)."""
-    return msgspec.structs.replace(created.environment, submodules=False, lfs=False)
-
-
-# --- what it is told -----------------------------------------------------------------------------
+# --- the goal ------------------------------------------------------------------------------------
 
 
 async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission: MissionState) -> str:
@@ -300,7 +286,9 @@ async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission:
     past = await _past(shift, action.task_id)
     if action.kind == "planner":
         files = sorted(await repository.files(await without(repository, action.commit, mission.contract.hidden)))
-        return briefing.planner_goal(mission, past, files, action.task_id, _why_again(mission, action))
+        again = mission.replan_why or "all tasks of the last plan are over, and criteria are not met"
+        why = again if action.round and not action.task_id else ""
+        return briefing.planner_goal(mission, past, files, action.task_id, why)
     found = await repository.resolve(action.commit)
     history = await repository.history(action.commit, limit=10)
     tree = found.tree if found is not None else ""
@@ -308,14 +296,8 @@ async def _goal(shift: Shift, repository: Repository, action: OpenRole, mission:
     return briefing.worker_goal(mission, mission.tasks[action.task_id], past, history, tree)
 
 
-def _why_again(mission: MissionState, action: OpenRole) -> str:
-    if action.task_id or not action.round:
-        return ""
-    return mission.replan_why or "all tasks of the last plan are over, and criteria are not met"
-
-
 async def _past(shift: Shift, task_id: str) -> Past:
-    """What workers said, and what of this task was sent back."""
+    """Findings of all workers, and the submissions and refusals of a task."""
     facts = await _facts(shift, (FindingNoted, TaskHandedIn, TaskRefused))
     return Past(
         findings=tuple(fact for fact in facts if isinstance(fact, FindingNoted)),
@@ -327,7 +309,7 @@ async def _past(shift: Shift, task_id: str) -> Past:
 async def _checked(
     shift: Shift, mission: MissionState, tree: str, criteria: Sequence[str]
 ) -> tuple[tuple[int, CriterionChecked], ...]:
-    """The runs of checks that the verdicts on a tree come from, with their positions."""
+    """The check runs behind the verdicts on a tree, with their positions."""
     found = (mission.verdict(tree, name) for name in criteria)
     seqs = sorted({verdict.seq for verdict in found if verdict is not None})
     facts = [(seq, await shift.body(seq)) for seq in seqs]
@@ -335,7 +317,7 @@ async def _checked(
 
 
 async def _unasked(shift: Shift, mission: MissionState, action: OpenRole) -> tuple[str, ...]:
-    """Changes that nobody asked for, as inspections found them: in a task's tree, or in all that was merged."""
+    """Unrequested changes that inspections found in a task's tree, or in all merged trees."""
     trees = {action.tree}
     if not action.task_id:
         trees = {task.inspected_tree for task in mission.tasks.values() if task.status == "merged"}
@@ -354,25 +336,25 @@ async def _facts(shift: Shift, kinds: tuple[type[Fact], ...]) -> list[Fact]:
     return facts
 
 
-# --- later ---------------------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------
 
 
 async def tell_role(shift: Shift, action: TellRole) -> None:
-    """Append facts and say something to a child: one transaction."""
+    """Append facts and send a message to a child, in one transaction."""
     said = UserMessage(content=(Text(action.text),))
     told = ChildMessaged(child_id=action.child_id, call_id="", text=action.text)
     await shift.decision(*action.facts, told, posts=[_to(shift, action.child_id, said)])
 
 
 async def raise_children(shift: Shift, action: RaiseChildren) -> None:
-    """Have children go on that stopped for money or a cap. A cap is raised by as much as it was at first."""
+    """Continue children that parked for the budget or a cap. A cap is raised by its first value."""
     facts = [ChildMessaged(child_id=each, call_id="", text=GO_ON) for each in action.child_ids]
     posts = [_to(shift, each, _more(shift, each)) for each in action.child_ids]
     await shift.decision(*facts, posts=posts)
 
 
 def _more(shift: Shift, child_id: str) -> Fact:
-    """What lets a child go on, by the reason that it stopped for."""
+    """The event that continues a child, by the reason that it parked."""
     mission = of_mission(shift.state)
     report = mission.reports.get(child_id)
     role = mission.roles.get(child_id)
@@ -387,6 +369,6 @@ def _more(shift: Shift, child_id: str) -> Fact:
 
 
 def _to(shift: Shift, child_id: str, fact: Fact) -> Post:
-    """A post to a child, once for what was decided at this head."""
+    """A post to a child, at most once for a decision at this head."""
     parent = shift.state.session_id
     return shift.post_to(child_id, f"mission:{parent}:{shift.decided_at}", fact, actor=f"session:{parent}")

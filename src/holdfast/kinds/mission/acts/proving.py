@@ -1,6 +1,6 @@
-"""Whether a check can fail: measured before the work, proven again before it counts as passed (see `mission.proofs`).
+"""Proofs that checks can fail: measured before the work, and again before a check counts as passed (`check.proofs`).
 
-Every probe is a run like that of the check itself: on a clean checkout of the same tree, in hands with the same policy.
+Each probe is a run like that of the check itself: on a clean checkout of the same tree, in hands with the same policy.
 Only the files of the probe differ.
 """
 
@@ -37,13 +37,13 @@ from holdfast.kinds.mission.contract.protected import names_hidden
 from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
 
 TRIES = 2
-"""A probe that was not seen is tried so often before it counts as lost."""
+"""Attempts at a probe that shows nothing before it counts as lost."""
 
 KINDS = frozenset({"canary", "flip", "data", "hollow"})
 
 
 class Proved(NamedTuple):
-    """What became of the proofs of some criteria. `confirmed` were run once more by it and passed all their tests."""
+    """Result of proving criteria. `confirmed` ran once more in a probe and passed all their tests."""
 
     facts: tuple[CheckProved, ...]
     lost: Mapping[str, str]
@@ -61,7 +61,7 @@ class Prover:
     # --- before the work ---------------------------------------------------------------------------
 
     async def measure(self, checks: Mapping[str, Check], people: str) -> None:
-        """Find out how these checks can fail on the commit `people`, unless that is recorded."""
+        """Measure how these checks can fail on the commit `people`, unless that is recorded."""
         at = await self.runner.places.repository.resolve(people)
         assert at is not None
         known = self._mission().abilities
@@ -81,14 +81,17 @@ class Prover:
         typed = self.typed(group, files, f"base {group.command}", self._nonce())
         ran = await self._run(group, ground, typed, None)
         tests = self.tests(group, files, ran)
-        holds = self._holding(group, ran, tests)
+        holds = frozenset(group.names)
+        if self._exit(group, ran) != 0:  # a failing group is divided by the tests that it reports
+            passing = (name for name, each in tests.items() if each and "failed" not in each.values())
+            holds = frozenset(passing if group.divisible else ())
         floor = floor_of(group, ran, ROUGHLY)
         seen, probes = Seen(group.names, floor=floor), self._probes(group, files)
         able = holds if floor is None else frozenset(group.names)
         about = {name: KINDS if name in able else frozenset({"canary"}) for name in group.names}
         await self._probed(probes, group, ground, files, about, seen)
         runs = holds != set(group.names) and await self._runs(probes, group, ground, files)
-        for name, each in seen.beside.items():  # a file that cannot be collected keeps no others from being run there
+        for name, each in seen.beside.items():  # there, a file that cannot be collected does not stop the others
             passed = {test: outcome for test, outcome in each.items() if outcome == "passed"}
             tests[name] = {**passed, **tests.get(name, {})}
         facts = [
@@ -110,18 +113,10 @@ class Prover:
         ]
         await self.runner.shift.fact(*facts)
 
-    def _holding(self, group: Group, ran: Ran, tests: Mapping[str, Tests]) -> frozenset[str]:
-        """The criteria that hold at the base. A group that fails is told apart by the tests that it reports."""
-        if self._exit(group, ran) == 0:
-            return frozenset(group.names)
-        if not group.divisible:
-            return frozenset()
-        return frozenset(name for name, each in tests.items() if each and "failed" not in each.values())
-
     async def _runs(self, probes: Sequence[Probe], group: Group, ground: Ground, files: Mapping[str, bytes]) -> bool:
-        """Whether a check that fails at the base runs the programs that judge: they alone decide how it ends there.
+        """Return True if only the judging programs decide the result of a check that fails at the base.
 
-        What it compares can then be altered, and has to matter, once it passes.
+        Altering the data that it compares must then make a difference once it passes.
         """
         for pair in filter(None, (ability.ends(probe, files) for probe in probes)):
             exits = []
@@ -134,9 +129,9 @@ class Prover:
     # --- before it counts --------------------------------------------------------------------------
 
     async def unsure(self, names: Sequence[str], ground: Ground) -> list[str]:
-        """The criteria whose checks have to be shown to be able to fail on this tree.
+        """The criteria whose checks need a proof on this tree.
 
-        A tree that has no file which was not on a proven tree is proven as well. A check that was never proven is not.
+        A tree whose files were all on proven trees needs none, except for checks that were never proven.
         """
         mission, places = self._mission(), self.runner.places
         merge, sound = mission.merge, {mission.main_tree, ground.people}
@@ -148,7 +143,7 @@ class Prover:
         return [name for name in names if product or name not in mission.proofs]
 
     async def prove(self, run: Run, names: Sequence[str], ground: Ground, key: str) -> Proved:
-        """Show again that the checks of these criteria can fail, on the tree that they passed on."""
+        """Prove that the checks of these criteria can fail on the tree on which they passed."""
         if not names:
             return Proved((), {}, frozenset())
         known = self._mission().abilities
@@ -158,7 +153,7 @@ class Prover:
         files = {path: data for path, data in files.items() if path not in absent}
         seen = Seen(names, absent, floor_of(run.group, run))
         for name in names:
-            if known[name].tree == laid:  # nothing was changed since it was measured
+            if known[name].tree == laid:  # unchanged since it was measured
                 seen.shown[name] = {kind for kind in proofs.wanted(known[name]) if getattr(known[name], kind) == "yes"}
         for attempt in range(TRIES):
             about = {
@@ -191,7 +186,7 @@ class Prover:
         return Proved(tuple(facts), lost, frozenset(name for name in names if seen.confirms(name, run.tests)))
 
     async def _added(self, group: Group, files: Mapping[str, bytes], ground: Ground) -> frozenset[str]:
-        """Files of tests that nobody asked for, where people have such files: what these say does not hang on them."""
+        """New test files that no task names, where the base has protected ones: a proof must not depend on them."""
         mission, people = self._mission(), await self.runner.places.repository.resolve(ground.people)
         assert people is not None
         base = await self.runner.files(people.tree)
@@ -202,7 +197,7 @@ class Prover:
         return frozenset(new) if any(matches(path, protected) for path in base) else frozenset()
 
     async def _alone(self, group: Group, ground: Ground, files: Mapping[str, bytes], seen: Seen) -> bool:
-        """Whether a check that reports no tests passes without the files of tests that were added."""
+        """Return True if a check that reports no tests passes without the added test files."""
         typed = self.typed(group, files, f"alone {self._nonce()}", self._nonce())
         ran = await self._run(group, ground, typed, dict.fromkeys(seen.absent))
         seen.runs += 1
@@ -223,7 +218,7 @@ class Prover:
         seen: Seen,
         passed: Mapping[str, Tests] | None = None,
     ) -> None:
-        """Run the probes of the kinds that each criterion wants, beside each other; a tree without the product last."""
+        """Run the probes that each criterion needs concurrently, with a tree without the product last."""
         for last in (False, True):
             jobs = [
                 partial(self._probe, probe, group, ground, files, names, seen, passed or {})
@@ -235,7 +230,7 @@ class Prover:
     # --- counting ----------------------------------------------------------------------------------
 
     async def counted(self, group: Group, tests: Mapping[str, Tests]) -> dict[str, str]:
-        """What is wrong with what the runner of a check that ended with 0 reported, by criterion (see S25)."""
+        """Problems in the test report of a check with exit status 0, by criterion (S25)."""
         found: dict[str, str] = {}
         known = self._mission().abilities
         for name in group.names:
@@ -247,11 +242,11 @@ class Prover:
             gone = ability.missing(await self._at_base(known[name], name), tests[name])
             if gone:
                 more = f" and {len(gone) - 3} more" if len(gone) > 3 else ""
-                found[name] = f"tests that are protected did not pass or did not run: {', '.join(gone[:3])}{more}"
+                found[name] = f"protected tests failed or did not run: {', '.join(gone[:3])}{more}"
         return found
 
     async def _at_base(self, known: CheckAbility, name: str) -> Tests:
-        """The tests that are protected and were reported at the base."""
+        """The protected tests that were reported at the base."""
         shift, protected = self.runner.shift, self._mission().contract.protected
         event, *_ = await shift.doors.log.read(shift.state.session_id, after=known.seq - 1, limit=1)
         fact = event.fact
@@ -263,14 +258,14 @@ class Prover:
     # --- one run -----------------------------------------------------------------------------------
 
     def typed(self, group: Group, files: Mapping[str, bytes], label: str, nonce: str) -> Typed:
-        """What is run for a group: its command, made to write a report where its runner can."""
+        """Command of a group, which writes a report where its runner can."""
         if group.checks[0].metric is not None:
             return Typed(label, checking.script(group), group.timeout_s)
         plan = ability.reporting(group.checks, files, nonce)
         return Typed(label, plan.command, group.timeout_s, plan.report)
 
     def tests(self, group: Group, files: Mapping[str, bytes], ran: Ran) -> dict[str, Tests]:
-        """The outcomes of each criterion's tests, for those whose runner reported any."""
+        """Outcomes of tests by criterion, where the runner reported any."""
         if ran.report is None:
             return {}
         found = {
@@ -297,10 +292,10 @@ class Prover:
         seen: Seen,
         passed: Mapping[str, Tests],
     ) -> None:
-        """Run a probe, and note what it shows of these criteria.
+        """Run a probe, and note its result for these criteria.
 
-        The tests that `passed` without it have to pass beside it: a product that fools its checks only where no probe
-        is shows itself so.
+        Tests that `passed` without it must pass beside it, which exposes a product that fools its checks only where
+        there is no probe.
         """
         there = {path: data for path, data in {**files, **probe.files}.items() if data is not None}
         laid, nonce = Group(group.names, probe.checks), self._nonce()
@@ -324,7 +319,7 @@ class Prover:
                 seen.beside[name] = {each: end for each, end in tests.items() if not each.startswith(planted)}
 
     def _fallen(self, probe: Probe, index: int, name: str, outcomes: Tests | None, passed: Tests) -> tuple[str, ...]:
-        """Tests that passed without a probe and not beside it, those that it changed left out."""
+        """Tests that passed without a probe and fail beside it, except those that it changed."""
         if probe.kind not in ("canary", "flip") or outcomes is None or flakes.known(self._mission(), name):
             return ()
         own = probe.ids.get(index, ())
@@ -345,7 +340,7 @@ class Prover:
         return ran
 
     def _exit(self, group: Group, ran: Ran, floor: float | None = None) -> int | None:
-        """The exit status of a run; that of a metric below its target, or below the gain `floor`, is not 0."""
+        """Exit status of a run; nonzero for a metric below its target or below the gain `floor`."""
         result = ran.result
         said = read_run(group, ran)
         metric = group.checks[0].metric

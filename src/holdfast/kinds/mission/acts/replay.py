@@ -1,6 +1,6 @@
-"""Replay of a main line: every commit of it is checked again from nothing, by what had passed until then (S26).
+"""Replay of a main branch: each of its commits is checked again from scratch for all that had passed by then (S26).
 
-For proof, not for work: nothing of it is recorded, no verdict is reused, and no model is asked.
+It serves as proof: nothing is recorded, no verdict is reused, and no model is asked.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from holdfast.log.base import Lease
 from holdfast.repo.repository import Repository
 
 EPOCH = 1
-"""Of hands that no shift ever held."""
+"""Epoch of hands outside any shift."""
 
 LINE_MAX = 100_000
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One commit of the main line: what had passed by then, and the commit of people that is in it."""
+    """One commit of the main branch: the criteria passed by then, and the latest followed commit in it."""
 
     commit: str
     passed: tuple[str, ...]
@@ -43,7 +43,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Replayed(NamedTuple):
-    """What a commit says when it is asked again. `failed` are criteria that do not pass; `known`: the log has it."""
+    """Result of checking a commit again. `failed` are criteria that do not pass; `known` means that the log has it."""
 
     commit: str
     criteria: int
@@ -53,7 +53,7 @@ class Replayed(NamedTuple):
 
 
 def steps(events: Sequence[Event]) -> dict[str, Step]:
-    """The main line as the log has it, by commit. The verified set shrinks only when a person amends the contract."""
+    """The main branch from the log, by commit. The set of passed criteria shrinks only by an amended contract."""
     found: dict[str, Step] = {}
     passed: dict[str, None] = {}
     people = ""

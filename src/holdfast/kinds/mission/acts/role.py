@@ -17,7 +17,6 @@ from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import ExecResult, Hands
 from holdfast.kinds.mission import plan
 from holdfast.kinds.mission.acts import hooks, worker
-from holdfast.kinds.mission.acts import hooks as hooks_act
 from holdfast.kinds.mission.acts.open_roles import guarded
 from holdfast.kinds.mission.acts.worker import Working
 from holdfast.kinds.mission.fold.state import MissionState, mission_of
@@ -32,11 +31,14 @@ PAGE = 1_000
 """Events of a role's own log read at a time."""
 
 PLAN_TRIES = 3
-"""A planner's submission counts as its last after so many."""
+"""Number of a planner's submissions of which the last goes to the mission although it has problems."""
 
 
 async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """Record what was handed in, or say why it does not count."""
+    """Record a submission with the end of its call, or refuse it with the reasons.
+
+    Hooks and checks of the project run when work is handed in as done, not when it is handed in as blocked.
+    """
     role = role_of(shift.state)
     if role is None or SUBMITS[role.kind] != call.name:
         await _refuse(shift, call, [f"There is nothing to hand in with {call.name} in this session."])
@@ -46,7 +48,7 @@ async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
     if wrong and not await _is_last(shift, call):
         await _refuse(shift, call, wrong)
         return
-    ran = await hooks_act.at_stop(shift, call) if value.get("status") == "done" else hooks_act.Ran()
+    ran = await hooks.at_stop(shift, call) if value.get("status") == "done" else hooks.Ran()
     if ran.cancelled or ran.refusal:
         outcome: Literal["cancelled", "error"] = "cancelled" if ran.cancelled else "error"
         result = ToolResult(call_id=call.call_id, outcome=outcome, content=f"Not handed in: {ran.refusal}")
@@ -58,7 +60,7 @@ async def submit(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 async def _is_last(shift: Shift, call: Call) -> bool:
-    """Whether a planner has tried so often that its plan goes to the mission as it is, which then plans by code."""
+    """Return True for the last try of a planner: its plan goes to the mission as it is, which then plans by code."""
     if call.name != SUBMIT_PLAN:
         return False
     tries = [each for each in await _uses(shift, SUBMIT_PLAN) if each.call_id != call.call_id]
@@ -72,7 +74,7 @@ async def _refuse(shift: Shift, call: Call, wrong: list[str]) -> None:
 
 
 async def _mission(shift: Shift, role: Role) -> MissionState | None:
-    """The mission as its own log has it now; None for a role that works for none."""
+    """The present state of the role's mission, None without one."""
     if not role.mission_id:
         return None
     state, _ = await recall(role.mission_id, shift.doors.log, shift.doors.snapshots, shift.doors.kinds)
@@ -82,7 +84,7 @@ async def _mission(shift: Shift, role: Role) -> MissionState | None:
 async def _work(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
     if str(value.get("notes", "")).strip():
         return []
-    return ["`notes` are empty: say what you did and how you saw it work, or what is in the way."]
+    return ["`notes` are empty: say what you did and how you checked it, or what is in the way."]
 
 
 async def _plan(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]:
@@ -105,15 +107,10 @@ async def _verdict(shift: Shift, role: Role, value: dict[str, Any]) -> list[str]
         return [said]
     files = await shift.doors.repository(role.repo).files(asked.tree, submissions.files_named(said))
     known = submissions.known_to(mission, asked.tree, asked.criteria)
-    known = msgspec.structs.replace(known, files=files, runs=await _runs(shift))
-    return list(submissions.problems(said, known))
-
-
-async def _runs(shift: Shift) -> list[tuple[str, str]]:
-    """The commands that this session ran, each with what it printed."""
     commands = {each.call_id: str(each.input.get("command", "")) for each in await _uses(shift, "bash")}
     results = [fact async for fact in _facts(shift) if isinstance(fact, ToolResult) and fact.call_id in commands]
-    return [(commands[each.call_id], each.content) for each in results]
+    runs = [(commands[each.call_id], each.content) for each in results]
+    return list(submissions.problems(said, msgspec.structs.replace(known, files=files, runs=runs)))
 
 
 async def _uses(shift: Shift, name: str) -> list[AgentToolUse]:
@@ -121,7 +118,7 @@ async def _uses(shift: Shift, name: str) -> list[AgentToolUse]:
 
 
 async def _facts(shift: Shift) -> AsyncIterator[Fact]:
-    """All that this session's log has."""
+    """All facts of this session's log."""
     after = 0
     while events := await shift.doors.log.read(shift.state.session_id, after=after, limit=PAGE):
         for event in events:
@@ -133,7 +130,7 @@ async def _contract(shift: Shift, role: Role, value: dict[str, Any]) -> list[str
     if value.get("plain_run_would_do"):
         return [] if str(value.get("why", "")).strip() else ["Say in `why` that one session is enough."]
     if not value.get("features"):
-        return ["There is no feature in it. When the goal fits one session, say `plain_run_would_do` and why."]
+        return ["It has no features. When the goal fits one session, set `plain_run_would_do` and say why."]
     return submitted_problems(value)
 
 
@@ -145,7 +142,7 @@ _CHECKS: dict[str, Callable[[Shift, Role, dict[str, Any]], Awaitable[list[str]]]
 }
 
 ANSWERS: dict[str, Answer] = dict.fromkeys(_CHECKS, submit)
-"""The tools that are answered here."""
+"""Tool → the function that answers its calls."""
 
 
 PROMPTS: dict[RoleKind, str] = {
@@ -154,38 +151,38 @@ PROMPTS: dict[RoleKind, str] = {
     "judge": "judge",
     "initializer": "initializer",
 }
-"""Role → the name of its system prompt."""
+"""Role → name of its system prompt."""
 
 
 class RoleActs(Working):
-    """The acts of one role in one shift."""
+    """Acts of a role in one shift."""
 
     answers = ANSWERS
 
     def prompt(self) -> str:
-        """The prompt of the role, the agent's where there is none."""
+        """The system prompt of the role, or the agent's default."""
         role, doors = role_of(self.shift.state), self.shift.doors
         assert role is not None
         return doors.prompts.get(PROMPTS[role.kind], doors.prompt)
 
     async def guarded(self) -> tuple[str, ...]:
-        """The protected files that a worker began with."""
+        """The protected files of a worker's base."""
         return await guarded(self.shift)
 
     async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
-        """Run the project's hooks: one that blocks ends the call."""
+        """Run the project's hooks; a blocking one ends the call."""
         return await hooks.before(self.shift, hands, use) is None
 
     async def after_call(self, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
-        """Run the project's hooks: what they say stands beside the result."""
+        """Run the project's hooks, whose events are recorded beside the result."""
         return await hooks.after(self.shift, hands, use, result)
 
     async def before_end(self, ended: ShiftEnded) -> bool:
-        """Commit what a worker leaves."""
+        """Commit a worker's folder."""
         return await worker.commit(self.shift, ended)
 
     async def report(self) -> Report:
-        """What it handed in since the latest message to it, and the commit of its work."""
+        """The role's submission since the latest message to it, and the commit of its work."""
         own = role_state(self.shift.state)
         fact = await self.shift.body(own.submitted_seq) if own.submitted_seq else None
         submitted = fact.body if isinstance(fact, WorkSubmitted) else {}

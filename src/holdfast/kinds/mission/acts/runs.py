@@ -23,22 +23,22 @@ from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.context.render import action_digest
 
 LOST_MAX = 3
-"""A run whose hands are lost is run anew so often."""
+"""Attempts at a run whose hands are lost."""
 
 OUTPUT_CAP = 30_000
 
 REPORT_MAX = 16 << 20
-"""Bytes of a report that are read; a larger one counts as none."""
+"""Largest report that is read, in bytes; a larger one is ignored."""
 
 SOURCES = (
     "**/*.py", "**/*.js", "**/*.cjs", "**/*.mjs", "**/*.jsx", "**/*.ts", "**/*.tsx", "**/*.go", "**/*.toml",
     "**/*.cfg", "**/*.ini", "**/*.json", "**/*.mod", "**/Makefile",
 )  # fmt: skip
-"""What is read of a tree that is too large to be read whole."""
+"""Globs of the files that are read from a tree that is too large to read whole."""
 
 
 class Typed(NamedTuple):
-    """A command of a run. `label` tells it from others of its verification, `report` is a path in the checkout."""
+    """Command of a run. `label` is unique within its verification, `report` is a path in the checkout."""
 
     label: str
     command: str
@@ -47,17 +47,17 @@ class Typed(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """The end of a run and what its runner reported, None for no report that can be read."""
+    """Result of a run, and its test runner's report, None without one that can be read."""
 
     result: ExecResult
     report: bytes | None
 
 
 class Run(NamedTuple):
-    """One run of checks, of which criteria, and what it says.
+    """One run of a group's checks, and its outcome.
 
-    `tests` are outcomes by criterion and test id, where the runner reports them. `notes` say of which criteria a run
-    that ended with 0 is red all the same.
+    `tests` are outcomes by criterion and test id, where the runner reports them. `notes` are the reasons, by criterion,
+    that a run with exit status 0 is red.
     """
 
     group: Group
@@ -72,11 +72,11 @@ class Run(NamedTuple):
 
 
 Wanted = Callable[[Place, str], Awaitable[Typed | None]]
-"""What to run in a place that was laid out as that tree; None when there is nothing to run any more."""
+"""Returns the command to run in a checkout of a tree; None when nothing is left to run."""
 
 
 class Runner:
-    """Runs the checks of one verification. `begin` announces a run."""
+    """Runs the checks of one verification. `begin` records the start of a run."""
 
     def __init__(self, shift: Shift, places: Places, begin: Callable[[Hands], Awaitable[None]]) -> None:
         self.shift = shift
@@ -106,19 +106,16 @@ class Runner:
             hands = await self.places.hands(place)
             try:
                 await self._begin(hands)
-                result = await self._exec(hands, typed)
+                request = ExecRequest("bash", {"command": typed.command}, typed.timeout_s, output_cap=OUTPUT_CAP)
+                call_id = call_id_of(self.places.verification_id, typed.label)
+                await hands.start(self.shift.epoch, call_id, request)
+                result = await hands.wait(self.shift.epoch, call_id)
             finally:
                 await give_back(self.shift, hands)
             return Ran(result, await report_of(place.workspace.path, typed.report))
 
-    async def _exec(self, hands: Hands, typed: Typed) -> ExecResult:
-        request = ExecRequest("bash", {"command": typed.command}, typed.timeout_s, output_cap=OUTPUT_CAP)
-        call_id = call_id_of(self.places.verification_id, typed.label)
-        await hands.start(self.shift.epoch, call_id, request)
-        return await hands.wait(self.shift.epoch, call_id)
-
     async def files(self, tree: str) -> Mapping[str, bytes]:
-        """The files of a tree; its sources alone when it is too large."""
+        """The files of a tree, or only its sources when it is too large."""
         known = self._files.get(tree)
         if known is None:
             try:
@@ -133,12 +130,12 @@ class Runner:
 
 
 def call_id_of(verification_id: str, label: str) -> str:
-    """The id of a run's call, the same for whoever goes on after a crash."""
+    """The id of a run's call, the same after a crash."""
     return f"{verification_id}.{hashlib.sha256(label.encode()).hexdigest()[:12]}"
 
 
 async def report_of(root: str, path: str) -> bytes | None:
-    """The report at a path below `root`, None for nothing, a link, or more than is read."""
+    """The report at a path below `root`; None if it is missing, a link, or too large."""
     return await anyio.to_thread.run_sync(_report, root, path) if path else None
 
 
@@ -165,11 +162,13 @@ def _report(root: str, path: str) -> bytes | None:
             os.close(fd)
 
 
+# --- repeated runs and flaky checks --------------------------------------------------------------
+
 Again = Callable[[Group], Awaitable[Run | None]]
 
 
 async def confirm(again: Again, group: Group, passes: Mapping[str, int], wanted: int) -> dict[str, str]:
-    """Run these checks until each has passed `wanted` times. Returned are those that did not, with the word for it."""
+    """Run checks until each has passed `wanted` times. Return those that failed, with a note on each."""
     counts = dict(passes)
     while left := [name for name in group.names if counts[name] < wanted]:
         part = group.part(left)
@@ -177,13 +176,13 @@ async def confirm(again: Again, group: Group, passes: Mapping[str, int], wanted:
         if run is None:
             return {}
         if not run.passed:
-            return await _told_apart(again, part, counts, wanted, run)
+            return await _failing(again, part, counts, wanted, run)
         counts |= {name: counts[name] + 1 for name in left}
     return {}
 
 
-async def _told_apart(again: Again, group: Group, counts: Mapping[str, int], wanted: int, run: Run) -> dict[str, str]:
-    """The ones at fault of checks that passed together and then failed: each is run alone."""
+async def _failing(again: Again, group: Group, counts: Mapping[str, int], wanted: int, run: Run) -> dict[str, str]:
+    """Run each check of a group alone that passed together and then failed, and return those at fault."""
     if not group.divisible:
         return {name: sometimes(counts[name] + 1, 1) for name in group.names}
     red: dict[str, str] = {}
@@ -193,7 +192,7 @@ async def _told_apart(again: Again, group: Group, counts: Mapping[str, int], wan
 
 
 def sometimes(runs: int, failures: int) -> str:
-    """The word for a check that passed and failed on one tree."""
+    """Note on a check that passed and failed on one tree."""
     return f"{proofs.SOMETIMES}: it failed {failures} of {runs} times on the same tree"
 
 
@@ -213,7 +212,7 @@ class Tally:
 
 
 async def propose(shift: Shift) -> None:
-    """Ask a person about criteria that were flaky often: only they can take one out of the contract."""
+    """Ask a person about often flaky criteria: only a person can take one out of the contract."""
     mission = of_mission(shift.state)
     for name in flakes.to_propose(shift.state):
         times = mission.flakes[name]
@@ -221,10 +220,10 @@ async def propose(shift: Shift) -> None:
         item = new_item(
             shift,
             kind=flakes.KIND,
-            title=f"is {name} to count any longer?",
+            title=f"drop the flaky criterion {name}?",
             action=(
-                f"The check of {name} ({text}) failed now and then on trees where it passed as well, {times} times.\n\n"
-                "Approve: it is taken out of the contract. Deny: it stays, and is run again when it fails."
+                f"The check of {name} ({text}) both passed and failed on the same tree, {times} times.\n\n"
+                "Approve: the criterion is taken out of the contract. Deny: it stays, and is run again when it fails."
             ),
             call_id=flakes.item_of(name),
             action_digest=action_digest(flakes.KIND, {"criterion": name}),
@@ -235,16 +234,15 @@ async def propose(shift: Shift) -> None:
 
 
 ROUGHLY = 0.1
-"""A metric has to be worse by so much of its value before a probe is known to matter to it: values vary."""
+"""Share of a metric's value by which a probe must worsen it to count: values vary."""
 
 Tests = Mapping[str, TestOutcome]
 
 
 class Seen:
-    """What the probes of some checks showed so far, by criterion.
+    """Results of probes so far, by criterion.
 
-    `absent` are files that they are run without. `floor` is the gain of a metric: a probe shows something when it is
-    below.
+    `absent` are files that are removed for the probes. `floor` is the gain of a metric; a probe must fall below it.
     """
 
     def __init__(self, names: Iterable[str], absent: Collection[str] = (), floor: float | None = None) -> None:
@@ -256,12 +254,12 @@ class Seen:
         self.beside: dict[str, Tests] = {}
 
     def confirms(self, name: str, own: Mapping[str, Tests]) -> bool:
-        """Whether all tests of a check passed once more beside a failing one."""
+        """Return True if all tests of a check passed again beside a failing one."""
         found = self.present(own.get(name, {}))
         return bool(found) and name in self.beside and not ability.missing(found, self.beside[name])
 
     def present(self, tests: Tests) -> Tests:
-        """Those tests that are in files which the probes have."""
+        """The tests in files that the probes have."""
         return {each: outcome for each, outcome in tests.items() if each.partition("::")[0] not in self.absent}
 
 
@@ -271,14 +269,14 @@ def name_of(test: str) -> str:
 
 
 def _is_about(probe: Probe, index: int) -> bool:
-    """Whether a probe can show something of a check of its group."""
+    """Return True if a probe applies to a check of its group."""
     return probe.kind in ("hollow", "empty") or index in probe.ids
 
 
 def left(probe: Probe, group: Group, about: Mapping[str, frozenset[str]], seen: Seen) -> list[str]:
-    """The criteria of which a probe can show what is wanted and not shown yet.
+    """The criteria for which a probe can still show a missing kind of failure.
 
-    A runner's tests fail where the product is gone, whatever the product does: that says nothing of them.
+    Without the product a runner's tests always fail, so that probe is not used after a canary has failed.
     """
     kind = proofs.kind_of(probe.kind)
     return [
@@ -293,7 +291,7 @@ def left(probe: Probe, group: Group, about: Mapping[str, frozenset[str]], seen: 
 def ability_of(
     kind: str, name: str, group: Group, probes: Sequence[Probe], seen: Seen, *, base: bool = False
 ) -> Ability:
-    """How a check can fail on probes of a kind; `base` says that it fails without them."""
+    """Ability of a check to fail on probes of a kind; `base` means that it fails without them."""
     index = group.names.index(name)
     if not any(proofs.kind_of(probe.kind) == kind and _is_about(probe, index) for probe in probes):
         return "impossible"
@@ -302,13 +300,13 @@ def ability_of(
 
 
 def read_run(group: Group, ran: Ran | Run) -> checking.Read:
-    """The end of a run, and the number that a metric's printed."""
+    """The outcome of a run, and the value that a metric's check printed."""
     result = ran.result
     return checking.read(group.checks[0], result.exit_code, result.output, timed_out=result.timed_out)
 
 
 def floor_of(group: Group, ran: Ran | Run, roughly: float = 0.0) -> float | None:
-    """The gain of a metric's value; with `roughly`, less its tolerance or such a part of it. None without a value."""
+    """The gain of a metric's value, None without one; with `roughly`, minus its tolerance or that share of it."""
     metric, value = group.checks[0].metric, read_run(group, ran).value
     if metric is None or value is None:
         return None

@@ -1,11 +1,11 @@
-"""Verification: what the harness itself finds out about a tree, on clean checkouts, in hands (S25).
+"""Verification of a tree by the harness's own runs of checks, on clean checkouts, in hands (S25).
 
-`verification.started` comes before each run and names the hands that it goes to. A verdict is recorded as soon as it is
-known, and never asked for again under the same key. Whoever takes over after a crash waits for a check's own run where
-it goes on; any other run that had no verdict yet is run again, since a checkout is thrown away anyway.
+`verification.started` precedes each run and names its hands. A verdict is recorded as soon as it is known, and reused
+under the same key. After a crash, the next brain waits for a check's own run that still goes on; any other run without
+verdict is repeated, since its checkout is thrown away.
 
-A check that passes counts once it was shown that it could have failed (`acts.proving`), and, when it never passed
-before, once it has passed several times.
+A passing check counts after a proof that it could have failed (`acts.proving`), and, if it never passed before, after
+several passes.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from holdfast.kinds.mission.fold.state import BASE, BEFORE, LAST, MissionState, 
 from holdfast.session.outside import outside_digest
 
 RED_ENOUGH = 3
-"""With so many failed criteria a merge is looked at no further."""
+"""Failed criteria after which the rest of a merge is not checked."""
 
 
 async def verify(shift: Shift, action: Verify) -> None:
-    """Have a verdict for each of the criteria that a command checks, or an end that says why there is none."""
+    """Record a verdict for each criterion with a check, or an end with the error that prevented it."""
     job = _Verification(shift, action)
     error = ""
     try:
         await job.run()
     except HeadMoved:
-        return  # a person stopped it: whoever goes on begins with what is recorded
+        return  # a person stopped it: the next shift starts from the recorded verdicts
     except (HandsError, EnvironmentFailed) as problem:
         error = str(problem)
     ended = VerificationEnded(verification_id=job.verification_id, effect=action.effect, tree=action.tree, error=error)
@@ -67,7 +67,7 @@ async def verify(shift: Shift, action: Verify) -> None:
 
 
 async def give_up(shift: Shift) -> None:
-    """Before a mission ends: nothing is left of verifications that have no end."""
+    """Release the hands and checkouts of unfinished verifications before a mission ends."""
     mission = of_mission(shift.state)
     for each in list(mission.verifications.values()):
         for identity in each.hands:
@@ -112,11 +112,11 @@ class _Verification:
 
     @property
     def mission(self) -> MissionState:
-        """As it is now: verdicts come in while this runs."""
+        """The present state: verdicts arrive while this runs."""
         return of_mission(self.shift.state)
 
     async def run(self) -> None:
-        """Run what has no verdict."""
+        """Run the checks without a verdict."""
         known = self.mission.contract.criteria()
         all_checks = {name: each.check for name, each in known.items() if each.check is not None}
         checks = {name: all_checks[name] for name in self.action.criteria if name in all_checks}
@@ -135,7 +135,7 @@ class _Verification:
     # --- one run ---------------------------------------------------------------------------------
 
     async def _run(self, group: Group, ground: Ground) -> Run | None:
-        """One run on a clean checkout; None when all its verdicts are recorded already."""
+        """One run on a clean checkout; None if all its verdicts are recorded."""
         mine, part = ground is self.ground, group
 
         async def wanted(place: Place, laid: str) -> Typed | None:
@@ -156,7 +156,7 @@ class _Verification:
         return self.prover.typed(group, await self.runner.files(laid), _label(group, ground), nonce)
 
     async def _run_of(self, group: Group, ran: Ran, ground: Ground) -> Run:
-        """What a run says: a check that ended with 0 has to have run the tests that were there."""
+        """Read the result of a run: with exit status 0 a check must also have run the tests of the base."""
         result, files = ran.result, await self.runner.files(await self.places.laid(ground))
         cut = bool(result.limit) or result.cancelled
         said = checking.read(group.checks[0], result.exit_code, result.output, timed_out=result.timed_out, cut=cut)
@@ -171,7 +171,7 @@ class _Verification:
         return verdict is not None and verdict.key == self.key
 
     async def _begin(self, hands: Hands) -> None:
-        """Record that a run begins, and where."""
+        """Record the start of a run and its hands."""
         started = VerificationStarted(
             verification_id=self.verification_id,
             effect=self.action.effect,
@@ -185,12 +185,12 @@ class _Verification:
         await self.shift.fact(started)
 
     async def _resumed(self, waiting: list[Group]) -> Run | None:
-        """The run of an earlier shift, if it is one of a check itself and goes on, or its end is known."""
+        """A check's own run from an earlier shift that still runs or whose result is known, if any."""
         found: tuple[Group, Ran] | None = None
         for identity in self.open.hands if self.open is not None else ():
             hands = await self.shift.doors.hands.attach(identity)
             with contextlib.suppress(HandsError):
-                await hands.fence(self.shift.epoch)  # its journal may know the end all the same
+                await hands.fence(self.shift.epoch)  # its journal may still have the result
             with contextlib.suppress(HandsError):
                 found = found or await self._left(waiting, hands)
             await give_back(self.shift, hands)
@@ -202,7 +202,7 @@ class _Verification:
         return await self._run_of(*found, self.ground)
 
     async def _left(self, waiting: list[Group], hands: Hands) -> tuple[Group, Ran] | None:
-        """The end of a check's own run in these hands."""
+        """The result of a check's own run in these hands, if any."""
         for group in waiting:
             call_id = call_id_of(self.verification_id, _label(group, self.ground))
             status = await hands.status(self.shift.epoch, call_id)
@@ -215,7 +215,7 @@ class _Verification:
     # --- verdicts --------------------------------------------------------------------------------
 
     async def _group(self, group: Group) -> None:
-        """Verdicts for a group: from one run, or from runs of its parts."""
+        """Record verdicts for a group, from one run or from runs of its parts."""
         merge, verdicts = self.mission.merge, self.mission.verdicts.get(self.action.tree, {})
         if merge is not None and merge.tree == self.action.tree:
             known = [name for name in self.action.criteria if name in verdicts]
@@ -226,7 +226,7 @@ class _Verification:
             await self._settled(run)
 
     async def _settled(self, run: Run) -> None:
-        """What follows from a run: the verdicts of its criteria, or runs of its parts."""
+        """Record the verdicts of a run, or run the parts of its group."""
         metric = run.group.checks[0].metric
         if metric is not None:
             await self._measured(run, metric)
@@ -240,8 +240,8 @@ class _Verification:
             await self._suspected(run)
 
     async def _measured(self, first: Run, metric: Metric) -> None:
-        """The verdict of a metric is that of the run with the median value. A value that may move the main line has
-        to be proven like a pass.
+        """Record the verdict of a metric: that of the run with the median value. A value that may move the main branch
+        must be proven like a pass.
         """
         tally = Tally([first])
         await self._again(first.group, tally, self.mission.policy.confirm_runs)
@@ -350,7 +350,7 @@ class _Verification:
         await self._end(tally, green=tally.passes > 0)
 
     async def _weighed(self, group: Group, tally: Tally, reruns: int) -> bool:
-        """Whether a check that passed and failed counts as passed: by more runs, there and on the main line."""
+        """Decide by more runs, also on the main branch, if a check that passed and failed counts as passed."""
         await self._again(group, tally, 1 + reruns)
         if tally.failures == 1:
             return True
@@ -375,7 +375,7 @@ class _Verification:
         return mission.main_tree != self.action.tree and any(name in mission.passed for name in group.names)
 
     async def _fails_on_main(self, group: Group, most: int) -> bool:
-        """Whether a check that passed on the main line before fails there now and then, in so many runs."""
+        """Run a check that passed on the main branch again there; return True if it fails in one of `most` runs."""
         if not self._passed_before(group):
             return False
         mission = self.mission

@@ -21,14 +21,14 @@ from holdfast.kinds.mission.role.fold import role_state
 from holdfast.kinds.mission.role.hooks import Settings
 from holdfast.kinds.mission.role.kind import role_of
 from holdfast.repo.repository import Commit, Kept, Repository
-from holdfast.session.state import State
 
 
 class Hooked:
-    """The hooks of a worker. `scripts` are files, by path, that are put back before any of them runs; of them,
-    `programs` can be executed. `guarded` says that some could not be written, so that each is looked at first.
+    """The hooks of a worker.
 
-    `losses` counts by call the hands that went while its hooks ran. Those of calls that run side by side take turns.
+    `scripts` are files by path that are restored before any hook runs; `programs` among them are executable. `guarded`
+    means that some could not be written, so that each is compared first. `losses` counts by call the hands that were
+    lost while its hooks ran. Hooks of concurrent calls take turns.
     """
 
     def __init__(self, settings: Settings, scripts: Mapping[str, bytes], programs: frozenset[str]) -> None:
@@ -43,8 +43,10 @@ class Hooked:
 
 
 class Working(Acts):
-    """A role at work. `hooks` are those of its project, once they were read; `handed` is a commit of its tree as it was
-    before they ran at its hand-in. `uncommitted` is one more than the change that could not be committed, 0 for none.
+    """Memory of a role in one shift.
+
+    `hooks` are those of its project once they were read; `handed` is a commit of its tree before they ran at its
+    submission. `uncommitted` is one more than the position of a change that could not be committed, 0 for none.
     """
 
     def __init__(self, shift: Shift) -> None:
@@ -55,30 +57,33 @@ class Working(Acts):
 
 
 def working(shift: Shift) -> Working:
-    """The memory of a role's shift."""
+    """The memory of a role in this shift."""
     assert isinstance(shift.acts, Working)
     return shift.acts
 
 
 TRIES = 3
-"""A branch that somebody moves meanwhile is looked at again so often."""
+"""Attempts to move a branch that is moved from outside meanwhile."""
 
 NAMED = 20
-"""So many paths are named in an event."""
+"""Most paths that are named in an event."""
 
 KEPT = "refs/holdfast"
-"""Below it stays reachable what a branch of a task led to before a fresh worker began."""
+"""Prefix of refs that keep the commits of earlier workers of a task reachable."""
 
 
 async def commit(shift: Shift, ended: ShiftEnded) -> bool:
-    """Before a shift of a worker ends: commit what it leaves. True when something was appended: decide again.
+    """Commit a worker's folder before its shift ends. Return True if that appended an event, to decide again.
 
-    What cannot be committed is an event, once for each state of the folder, and does not keep the session from resting.
+    A failure to commit is recorded once for each state of the folder, and does not keep the session from parking.
     """
     state = shift.state
     role = role_of(state)
-    if role is None or role.kind != "worker" or not role.ref or not _wanted(state) or state.workspace_with:
+    if role is None or role.kind != "worker" or not role.ref or state.workspace_with:
         return False
+    own = role_state(state)
+    if state.mutated_seq <= own.committed_seq and not (own.submitted_seq and not own.committed[0]):
+        return False  # unchanged since the last commit; submitted work has one in any case
     memory = working(shift)
     if memory.uncommitted == state.mutated_seq + 1:
         return False
@@ -97,7 +102,7 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
         tree=made.tree,
         parent=parent,
         task_id=role.task_id,
-        wip=not role_state(state).submitted_seq,
+        wip=not own.submitted_seq,
         left_out=made.left_out,
         by_checks=by_checks[:NAMED],
     )
@@ -106,14 +111,8 @@ async def commit(shift: Shift, ended: ShiftEnded) -> bool:
     return True
 
 
-def _wanted(state: State) -> bool:
-    """Whether the folder may have changed since its last commit; work that was handed in has one in any case."""
-    own = role_state(state)
-    return state.mutated_seq > own.committed_seq or bool(own.submitted_seq and not own.committed[0])
-
-
 async def look(shift: Shift, role: Role) -> str:
-    """A commit of the folder as it is, which no branch leads to; empty when there can be none."""
+    """A commit of the folder as it is, on no branch; empty if there can be none."""
     try:
         return (await _read(shift, role, role.base, shift.doors.repository(role.repo), ())).commit
     except RepositoryUnfit:
@@ -128,11 +127,14 @@ async def _read(shift: Shift, role: Role, parent: str, repository: Repository, m
     folder, user = Path(created.workspace.path), owner_of(shift, created.workspace)
     kept = (*([Kept(role.base, role.hidden)] if role.hidden else []), *more)
     at_us = shift.doors.clock.now_us()
-    return await repository.commit(folder, (parent,), _message(shift, role), at_us, user=user, kept=kept)
+    what = "handed in" if role_state(shift.state).submitted_seq else "work in progress"
+    trailers = f"Holdfast-Session: {shift.state.session_id}\nHoldfast-Task: {role.task_id}\n"
+    message = f"{role.task_id}: {what}\n\n{trailers}"
+    return await repository.commit(folder, (parent,), message, at_us, user=user, kept=kept)
 
 
 async def _commit(shift: Shift, role: Role) -> tuple[Commit, str, tuple[str, ...]]:
-    """Commit and move the branch; the commit, its parent, and what checks wrote. Raises `RepositoryUnfit`."""
+    """Commit and move the branch; return the commit, its parent, and files by checks. Raises `RepositoryUnfit`."""
     repository = shift.doors.repository(role.repo)
     for _ in range(TRIES):
         present = await repository.resolve(role.ref)
@@ -148,13 +150,13 @@ async def _commit(shift: Shift, role: Role) -> tuple[Commit, str, tuple[str, ...
     created = shift.state.created
     assert created is not None
     raise RepositoryUnfit(
-        f"{role.ref} was moved by somebody {TRIES} times while it was written; the work is safe in "
+        f"{role.ref} was moved from outside {TRIES} times while it was written; the work is safe in "
         f"{created.workspace.path}: leave that branch alone, then wake the session"
     )
 
 
 async def _by_checks(shift: Shift, repository: Repository, role: Role, made: Commit) -> tuple[str, ...]:
-    """What hooks and checks wrote since the worker handed in, but for product files that they put in order."""
+    """Files that hooks and checks wrote since the submission, except product files that they changed."""
     handed = working(shift).handed
     if not handed or not role_state(shift.state).submitted_seq:
         return ()
@@ -163,7 +165,7 @@ async def _by_checks(shift: Shift, repository: Repository, role: Role, made: Com
 
 
 async def _parent(shift: Shift, repository: Repository, role: Role, present: Commit | None) -> str:
-    """What the commit goes on from: the branch as it is, unless that is of an earlier worker, which is kept aside."""
+    """The parent of the commit: the branch, unless it is of an earlier worker, which a ref then keeps."""
     if present is None:
         return role.base
     if role_state(shift.state).committed[0] or present.commit == role.base:
@@ -171,8 +173,3 @@ async def _parent(shift: Shift, repository: Repository, role: Role, present: Com
     name = role.ref.removeprefix("refs/heads/holdfast/")
     await repository.point(f"{KEPT}/{name}/{present.commit[:12]}", present.commit, None)
     return role.base
-
-
-def _message(shift: Shift, role: Role) -> str:
-    what = "handed in" if role_state(shift.state).submitted_seq else "work in progress"
-    return f"{role.task_id}: {what}\n\nHoldfast-Session: {shift.state.session_id}\nHoldfast-Task: {role.task_id}\n"

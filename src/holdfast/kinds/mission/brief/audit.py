@@ -1,6 +1,6 @@
-"""Whether a brief agrees with the log: each number counted again, another way, each claim held to its event. Pure.
+"""Audit of a brief against the log: each number is counted again in another way, each claim checked. Pure.
 
-Nothing here uses what the brief was made by, the fold included: it reads events as they are exported.
+It shares no code with the brief, not even the fold: it reads exported events.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from holdfast.facts.base import Erased
 from holdfast.facts.codec import Event, export_line
-from holdfast.kinds.mission.brief.document import Brief, Evidence, Line
+from holdfast.kinds.mission.brief.document import Brief
 from holdfast.session.money import usd
 
 Raw = dict[str, Any]
@@ -23,17 +23,20 @@ class _Log(NamedTuple):
     events: list[Raw]
 
 
-def agrees(brief: Brief, events: Sequence[Event], below: Iterable[Sequence[Event]] = ()) -> list[str]:
-    """What a brief says that the log does not, a sentence each; none when they agree.
+def audit(brief: Brief, events: Sequence[Event], below: Iterable[Sequence[Event]] = ()) -> list[str]:
+    """The differences between a brief and the log; none when they agree.
 
-    `events` and `below` are as for `brief`. A brief of a fork is held to the fork's own events.
+    `events` and `below` are as for `brief`. A brief of a fork is checked against the fork's own events.
     """
     logs = [_log(each) for each in (events, *below) if each]
     return [*_claims(brief, logs), *_numbers(brief, logs), *_criteria(brief, logs[0])] if logs else ["there is no log"]
 
 
 def _log(events: Sequence[Event]) -> _Log:
-    raw = [_raw(event) for event in events]
+    raw = [
+        {**export_line(event), **({"type": "holdfast.erased"} if isinstance(event.fact, Erased) else {})}
+        for event in events
+    ]
     created: Raw = next((each for each in raw if each["type"] == "session.created"), {})
     forked = max((place for place, each in enumerate(raw) if each["type"] == "session.forked"), default=0)
     parent = (created.get("parent") or {}).get("session_id", "") if not forked else ""
@@ -42,7 +45,7 @@ def _log(events: Sequence[Event]) -> _Log:
 
 
 def _marked(events: list[Raw]) -> list[Raw]:
-    """The same, with what follows from the events before: results of verdicts, and shifts that nothing ended."""
+    """Mark results of submitted verdicts, and shifts that began while another had not ended."""
     submits: set[str] = set()
     working = False
     for raw in events:
@@ -56,12 +59,6 @@ def _marked(events: list[Raw]) -> list[Raw]:
             case "shift.ended":
                 working = False
     return events
-
-
-def _raw(event: Event) -> Raw:
-    """An event as exported; one whose body was erased says nothing."""
-    raw = export_line(event)
-    return {**raw, "type": "holdfast.erased"} if isinstance(event.fact, Erased) else raw
 
 
 # --- claims ------------------------------------------------------------------------------------------
@@ -87,10 +84,10 @@ _TYPES: dict[str, frozenset[str]] = {
         {"span.model_request_end", "agent.tool_result", "tool.outcome_unknown", "tool.dispatched"}
     ),
 }  # fmt: skip
-"""What lines that are counted below by no rule may stand on; the examples of a decision stand on checks."""
+"""Kinds of lines without a counter below → types of their evidence. Examples of a decision have checks."""
 
 _MOVES = ("task", "mission", "repo", "judge", "criterion", "batch", "session", "contract")
-"""Families of what moves a task, or says why a criterion is not met."""
+"""Families of events that move a task, or are a reason that a criterion is not met."""
 
 
 def _claims(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
@@ -100,7 +97,8 @@ def _claims(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
             yield f"{line.kind}: a claim without an event: {line.text}"
         if line.examples and line.kind not in ("calls", "spend") and len(line.examples) != line.count:
             yield f"{line.kind}: it counts {line.count} and has {len(line.examples)}"
-        for evidence, commits in _stood_on(line):
+        sources = [(line.evidence, line.commits), *((each.evidence, each.commits) for each in line.examples)]
+        for evidence, commits in sources:
             raws = [known.get((each.session_id, each.seq)) for each in evidence]
             for each, raw in zip(evidence, raws, strict=True):
                 if raw is None or raw["type"] != each.type:
@@ -110,12 +108,6 @@ def _claims(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
             for commit in commits:
                 if not any(commit in (raw or {}).values() for raw in raws):
                     yield f"{line.kind}: the commit {commit} is in none of its events"
-
-
-def _stood_on(line: Line) -> Iterator[tuple[tuple[Evidence, ...], tuple[str, ...]]]:
-    yield line.evidence, line.commits
-    for example in line.examples:
-        yield example.evidence, example.commits
 
 
 def _fits(kind: str, raw: Raw) -> bool:
@@ -130,7 +122,7 @@ def _fits(kind: str, raw: Raw) -> bool:
 
 
 def _typed(*types: str, **fields: Any) -> Callable[[Raw, bool], bool]:
-    """Events of these types whose fields are these; True for a field means that it is not empty."""
+    """Match events of these types with these fields; True for a field means that it is not empty."""
 
     def counted(raw: Raw, judge: bool) -> bool:
         if raw["type"] not in types:
@@ -203,7 +195,7 @@ COUNTED: dict[str, Callable[[Raw, bool], bool]] = {
     "requests": _typed("span.model_request_end"),
     "unpriced": lambda raw, _: raw["type"] == "span.model_request_end" and raw.get("cost_pico") is None,
 }
-"""How often what a number counts is in a log: by the exported event, and whether it is of a judge."""
+"""Name of a number → a predicate on an exported event, and whether its session is a judge's."""
 
 _TOP_ONLY = frozenset({"merged", "checks"})
 
@@ -234,7 +226,7 @@ def _news(brief: Brief, log: _Log) -> list[Raw]:
 
 
 def _headline(brief: Brief, logs: Sequence[_Log]) -> Iterator[str]:
-    """The first line: the cost of all logs, the merges, and as many decisions as there are."""
+    """Check the first line: the cost of all logs, the merges, and the number of decisions."""
     costs = [_cost(raw) for log in logs for raw in log.events]
     known = sum(cost or 0 for cost in costs)
     cost = usd(known) if None not in costs else f"at least {usd(known)}" if known else "unknown"
@@ -290,7 +282,7 @@ def _open_items(log: _Log) -> set[str]:
 
 
 def _criteria(brief: Brief, log: _Log) -> Iterator[str]:
-    """Replays the main line: which criteria pass there, by verdicts on its trees and by judges."""
+    """Check met and unmet criteria against a replay of the main branch."""
     if log.kind != "mission":
         return
     replay = _Replay(log.events[0]["mission"])
@@ -310,12 +302,12 @@ def _criteria(brief: Brief, log: _Log) -> Iterator[str]:
 
 
 def _named(brief: Brief, *kinds: str) -> set[str]:
-    """The criteria that lines of these kinds speak of."""
+    """The criteria that lines of these kinds are about."""
     return {name for line in brief.lines if line.kind in kinds for each in line.examples for name in each.criteria}
 
 
 class _Replay:
-    """The main line of a mission, event by event."""
+    """The main branch of a mission, event by event."""
 
     def __init__(self, mission: Raw) -> None:
         self.at_end = mission.get("policy", {}).get("judge") == "at_end"
@@ -328,7 +320,7 @@ class _Replay:
         self.tasks: dict[str, tuple[str, ...]] = {}
 
     def take(self, raw: Raw) -> None:
-        """One more event."""
+        """Apply an event."""
         match raw["type"]:
             case "mission.opened":
                 self.tree = raw["tree"]
@@ -376,7 +368,7 @@ class _Replay:
         self.criteria = after
 
     def met(self) -> set[str]:
-        """The criteria that pass on the main line as it is."""
+        """The criteria that pass on the main branch as it is."""
         whole = self.passed | (self.final if self.at_end and self.final_tree == self.tree else set())
         return whole & set(self.criteria)
 

@@ -1,6 +1,6 @@
-"""What happened while nobody looked, from the log by code: the decisions first, and no claim without an event. Pure.
+"""Brief of a session or mission, made from its log by code: decisions first, and no claim without an event. Pure.
 
-The same events make the same brief. It is told as Markdown (`brief_text.markdown`), or taken as data.
+The same events make the same brief. `document.markdown` renders it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from holdfast.session.state import State
 
 
 class Spent(msgspec.Struct):
-    """What a role spent. `unpriced` requests are of unknown cost; `last` is where something was last spent."""
+    """Spend of a role. `unpriced` requests are of unknown cost; `last` is the latest event that spent."""
 
     pico: int = 0
     requests: int = 0
@@ -54,13 +54,13 @@ class Spent(msgspec.Struct):
         return None if self.unpriced and not self.pico else self.pico
 
     def cost(self) -> str:
-        """The cost alone: an unknown one is said, never shown as nothing."""
+        """The cost as text; an unknown cost is called unknown, never 0."""
         if not self.unpriced:
             return usd(self.pico)
         return f"at least {usd(self.pico)}" if self.pico else "unknown"
 
     def words(self) -> str:
-        """The cost, and of how many requests."""
+        """The cost and the number of requests."""
         requests = counted(self.requests, "request")
         if not self.unpriced:
             return f"{usd(self.pico)}, {requests}"
@@ -69,7 +69,7 @@ class Spent(msgspec.Struct):
 
 
 def cost_of(event: Event) -> tuple[int, bool] | None:
-    """What an event spends in pico-dollars, and whether something of it is unknown; None when it spends nothing."""
+    """The spend of an event in pico-dollars, and True if part of it is unknown; None when it spends nothing."""
     fact = event.fact
     match fact:
         case ModelRequestEnd():
@@ -83,7 +83,7 @@ def cost_of(event: Event) -> tuple[int, bool] | None:
 
 
 def by_role(tree: Tree, *, whole: bool = False) -> dict[str, Spent]:
-    """What each role spent, of what is news; with `whole` since the beginning."""
+    """Spend by role in new events, or in all with `whole`."""
     found: dict[str, Spent] = {}
     for part in tree.parts:
         role = tree.role(part)
@@ -125,7 +125,7 @@ def lines(spent: dict[str, Spent], cap_pico: int | None, session_id: str) -> tup
 
 __all__ = ["Brief", "Evidence", "Example", "Line", "Section", "brief"]
 
-DECIDE, STANDS, CHANGED, WRONG, MONEY = "Decide", "Stands", "Changed", "Went wrong", "Money"
+DECIDE, STANDS, CHANGED, WRONG, MONEY = "Decisions", "Status", "Changes", "Problems", "Cost"
 
 Found = dict[str, list[Example]]
 
@@ -139,10 +139,10 @@ def brief(
     running: bool = False,
     changed: Sequence[str] = (),
 ) -> Brief:
-    """What happened in a session, by its events, the state folded from them, and the logs of all sessions below it.
+    """The brief of a session, from its events, the state folded from them, and the logs of its descendants.
 
-    With `since_us`, what happened is told from then on only; how things stand is told as it is. `running` says that a
-    process holds it. `changed` are paths that the first and the last kept workspace of a session differ by.
+    With `since_us` it covers events after that time, but the present status in full. `running` means that a process
+    holds the session. `changed` are paths that differ between its first and its last workspace snapshot.
     """
     tree = Tree(events, below, since_us)
     known = Known(tree, of_mission(state)) if mission_of(state) is not None else None
@@ -175,9 +175,12 @@ def brief(
 
 
 def _headline(tree: Tree, state: State, needs: int, *, running: bool) -> str:
-    """State, cost of all of it, and what it needs; of a mission also whether its main branch moved."""
+    """Status, number of decisions, total cost, and of a mission its merges."""
     whole = total(by_role(tree, whole=True))
-    words = f"{_state(state, running=running)} {_duration(duration_us(tree, running=running))}, needs "
+    seconds = duration_us(tree, running=running) // 1_000_000
+    minutes, hours = seconds // 60, seconds // 3600
+    took = f"{seconds} s" if seconds < 60 else f"{minutes} min" if minutes < 120 else f"{hours} h {minutes % 60} min"
+    words = f"{_state(state, running=running)} {took}, needs "
     words += f"{counted(needs, 'decision')}." if needs else "nothing."
     words += f" Cost {whole.cost()}."
     if mission_of(state) is not None:
@@ -203,19 +206,11 @@ def _state(state: State, *, running: bool) -> str:
 
 
 def duration_us(tree: Tree, *, running: bool) -> int:
-    """From the first event of the session to its last end; to its last event when it has none, or goes on."""
+    """Time from a session's first event to its last end of a shift; to its last event if it runs or never ended one."""
     own = tree.top.events
     ends = [event for event in own if isinstance(event.fact, ShiftEnded)]
     last = own[-1] if running or not ends else ends[-1]
     return last.at_us - own[0].at_us
-
-
-def _duration(us: int) -> str:
-    seconds = us // 1_000_000
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, hours = seconds // 60, seconds // 3600
-    return f"{minutes} min" if minutes < 120 else f"{hours} h {minutes % 60} min"
 
 
 # --- sections ----------------------------------------------------------------------------------------
@@ -232,30 +227,26 @@ def _stands(tree: Tree, known: Known | None, elsewhere: frozenset[str]) -> tuple
 
 
 def _changed(tree: Tree, known: Known | None, paths: Sequence[str]) -> tuple[Line, ...]:
-    return brief_mission.changed(known) if known is not None else (*_files(tree, paths), *_calls(tree))
-
-
-def _files(tree: Tree, paths: Sequence[str]) -> tuple[Line, ...]:
-    """The files that the kept workspaces of a session differ by, with the last of these."""
+    """Changes of a mission; of another session, changed files and the number of calls by outcome."""
+    if known is not None:
+        return brief_mission.changed(known)
     kept = [event for event in tree.top.events if isinstance(event.fact, WorkspaceSnapshotted) and event.fact.snapshot]
-    examples = [Example(plain(path), (of(kept[-1]),)) for path in paths if kept]
-    return lined("files", "files changed", examples, ("brief", tree.name, "--json"))
-
-
-def _calls(tree: Tree) -> tuple[Line, ...]:
-    """How the calls of a session ended, by outcome."""
+    files = [Example(plain(path), (of(kept[-1]),)) for path in paths if kept]
     ended: dict[str, list[Event]] = {}
     for event in tree.events(ToolResult):
         assert isinstance(event.fact, ToolResult)
         if tree.new(event):
             ended.setdefault(event.fact.outcome, []).append(event)
     total = sum(map(len, ended.values()))
-    examples = [Example(f"{len(each)} {outcome}", (of(each[-1]),)) for outcome, each in ended.items()]
-    return lined("calls", "calls ended", examples, ("logs", tree.name, "--type", "agent.tool_result"), total)
+    calls = [Example(f"{len(each)} {outcome}", (of(each[-1]),)) for outcome, each in ended.items()]
+    return (
+        *lined("files", "files changed", files, ("brief", tree.name, "--json")),
+        *lined("calls", "calls ended", calls, ("logs", tree.name, "--type", "agent.tool_result"), total),
+    )
 
 
 def _wrong(tree: Tree, found: Found, decide: tuple[Line, ...]) -> tuple[Line, ...]:
-    """What went otherwise than planned, but for what the decisions tell already."""
+    """Problems, without those that a decision is about."""
     lines = brief_kinds.lines(brief_kinds.WRONG, found, tree.top.session_id)
     names, items = told(decide), asked(decide)
     kept = [line for line in lines if not _is_told(tree, line, names, items)]
@@ -263,7 +254,7 @@ def _wrong(tree: Tree, found: Found, decide: tuple[Line, ...]) -> tuple[Line, ..
 
 
 def _is_told(tree: Tree, line: Line, names: frozenset[str], items: frozenset[tuple[str, int]]) -> bool:
-    """Whether a line has nothing but what a decision is about: its item, or its criteria."""
+    """Return True if all examples of a line are about an item or criteria of a decision."""
     for each in line.examples:
         session_id, seq = each.evidence[0].session_id, each.evidence[0].seq
         event = tree.top.at(seq) if session_id == tree.top.session_id else None
@@ -283,7 +274,7 @@ def _is_told(tree: Tree, line: Line, names: frozenset[str], items: frozenset[tup
 
 
 def _failed(tree: Tree, elsewhere: str) -> tuple[Line, ...]:
-    """Sessions below that failed or were cancelled, by the last word of each, unless that stands `elsewhere`."""
+    """Descendants that failed or were cancelled, with the reason, unless it is in the text `elsewhere`."""
     names = {part.session_id: tree.called(part) for part in tree.below}
     last = {event.fact.child_id: event for event in tree.events(ChildFinished) if isinstance(event.fact, ChildFinished)}
     examples = []

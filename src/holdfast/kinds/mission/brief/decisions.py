@@ -1,4 +1,4 @@
-"""Decisions that a brief asks for: each once, with the commands to type and what each of them leads to. Pure."""
+"""Decisions that a brief asks for: each once, with the commands to type and their consequences. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LEADS: dict[ItemKind, tuple[str, str]] = {
     "flake": ("the criterion is taken out of the contract", "the criterion stays, and is run again when it fails"),
     "lesson": ("the line goes into AGENTS.md", "the line is dropped"),
 }
-"""Kind of item → what approving and denying it lead to; the most urgent kind first."""
+"""Kind of item → the consequences of approval and denial; the most urgent kind first."""
 
 AGAIN = "one more plan"
 
 
 def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -> tuple[Line, ...]:
-    """Open items of all sessions, and what the session waits for without an item."""
+    """Open items of all sessions, and the reason that the session waits without an item."""
     found: dict[str, tuple[int, Line]] = {}
     for part in tree.parts:
         for item in items_of(part).values():
@@ -37,7 +37,7 @@ def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -
             if item.status != "open" or event is None or not isinstance(event.fact, ApprovalRequested):
                 continue
             line, key = _item(tree, part, item, event, known), event.fact.account_id or item.item_id
-            if key in found:  # two workers ask for the same money
+            if key in found:  # two workers ask for the same budget
                 line = replace(found[key][1], evidence=(*found[key][1].evidence, *line.evidence))
             found[key] = (list(LEADS).index(item.kind), line)
     lines = tuple(line for _, line in sorted(found.values(), key=lambda each: each[0]))
@@ -47,7 +47,7 @@ def decisions(tree: Tree, state: State, known: Known | None, *, running: bool) -
 
 
 def items_of(part: Part) -> dict[str, ItemRow]:
-    """The items of a log, by id, as they stand at its end."""
+    """Items of a log by id, in their final state."""
     items: dict[str, ItemRow] = {}
     for event in part.events:
         name = item_of(event)
@@ -77,7 +77,7 @@ def _item(tree: Tree, part: Part, item: ItemRow, event: Event, known: Known | No
 
 
 def _mission_stuck(known: Known, item_id: str, fact: ApprovalRequested, event: Event) -> Line:
-    """The checks in the way with the last lines that they printed, and the ways on."""
+    """The decision about a mission that cannot go on: its failing checks with their last output, and the options."""
     failing = known.failing()
     blocked = [each for each in failing if each.obstacle is not None]
     options: list[Option] = []
@@ -86,10 +86,10 @@ def _mission_stuck(known: Known, item_id: str, fact: ApprovalRequested, event: E
     hosts = dict.fromkeys(way.what for way in ways if way.kind == "network" and way.what)
     if hosts:
         allow = tuple(("egress", known.name, "--allow", host, "--no-wake") for host in hosts)
-        options.append(Option("allow it", (*allow, approve), f"{AGAIN}, whose checks may talk to {', '.join(hosts)}"))
-    again = "the same failure once more" if failing and len(blocked) == len(failing) else AGAIN
+        options.append(Option("allow it", (*allow, approve), f"{AGAIN}; its checks may connect to {', '.join(hosts)}"))
+    again = "the same failure again" if failing and len(blocked) == len(failing) else AGAIN
     if not hosts:
-        options.append(Option("go on", ((*approve, "--note", "WORDS"),), f"{again}; your words go to its planner"))
+        options.append(Option("go on", ((*approve, "--note", "NOTE"),), f"{again}; the note goes to its planner"))
     amend = ("mission", "amend", known.name, "FILE", "--weaken")
     options.append(Option("change it", (amend, approve), f"{AGAIN}, for the contract in FILE"))
     options.append(Option("end it", (("deny", item_id),), f"the mission ends as failed; {known.standing()}"))
@@ -104,7 +104,7 @@ def _mission_stuck(known: Known, item_id: str, fact: ApprovalRequested, event: E
     )  # fmt: skip
 
 
-# --- what waits without an item ------------------------------------------------------------------
+# --- sessions that wait without an item ----------------------------------------------------------
 
 
 def _without_item(tree: Tree, state: State) -> tuple[Line, ...]:
@@ -114,14 +114,14 @@ def _without_item(tree: Tree, state: State) -> tuple[Line, ...]:
         return ()
     wake = Option("go on", (("wake", name),), "it goes on where it stopped")
     if ended is None or ended.status == "released":
-        return (_waiting("no process works on it, and it is not over", event, wake),)
+        return (_waiting("no process runs it, and it is not finished", event, wake),)
     detail = ended.detail or f"it is parked ({ended.reason})"
     match ended.reason:
         case "budget" if ended.due_us is None:
             options = (Option("raise it", (("budget", name, "--set", "USD"),), "it goes on under that cap"),)
         case "cap":
             more = ("run", "--session-id", name, "--max-turns", str(2 * state.limits.max_turns))
-            options = (Option("raise it", (more,), "it goes on with so many turns"),)
+            options = (Option("raise it", (more,), "it goes on with twice as many turns"),)
         case "person":
             options = (wake,)
         case _:
@@ -135,10 +135,10 @@ def _waiting(text: str, event: Event, *options: Option) -> Line:
 
 
 def told(lines: tuple[Line, ...]) -> frozenset[str]:
-    """The criteria that these lines speak of."""
+    """The criteria that these lines are about."""
     return frozenset(name for line in lines for each in line.examples for name in each.criteria)
 
 
 def asked(lines: tuple[Line, ...]) -> frozenset[tuple[str, int]]:
-    """The events that these lines stand on themselves, each by its session and its position."""
+    """The lines' own evidence, as pairs of session and position."""
     return frozenset((each.session_id, each.seq) for line in lines for each in line.evidence)

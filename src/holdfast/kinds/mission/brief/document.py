@@ -16,14 +16,14 @@ from holdfast.facts.session import SessionCreated, SessionForked
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 
 TEXT_MAX = 300
-"""So much is kept of what somebody wrote, in characters."""
+"""Most characters kept of a text from an event."""
 
 STANDING = (ShiftEnded, ShiftStarted, MissionFinished)
-"""The facts that say how a session stands."""
+"""Events that determine the status of a session."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """An event that a line stands on: its session, its position there, its type."""
+    """An event that supports a line: its session, its position there, its type."""
 
     session_id: str
     seq: int
@@ -31,7 +31,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Example(msgspec.Struct, frozen=True):
-    """One of those that a line counts. `criteria` are the ids that it is about."""
+    """One occurrence that a line counts. `criteria` are the ids that it is about."""
 
     text: str
     evidence: tuple[Evidence, ...]
@@ -40,7 +40,7 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """One way to decide: its name, the commands to type one after the other, and what they lead to."""
+    """One way to decide: its name, the commands to type in order, and their consequence."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]
@@ -48,9 +48,10 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One claim. `kind` names what it is about, `count` is how many there are, all of them in `examples` when it has
-    any; `more` are the words of the command that shows them. It has evidence of its own, or each of its examples has.
-    `options` are those of a decision.
+    """One claim, with evidence of its own or of each of its examples.
+
+    `kind` names its subject; `count` is the number of occurrences, all of them in `examples` if it has any. `more` are
+    the arguments of the command that shows them. `options` are those of a decision.
     """
 
     kind: str
@@ -71,11 +72,11 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Brief(msgspec.Struct, frozen=True):
-    """What happened in a session and all below it, up to the event `through_seq`, after `since_us` if that is set.
+    """Events of a session and its descendants up to `through_seq`, after `since_us` if set, condensed into lines.
 
-    `headline` says how it stands, what it cost with all below it, and what it needs. `numbers` are what its lines
-    count: pico-dollars end in `_pico`, and are None where nothing of it is known. `repo` and `branch` are of a mission,
-    empty for another session.
+    `headline` has the status, the total cost, and the number of decisions. `numbers` are the counts of the lines:
+    amounts in pico-dollars end in `_pico` and are None where nothing is known. `repo` and `branch` are those of a
+    mission, empty for another session.
     """
 
     session_id: str
@@ -96,9 +97,7 @@ class Brief(msgspec.Struct, frozen=True):
 
 
 class Part:
-    """One session's log: who it is, and its own events; those of a fork begin where it left its origin. `role` is what
-    it does in a mission, empty for none.
-    """
+    """One session's log; the events of a fork begin at the fork. `role` is its role in a mission, empty for none."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         forks = [place for place, event in enumerate(events) if isinstance(event.fact, SessionForked)]
@@ -112,13 +111,13 @@ class Part:
         self.is_mission = own is not None and own.mission is not None
 
     def at(self, seq: int) -> Event | None:
-        """The event at a position, None when it is not there."""
+        """The event at a position, None if it is missing."""
         at = seq - self.events[0].seq if self.events else -1
         return self.events[at] if 0 <= at < len(self.events) else None
 
 
 class Tree:
-    """A session's log and the logs of all below it. Nothing that is not after `since_us` is news."""
+    """A session's log and the logs of its descendants. Only events after `since_us` are new."""
 
     def __init__(self, events: Sequence[Event], below: Iterable[Sequence[Event]], since_us: int | None) -> None:
         self.top = Part(events)
@@ -136,30 +135,30 @@ class Tree:
 
     @property
     def name(self) -> str:
-        """What the top session is called in a command: its key when it has one."""
+        """Name of the top session in a command: its key, or its id."""
         return (self.top.created.key if self.top.created else "") or self.top.session_id
 
     def latest(self) -> Event | None:
-        """The event that says how the top session stands."""
-        stands = (event for event in reversed(self.top.events) if isinstance(event.fact, STANDING))
-        return next(stands, self.top.events[0] if self.top.events else None)
+        """The latest event that determines the status of the top session."""
+        found = (event for event in reversed(self.top.events) if isinstance(event.fact, STANDING))
+        return next(found, self.top.events[0] if self.top.events else None)
 
     def role(self, part: Part) -> str:
-        """For what its money went: its own role, or that of whoever opened it."""
+        """The role that a session's cost counts for: its own, or that of the nearest ancestor with one."""
         if part is self.top:
             return "mission" if part.is_mission else "agent"
         return self._roles[part.session_id]
 
     def new(self, event: Event) -> bool:
-        """Whether an event is news."""
+        """Return True if an event is after `since_us`."""
         return self.since_us is None or event.at_us > self.since_us
 
     def called(self, part: Part) -> str:
-        """A session below the top one in a few words; empty for the top one."""
+        """Short name of a descendant; empty for the top session."""
         return "" if part is self.top else part.name or self.role(part)
 
     def events(self, *kinds: type[Fact]) -> list[Event]:
-        """The top session's events of these types, news or not."""
+        """All events of the top session of these types."""
         return [event for event in self.top.events if isinstance(event.fact, kinds)]
 
 
@@ -182,13 +181,13 @@ def of(event: Event) -> Evidence:
 def lined(
     kind: str, words: str, examples: Sequence[Example], more: tuple[str, ...], count: int = 0
 ) -> tuple[Line, ...]:
-    """A line for its examples, with how many there are; none without any."""
+    """A line with its examples and their number; no line without any."""
     count = count or len(examples)
     return (Line(kind, f"{words}: {count}", count, examples=tuple(examples), more=more),) if examples else ()
 
 
 def plain(text: str, most: int = TEXT_MAX) -> str:
-    """What somebody wrote, on one line, without what a terminal or Markdown would obey."""
+    """A text on one line, without terminal control characters or Markdown syntax."""
     flat = " ".join(text.split())
     flat = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in flat)
     flat = _TAG.sub("(", flat.translate(_MARKS))
@@ -205,36 +204,38 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first names, and how many there are besides."""
+    """The first names, and the number of the others."""
     shown = ", ".join(plain(name, 60) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+# --- Markdown ----------------------------------------------------------------------------------------
+
 LINES_MAX = 40
-"""A brief has so many lines at most."""
+"""Most lines of a brief as Markdown."""
 
 SHORT = 10
 EXAMPLE_MAX, HEAD_MAX = 200, 240
 LINKS_MAX = 3
 INLINE, BELOW, BELOW_LEAST = 4, 10, 2
-"""So many examples stand behind a line, and so many in lines of their own: fewer when that saves lines."""
+"""Most examples behind a line, and in lines of their own, with the least to which these are cut."""
 
 _BELOW = frozenset({"waits", "unmet", "given_up"})
-"""The kinds whose examples stand in lines of their own."""
+"""Kinds whose examples are shown in lines of their own."""
 
 _FIRST = {"stands": 0, "spend": 1, "stopped": 2, "waits": 3}
-"""The kinds that stay longest when something has to be cut."""
+"""Kinds that are cut last."""
 
 Typed = Callable[..., str]
 
 
 def typed_plainly(*words: str) -> str:
-    """A command as it can be typed where the home is the default one."""
+    """A command to type with the default home."""
     return shlex.join(("holdfast", *words))
 
 
 def markdown(brief: Brief, typed: Typed = typed_plainly) -> str:
-    """The brief as text for people, within the bound whatever happened."""
+    """Render a brief as Markdown with at most `LINES_MAX` lines."""
     lines = list(brief.lines)
     most, left = BELOW, len(lines)
     text = _whole(brief, most, left, typed)
@@ -248,7 +249,7 @@ def markdown(brief: Brief, typed: Typed = typed_plainly) -> str:
 
 
 def _whole(brief: Brief, most: int, left: int, typed: Typed) -> str:
-    """With so many examples of a line at most, and of all lines so many, the important ones."""
+    """Render the `left` most important lines, each with at most `most` examples."""
     ranked = sorted(enumerate(brief.lines), key=lambda each: (_FIRST.get(each[1].kind, len(_FIRST)), each[0]))
     name = brief.session_id
     kept, cut = {place for place, _ in ranked[:left]}, [line for _, line in ranked[left:]]
@@ -271,11 +272,14 @@ def _whole(brief: Brief, most: int, left: int, typed: Typed) -> str:
     rest = [plain(line.text, 80) for line in cut if not line.options]
     if rest:
         out.append(f"and {'; '.join(rest[:INLINE])}{' …' if rest[INLINE:] else ''}: `{typed('brief', name, '--json')}`")
-    return "\n".join([*out, *_foot(brief, typed), ""])
+    foot = f"e12 is event 12: `{typed('logs', name, '--after', '11')}`. As data: `{typed('brief', name, '--json')}`."
+    if brief.repo:
+        foot += f" A commit: `{shlex.join(('git', '-C', brief.repo, 'show'))} COMMIT`."
+    return "\n".join([*out, "", foot, ""])
 
 
 def _decision(brief: Brief, line: Line, number: int, most: int, typed: Typed) -> list[str]:
-    """A decision, the output that it is about, and what can be typed."""
+    """A decision with its examples and options."""
     out = [f"{number}. **{plain(line.text, HEAD_MAX)}**{_links(brief, line.evidence, ())}"]
     out += [f"   > {_example(brief, each)}" for each in line.examples[:most]]
     rest = len(line.examples) - most
@@ -288,9 +292,13 @@ def _decision(brief: Brief, line: Line, number: int, most: int, typed: Typed) ->
 
 
 def _line(brief: Brief, line: Line, most: int, typed: Typed) -> list[str]:
-    """A line with its first examples, each with its links; then how many there are besides."""
+    """A line with its first examples and the number of the others; examples with the same text are one."""
     head = f"- **{plain(line.text, HEAD_MAX)}**{_links(brief, line.evidence, line.commits)}"
-    every = _grouped(line.examples)
+    found: dict[str, Example] = {}
+    for each in line.examples:
+        known = found.get(each.text)
+        found[each.text] = each if known is None else replace(known, evidence=(*known.evidence, *each.evidence))
+    every = list(found.values())
     examples = every[: most if line.kind in _BELOW else INLINE]
     rest = len(every) - len(examples)
     more = [f"and {rest} more: `{typed(*line.more)}`"] if rest and line.more else []
@@ -298,15 +306,6 @@ def _line(brief: Brief, line: Line, most: int, typed: Typed) -> list[str]:
     if line.kind in _BELOW:
         return [head, *(f"  - {each}" for each in shown)]
     return [f"{head}: {'; '.join(shown)}" if shown else head]
-
-
-def _grouped(examples: Sequence[Example]) -> list[Example]:
-    """Examples with the same words as one, with the links of all."""
-    found: dict[str, Example] = {}
-    for each in examples:
-        known = found.get(each.text)
-        found[each.text] = each if known is None else replace(known, evidence=(*known.evidence, *each.evidence))
-    return list(found.values())
 
 
 def _example(brief: Brief, example: Example) -> str:
@@ -320,12 +319,3 @@ def _links(brief: Brief, evidence: Sequence[Evidence], commits: Sequence[str]) -
     ]
     links += [commit[:SHORT] for commit in commits if commit]
     return f" [{', '.join(links)}]" if links else ""
-
-
-def _foot(brief: Brief, typed: Typed) -> list[str]:
-    """How to follow a link."""
-    name = brief.session_id
-    line = f"e12 is event 12: `{typed('logs', name, '--after', '11')}`. As data: `{typed('brief', name, '--json')}`."
-    if brief.repo:
-        line += f" A commit: `{shlex.join(('git', '-C', brief.repo, 'show'))} COMMIT`."
-    return ["", line]

@@ -1,4 +1,4 @@
-"""What a person wants to know of a log, kind by kind: which events they are, and what is said of each. Pure."""
+"""Kinds of events that a brief lists, with the text for each event. Pure."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from holdfast.kinds.mission.brief.document import Example, Line, Tree, counted, 
 from holdfast.kinds.mission.role.tools import SUBMIT_VERDICT
 
 SHORT = 10
-"""So much of a commit's name is shown."""
+"""Characters of a commit's name that are shown."""
 
 
 class Seen:
-    """What stands before an event in its log: the calls that were asked for, by id, and whether a shift is open."""
+    """Context of an event from the log before it: tool calls by id, and whether a shift is open."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -46,7 +46,7 @@ class Seen:
         self.in_shift = False
 
     def take(self, fact: Fact) -> None:
-        """One more fact."""
+        """Add a fact."""
         if isinstance(fact, AgentToolUse):
             self.calls[fact.call_id] = fact
         elif isinstance(fact, ShiftStarted | ShiftEnded):
@@ -57,9 +57,7 @@ Tell = Callable[[Any, Seen], str]
 
 
 class Kind(NamedTuple):
-    """What happens more than once: its name, its words, and `tell`, which has the words for one event, empty for an
-    event that is none of this kind.
-    """
+    """A kind of event: its name, its title, and `tell`, which returns the text for an event, empty for another kind."""
 
     name: str
     words: str
@@ -174,7 +172,7 @@ def _concern(fact: TaskHandedIn, seen: Seen) -> str:
 
 def _answer(fact: ApprovalDecided | ApprovalExpired, seen: Seen) -> str:
     if isinstance(fact, ApprovalExpired):
-        return f"{fact.item_id}: nobody answered, {fact.verdict} by default"
+        return f"{fact.item_id}: no answer in time, {fact.verdict} by default"
     return f"{fact.item_id}: {fact.verdict}{f', {fact.note}' if fact.note else ''}"
 
 
@@ -202,46 +200,44 @@ def _notice(fact: NoticeSent, seen: Seen) -> str:
 
 
 WRONG: tuple[Kind, ...] = (
-    Kind("unknown", "calls whose outcome nobody knows", (ToolOutcomeUnknown, JobEnded), _unknown),
+    Kind("unknown", "calls with an unknown outcome", (ToolOutcomeUnknown, JobEnded), _unknown),
     Kind("ratchet", "ratchet violations refused", (RatchetViolated,), _ratchet),
-    Kind("astray", "moves of the branch by somebody else", (RepoMoved,), _astray),
-    Kind("escalated", "questions how to go on", (MissionEscalated,), lambda fact, _: fact.why or _NO_REASON),
-    Kind("unverified", "verifications that could not be done", (VerificationEnded,), _unverified),
+    Kind("astray", "moves of the branch from outside", (RepoMoved,), _astray),
+    Kind("escalated", "questions on how to go on", (MissionEscalated,), lambda fact, _: fact.why or _NO_REASON),
+    Kind("unverified", "failed verifications", (VerificationEnded,), _unverified),
     Kind("verdict_refused", "verdicts refused", (TaskJudged, ToolResult), _verdict_refused),
     Kind("judge", "refusals by judges", (TaskJudged,), _judged),
     Kind("batch", "red merges refused", (BatchRefused,), _batch),
-    Kind("base_refused", "states of the followed branch not taken in", (BatchRefused, RepoConflicted), _base_refused),
+    Kind("base_refused", "new commits of the base not merged", (BatchRefused, RepoConflicted), _base_refused),
     Kind("conflict", "merge conflicts", (RepoConflicted,), _conflict),
-    Kind("sent_back", "hand-ins sent back", (TaskRefused,), _sent_back),
+    Kind("sent_back", "submissions sent back", (TaskRefused,), _sent_back),
     Kind("flake", "flaky checks", (FlakeNoted,), _flake),
     Kind("plan_refused", "plans refused", (PlanRefused,), lambda fact, _: next(iter(fact.problems), _NO_REASON)),
     Kind("replanned", "new plans", (MissionReplanned,), _replanned),
-    Kind("rule", "pinned rules not kept", (RuleBreached,), lambda fact, _: f"{fact.rule}: {fact.detail}"),
+    Kind("rule", "breaches of pinned rules", (RuleBreached,), lambda fact, _: f"{fact.rule}: {fact.detail}"),
     Kind("breaker", "breakers opened", (BreakerOpened,), lambda fact, _: f"{fact.breaker} {fact.detail}"),
-    Kind("cap", "requests that did not fit a cap", (BudgetReached,), lambda f, _: f"{f.account_id}, per {f.period}"),
-    Kind("retry", "model requests that failed", (ModelRequestEnd,), _retry),
-    Kind("presumed", "requests that died with their process", (ModelRequestEnd,), _presumed),
-    Kind("died", "shifts cut off by the end of their process", (ShiftStarted,), _died),
+    Kind("cap", "requests above a cap", (BudgetReached,), lambda f, _: f"{f.account_id}, per {f.period}"),
+    Kind("retry", "failed model requests", (ModelRequestEnd,), _retry),
+    Kind("presumed", "requests lost with their process", (ModelRequestEnd,), _presumed),
+    Kind("died", "shifts whose process died", (ShiftStarted,), _died),
     Kind("reset", "context resets", (ContextReset,), _reset),
-    Kind(
-        "context_failed", "summaries or handoffs that failed", (ContextFailed,), lambda f, _: f"{f.purpose}: {f.reason}"
-    ),
-    Kind("lost", "losses of hands", (HandsLost,), _reason),
+    Kind("context_failed", "failed summaries or handoffs", (ContextFailed,), lambda f, _: f"{f.purpose}: {f.reason}"),
+    Kind("lost", "lost sandboxes", (HandsLost,), _reason),
     Kind("stolen", "leases taken over", (LeaseStolen,), lambda fact, _: f"from {fact.from_worker_id}"),
-    Kind("events_lost", "losses of events", (SessionEventsLost,), lambda fact, _: fact.content),
+    Kind("events_lost", "lost events", (SessionEventsLost,), lambda fact, _: fact.content),
     Kind("error", "errors", (SessionError,), lambda fact, _: f"{fact.kind}: {fact.message}"),
-    Kind("unkept", "workspaces not kept", (WorkspaceSnapshotted,), lambda fact, _: fact.error),
+    Kind("unkept", "failed workspace snapshots", (WorkspaceSnapshotted,), lambda fact, _: fact.error),
     Kind("hook", "hooks that sent work back", (HookRan,), _hook),
-    Kind("notice", "messages that did not arrive", (NoticeSent,), _notice),
-    Kind("egress", "ways outside that failed", (EgressFailed,), _reason),
-    Kind("tainted", "sessions that read what strangers may have written", (SessionTainted,), _reason),
-    Kind("host_files", "files made that can run code on this machine", (HandsHostFiles,), _host_files),
-    Kind("outside", "notes of requests refused", (EgressRecorded,), _outside),
+    Kind("notice", "notifications not delivered", (NoticeSent,), _notice),
+    Kind("egress", "egress proxy failures", (EgressFailed,), _reason),
+    Kind("tainted", "sessions that read untrusted content", (SessionTainted,), _reason),
+    Kind("host_files", "new files that can run code on this machine", (HandsHostFiles,), _host_files),
+    Kind("outside", "refused network requests", (EgressRecorded,), _outside),
 )
-"""What went otherwise than planned, the most important first."""
+"""Problems, the most important first."""
 
 NEWS: tuple[Kind, ...] = (
-    Kind("unasked", "hand-ins with changes nobody asked for", (TaskInspected,), _unasked),
+    Kind("unasked", "submissions with unrequested changes", (TaskInspected,), _unasked),
     Kind("concern", "concerns of workers", (TaskHandedIn,), _concern),
     Kind("answer", "answers given", (ApprovalDecided, ApprovalExpired), _answer),
     Kind("steered", "interventions", (UserCancel, UserInterrupt, UserPause), _steered),
@@ -251,7 +247,7 @@ NEWS: tuple[Kind, ...] = (
     Kind("set_up", "set-ups that used the network", (EgressRecorded,), _set_up),
     Kind("finding", "findings", (FindingNoted,), lambda fact, _: f"{fact.task_id}: {fact.text}"),
 )
-"""What changed beside the work, and what else is good to know."""
+"""Changes beside the work, and other news."""
 
 KINDS: tuple[Kind, ...] = (*WRONG, *NEWS)
 
@@ -262,7 +258,7 @@ for _kind in KINDS:
 
 
 def scan(tree: Tree) -> dict[str, list[Example]]:
-    """All news of all logs, by the name of its kind, in the order of each log."""
+    """New events of all logs by kind, in the order of each log."""
     found: dict[str, list[Example]] = {}
     for part in tree.parts:
         who = tree.called(part)
@@ -279,7 +275,7 @@ def scan(tree: Tree) -> dict[str, list[Example]]:
 
 
 def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: str) -> tuple[Line, ...]:
-    """A line for each kind that there is any of, with the latest first."""
+    """One line for each kind with events, the latest first."""
     return tuple(
         line
         for kind in kinds
@@ -289,7 +285,7 @@ def lines(kinds: tuple[Kind, ...], found: dict[str, list[Example]], session_id: 
 
 
 def more_of(examples: list[Example], session_id: str) -> tuple[str, ...]:
-    """The words of a command that shows all of them: the log when they are in one, else the whole brief as data."""
+    """Arguments of the command that shows all of them: the log if they are in one, else the whole brief as JSON."""
     evidence = [each for example in examples for each in example.evidence]
     sessions = {each.session_id for each in evidence}
     if len(sessions) == 1:

@@ -1,4 +1,4 @@
-"""What a brief says of a mission alone: which criteria hold and how that is known, what changed. Pure."""
+"""Lines of a brief that only missions have: the status of criteria and its evidence, merges and other changes. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from holdfast.kinds.mission.conductor.ending import unmet_at_end
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
 
 CURVE = 6
-"""So many values of a metric are shown, the latest ones."""
+"""Most values of a metric that are shown, the latest ones."""
 
 WANTED = {"at_least": "at least", "at_most": "at most", "equal": "exactly"}
 
 
 class Known:
-    """A mission with what its log says of each criterion and task, found once."""
+    """A mission with the events of its log by criterion and task."""
 
     def __init__(self, tree: Tree, mission: MissionState) -> None:
         self.tree, self.mission, self.name = tree, mission, tree.name
@@ -53,17 +53,17 @@ class Known:
 
     @property
     def trees(self) -> list[str]:
-        """The trees of the main branch, the one that the mission began on first."""
+        """Trees of the main branch, the base first."""
         facts = [event.fact for event in self.tree.events(MissionOpened, RepoMerged)]
         return [fact.tree for fact in facts if isinstance(fact, MissionOpened | RepoMerged)] or [""]
 
     def standing(self) -> str:
-        """What a mission that ends now leaves behind."""
+        """The result of the mission if it ended now."""
         merged = self.tree.events(RepoMerged)
         return f"what is merged stays on {branch(self.mission)}" if merged else "nothing was merged"
 
     def failing(self) -> list[Failing]:
-        """Unmet criteria whose last check failed, those together that fail with the same words."""
+        """Unmet criteria whose last check failed, grouped by the same telling lines."""
         found: dict[tuple[object, ...], Failing] = {}
         for name in self.unmet:
             each = self._failing(name)
@@ -84,7 +84,7 @@ class Known:
         hosts = [host for host in dict.fromkeys(self.refused) if host in fact.output + fact.command]
         found = obstacle(fact.command, fact.output, timed_out=fact.outcome == "timeout", refused=hosts)
         if found is not None and base is not None and _check(base).outcome == "pass":
-            found = None  # it passed here before: the work is in the way
+            found = None  # it passed here before, so the work is at fault
         if fact.outcome == "timeout":
             said: tuple[str, ...] = (f"it did not end in {check.timeout_s:g} s",) if check else ()
         elif fact.value is not None:
@@ -95,7 +95,7 @@ class Known:
         return Failing((name,), work, base, where, said, found)
 
     def metric(self, name: str) -> str:
-        """The latest value of a metric, what it has to be, and the way there; empty for none."""
+        """The latest value of a metric, its target, and its earlier values; empty for none."""
         curves = self.mission.curves
         values = [value for _, value in curves.get(name, ())]
         values = values or [value for event in self.checks.get(name, ()) if (value := _check(event).value) is not None]
@@ -109,7 +109,7 @@ class Known:
 
 
 class Failing(NamedTuple):
-    """Criteria whose check failed, on a task's work and at the base, as far as it ran there, and the telling lines."""
+    """Criteria whose check failed on a task's work and, if it ran there, at the base, with the telling lines."""
 
     names: tuple[str, ...]
     on_work: Event | None
@@ -119,11 +119,11 @@ class Failing(NamedTuple):
     obstacle: Obstacle | None
 
     def called(self) -> str:
-        """The criteria in few words."""
+        """The names of the criteria."""
         return listed(self.names)
 
     def example(self) -> Example:
-        """The last telling lines, on what, and whether that is so at the base too."""
+        """The failure with its trees and the last telling lines."""
         events = [each for each in (self.on_work, self.at_base) if each is not None]
         if self.on_work is None:
             where = f"fails {self.base}; no other tree was checked"
@@ -145,24 +145,22 @@ def _check(event: Event) -> CriterionChecked:
 
 
 def branch(mission: MissionState) -> str:
-    """The mission's main branch, as git shows it."""
+    """The name of the mission's main branch."""
     return plain(mission.ref.removeprefix("refs/heads/"))
 
 
-# --- what stands -------------------------------------------------------------------------------------
+# --- status ------------------------------------------------------------------------------------------
 
 
 def stands(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
-    """How many criteria are met, how each of them is known to be, and what is in the way of the others.
-
-    `told` are criteria whose failing checks stand elsewhere in the brief.
-    """
+    """Lines for met criteria by evidence, unmet ones with reasons, and metrics, without the criteria `told` before."""
     event, total = known.tree.latest(), len(known.criteria)
     if event is None:
         return ()
     text = f"{len(known.met)} of {total} criteria are met"
     if known.tree.since_us is not None:
-        text += f", {sum(map(known.tree.new, _proofs(known)))} of them since then"
+        proofs = [proof for name in known.met if (proof := _proof(known, name)) is not None]
+        text += f", {sum(map(known.tree.new, proofs))} of them since then"
     return (
         Line("stands", text, evidence=(of(event),), more=("mission", "show", known.name)),
         *_met(known),
@@ -172,23 +170,19 @@ def stands(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
     )
 
 
-def _proofs(known: Known) -> list[Event]:
-    return [event for name in known.met if (event := _proof(known, name)) is not None]
-
-
 def is_unproven(mission: MissionState, name: str) -> bool:
-    """Whether the check of a criterion was never seen to fail where it has to. Older missions proved none."""
+    """Tell whether a criterion's check was never seen to fail where it must. Older missions have no proofs at all."""
     proof = mission.proofs.get(name)
     return bool(mission.abilities or mission.proofs) and not (proof is not None and proof.shown)
 
 
 def is_stale(mission: MissionState, name: str) -> bool:
-    """Whether a later merge touched what a judge's verdict on this criterion was about."""
+    """Tell whether a later merge changed what a judge's verdict on this criterion was about."""
     return name in mission.stale
 
 
 def _met(known: Known) -> tuple[Line, ...]:
-    """The criteria that are met, by what is known of them."""
+    """Met criteria by kind of evidence."""
     kinds: dict[str, list[Example]] = {"proven": [], "judged": [], "unproven": [], "stale": []}
     for name in (*known.met, *(each for each in known.unmet if is_stale(known.mission, each))):
         event = _proof(known, name) or known.judged.get(name)
@@ -199,16 +193,16 @@ def _met(known: Known) -> tuple[Line, ...]:
         kinds[kind].append(Example(plain(name), (of(event),) if event is not None else (), criteria=(name,)))
     words = {
         "proven": "proven by checks",
-        "judged": "judged by a judge",
-        "unproven": "not proven able to fail: the check passes, and was never seen to fail where it has to",
-        "stale": "no longer known: a later merge touched what its judge looked at",
+        "judged": "accepted by a judge",
+        "unproven": "not proven able to fail: the check passes, and was never seen to fail where it must",
+        "stale": "no longer known: a later merge changed what its judge looked at",
     }
     more = ("mission", "show", known.name)
     return tuple(line for kind, found in kinds.items() for line in lined(kind, words[kind], found, more))
 
 
 def _proof(known: Known, name: str) -> Event | None:
-    """The verdict on the main branch's tree if there is one, else what the state goes by."""
+    """The verdict on the main branch's tree if there is one, else the event by which the criterion counts as met."""
     mission = known.mission
     good = {_check(each).tree: each for each in known.checks.get(name, ()) if _check(each).outcome == "pass"}
     event = good.get(mission.main_tree)
@@ -220,7 +214,7 @@ def _proof(known: Known, name: str) -> Event | None:
 
 
 def _metrics(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
-    """The metrics, but for those that are told already."""
+    """Metrics that are not in an earlier line."""
     examples = tuple(
         Example(plain(f"{name}: {words}"), (of(runs[-1]),))
         for name, runs in known.checks.items()
@@ -230,7 +224,7 @@ def _metrics(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
 
 
 def _unmet(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
-    """The criteria that are not met and whose failure stands nowhere else, each with why."""
+    """Unmet criteria that are not in an earlier line, each with the reason."""
     names = [name for name in known.unmet if name not in told and not is_stale(known.mission, name)]
     if not names:
         return ()
@@ -244,7 +238,7 @@ def _unmet(known: Known, told: frozenset[str]) -> tuple[Line, ...]:
 
 
 def _why(known: Known, name: str) -> Example:
-    """Why a criterion is not met that no failing check is about."""
+    """The reason that a criterion without a failing check is not met."""
     tasks = [task for task in known.mission.tasks.values() if name in task.task.criteria]
     task = next((each for each in tasks if each.status not in OVER), tasks[-1] if tasks else None)
     event = known.judged.get(name)
@@ -265,18 +259,15 @@ def _why(known: Known, name: str) -> Example:
 
 
 def _tasks(known: Known) -> tuple[Line, ...]:
-    """Tasks that are not over or were given up, where no unmet criterion tells of it."""
+    """Unfinished and given up tasks without an unmet criterion."""
     unmet, more = set(known.unmet), ("mission", "show", known.name)
     left = [task for task in known.mission.tasks.values() if not unmet.intersection(task.task.criteria)]
-    return tuple(
-        line
-        for kind, words, over in (("open", "tasks not over", False), ("given_up", "tasks given up", True))
-        for line in lined(kind, words, [_task(known, task) for task in left if _is_left(task, over=over)], more)
+    open_ = [_task(known, task) for task in left if task.status not in OVER]
+    given_up = [_task(known, task) for task in left if task.status in OVER - {"merged", "dropped"}]
+    return (
+        *lined("open", "unfinished tasks", open_, more),
+        *lined("given_up", "tasks given up", given_up, more),
     )
-
-
-def _is_left(task: TaskState, *, over: bool) -> bool:
-    return task.status in OVER - {"merged", "dropped"} if over else task.status not in OVER
 
 
 def _task(known: Known, task: TaskState) -> Example:
@@ -286,16 +277,16 @@ def _task(known: Known, task: TaskState) -> Example:
     return Example(plain(text), (of(event),) if event is not None else ())
 
 
-# --- what changed ------------------------------------------------------------------------------------
+# --- changes -----------------------------------------------------------------------------------------
 
 
 def changed(known: Known) -> tuple[Line, ...]:
-    """What is on the main branch, what was made and is not, and what changed of the contract."""
+    """Lines for merges, work that is not merged, amendments, and files outside the stated paths."""
     return (*_merged(known), *_kept(known), *_amended(known), *_outside(known))
 
 
 def _merged(known: Known) -> tuple[Line, ...]:
-    """The merges, the newest first, each with the files of its tasks."""
+    """Merges, newest first, each with the files of its tasks."""
     examples, before = [], known.trees[0]
     for event in known.tree.events(RepoMerged):
         fact = event.fact
@@ -321,7 +312,7 @@ def _files(known: Known, tasks: Iterable[str]) -> str:
 
 
 def _kept(known: Known) -> tuple[Line, ...]:
-    """Work that is not merged: the latest commit of each such task, with its files."""
+    """Unmerged work: the latest commit of each such task, with its files."""
     last: dict[str, Event] = {}
     for part in known.tree.parts:
         for event in part.events:
@@ -353,7 +344,7 @@ def _amended(known: Known) -> tuple[Line, ...]:
 
 
 def _outside(known: Known) -> tuple[Line, ...]:
-    """Files that merged tasks changed and that are in the paths of no item."""
+    """Files changed by merged tasks outside the paths of all items."""
     items = known.mission.contract.items
     if not items or not all(item.paths for item in items):
         return ()

@@ -1,8 +1,8 @@
-"""What a conductor can do next. `conductor.decide` names one; `holdfast.brain.acts` does it.
+"""Actions of the conductor: `decide` names one, `acts.conducting` carries it out.
 
-Beside these it uses actions of a session: `Record`, `End`, `CancelChildren`, `Expire`, `Notify`. An action with an
-`effect` runs beside the others; the conductor is told the effects that run and names none of them twice. Whatever an
-effect finds out, it appends as facts; one that died with its process is named again by the next conductor.
+Beside these it uses actions of any session: `Record`, `End`, `CancelChildren`, `Expire`, `Notify`. An action with an
+`effect` runs concurrently; `decide` gets the running effects and names none of them twice. An effect appends its
+findings as events. If it died with its process, the next conductor names it again.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.mission import RoleKind
+from holdfast.session.actions import Action
 
 
 class OpenRole(msgspec.Struct, frozen=True):
-    """Open a child for a role: its first event, `child.opened` and the fact that says what for commit together.
+    """Open a child for a role: its first event, `child.opened`, and the event with its purpose are one transaction.
 
-    `commit` is what its workspace begins as; `ref` where the harness commits its work. A `judge` sees the difference
-    from `base`. `attempt` counts children for the same thing, and is in the child's id. `facts` come first in the same
-    transaction.
+    The workspace starts at `commit`; the harness commits the work to `ref`. A `judge` sees the difference from `base`.
+    `attempt` counts children for the same purpose and is part of the child's id. `facts` come first in the transaction.
     """
 
     kind: RoleKind
@@ -34,9 +34,9 @@ class OpenRole(msgspec.Struct, frozen=True):
 
 
 class TellRole(msgspec.Struct, frozen=True):
-    """Append facts and, in the same transaction, say something to a child, which is then at work again.
+    """Append facts and, in the same transaction, send a message to a child, which then continues.
 
-    The output of the checks at the events `evidence` is added to the text.
+    The output of the checks at the positions `evidence` is added to the text.
     """
 
     child_id: str
@@ -46,26 +46,26 @@ class TellRole(msgspec.Struct, frozen=True):
 
 
 class RaiseChildren(msgspec.Struct, frozen=True):
-    """Have children go on that parked for money or a cap, now that there is more."""
+    """Continue children that parked for the budget or a cap, after it was raised."""
 
     child_ids: tuple[str, ...]
 
 
 class Open(msgspec.Struct, frozen=True):
-    """Seal the contract, set the main line to the base, keep it: the mission begins."""
+    """Begin the mission: seal the contract, set the main branch to the base."""
 
     effect: str = "open"
 
 
 class Inspect(msgspec.Struct, frozen=True):
-    """Hold a task's tree against its base: ratchet, scope, dependencies."""
+    """Compare a task's tree with its base: ratchet, scope, dependencies."""
 
     effect: str
     task_id: str
 
 
 class Verify(msgspec.Struct, frozen=True):
-    """Run these criteria's checks on a clean checkout of a commit, with the protected files as they were (S25)."""
+    """Run the checks of criteria on a clean checkout of a commit, with the protected files of the base (S25)."""
 
     effect: str
     commit: str
@@ -74,7 +74,7 @@ class Verify(msgspec.Struct, frozen=True):
 
 
 class Assemble(msgspec.Struct, frozen=True):
-    """Build the merge of these tasks' branches onto the main line, and take in the followed branch when it moved."""
+    """Merge branches of tasks onto the main branch, without moving it, and new commits of the followed branch."""
 
     effect: str
     batch: int
@@ -84,35 +84,38 @@ class Assemble(msgspec.Struct, frozen=True):
 
 
 class Advance(msgspec.Struct, frozen=True):
-    """Move the main line to a merge that is green: a compare-and-swap that can be probed (S23)."""
+    """Move the main branch to a green merge: a compare-and-swap that can be probed (S23)."""
 
     effect: str
     passed: tuple[str, ...]
 
 
 class Look(msgspec.Struct, frozen=True):
-    """See whether the followed branch or the main line was moved by somebody."""
+    """Look for new commits on the followed branch, and for a main branch that was moved from outside."""
 
     effect: str
 
 
 class Project(msgspec.Struct, frozen=True):
-    """Bring the mission's documents up to date, and propose lines for AGENTS.md that were earned."""
+    """Update the mission's documents, and propose lessons for AGENTS.md."""
 
     effect: str
 
 
 class EscalateMission(msgspec.Struct, frozen=True):
-    """Ask a person how to go on: replans are used up, or a judge wants one."""
+    """Ask a person how to go on, because replans are used up or a judge escalated."""
 
     why: str
     tried: tuple[str, ...]
 
 
 class AwaitEffects(msgspec.Struct, frozen=True):
-    """Nothing to decide until an effect that runs has come to its end, or something is posted."""
+    """Wait until an effect ends or an event is posted."""
 
 
 Effect = Open | Inspect | Verify | Assemble | Advance | Look | Project
 
 MissionAction = Effect | OpenRole | TellRole | RaiseChildren | EscalateMission | AwaitEffects
+
+Found = Action | MissionAction | None
+"""The next action for one part of a mission; None when that part has nothing to do now."""

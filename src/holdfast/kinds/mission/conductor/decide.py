@@ -1,7 +1,7 @@
-"""What a mission does next: the conductor, which is code and asks no model. Pure.
+"""Decision of the conductor: the next action of a mission. It is code and asks no model. Pure.
 
-The order of things is here; what each of them is, stands in a module of its own: `tasks` (from a plan to a branch that
-may be merged), `merges` (the main line), `plans` (planners and their plans), `ending`.
+This module has the order; the parts are in `tasks` (from the plan to a branch that may be merged), `merges` (the main
+branch), `plans` (planners and their plans), and `ending`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from holdfast.facts.mission import MissionFinished
 from holdfast.facts.shift import ParkReason, ShiftEnded
 from holdfast.kinds.mission.check import flakes
 from holdfast.kinds.mission.conductor import ending, merges, plans, tasks
-from holdfast.kinds.mission.conductor.actions import AwaitEffects, Look, MissionAction, Open, Project
+from holdfast.kinds.mission.conductor.actions import (
+    AwaitEffects,
+    Found,
+    Look,
+    MissionAction,
+    Open,
+    Project,
+    RaiseChildren,
+)
 from holdfast.kinds.mission.documents import key_of
 from holdfast.kinds.mission.fold.state import BASE, OVER, MissionState, of_mission
 from holdfast.kinds.mission.ratchet import inspection
@@ -19,11 +27,10 @@ from holdfast.session.decide import children, end, people
 from holdfast.session.state import State
 
 LOOK_AGAIN = "look:astray"
-"""The effect that sees whether a main line that somebody moved is back."""
-
+"""Effect that checks whether a main branch that was moved from outside has been put back."""
 
 LESSON = "lesson"
-"""The kind of item that asks about a line for AGENTS.md. Nothing waits for its answer."""
+"""Kind of the inbox item about a line for AGENTS.md. Nothing waits for its answer."""
 
 DOCUMENTS = "documents"
 
@@ -31,10 +38,7 @@ DOCUMENTS = "documents"
 def decide(
     state: State, now_us: int, running: frozenset[str] = frozenset(), ran: frozenset[str] = frozenset()
 ) -> Action | MissionAction:
-    """The next action of the conductor that holds the mission's lease.
-
-    `running` are the effects that are under way in this shift, `ran` those that came to their end in it.
-    """
+    """The next action of the mission. `running` are the effects under way in this shift, `ran` those that ended."""
     mission = of_mission(state)
     if state.cancelled:
         return _cancelled(state, mission)
@@ -49,8 +53,7 @@ def decide(
         return AwaitEffects() if running else Open()
     found = (
         _orphans(state, mission)
-        or _unwanted(state, mission)
-        or _quarantine(state)
+        or _close_items(state, mission)
         or merges.before(mission, running)
         or plans.step(state, mission)
         or tasks.step(state, mission, running)
@@ -83,7 +86,7 @@ def _cancelled(state: State, mission: MissionState) -> Action:
 
 
 def _orphans(state: State, mission: MissionState) -> Action | None:
-    """Children that work for what is over, or were followed by others, are ended."""
+    """Cancel children whose task is over or which were replaced."""
     lost = []
     for child_id, role in mission.roles.items():
         child = state.children.get(child_id)
@@ -101,22 +104,15 @@ def _orphans(state: State, mission: MissionState) -> Action | None:
     return CancelChildren(tuple(lost)) if lost else None
 
 
-def _unwanted(state: State, mission: MissionState) -> Action | None:
-    """Questions about changes that are not to be merged any more are closed."""
-    facts = inspection.stale(state, {tasks.inspection(task) for task in mission.live() if task.status == "handed_in"})
+def _close_items(state: State, mission: MissionState) -> Action | None:
+    """Close items about changes that will not be merged; then drop flaky criteria that a person took out."""
+    handed_in = {tasks.inspection(task) for task in mission.live() if task.status == "handed_in"}
+    facts = inspection.stale(state, handed_in) or flakes.quarantined(state)
     return Record(facts) if facts else None
 
 
-def _quarantine(state: State) -> Action | None:
-    """A criterion whose check a person took out for being flaky counts no longer."""
-    facts = flakes.quarantined(state)
-    return Record(facts) if facts else None
-
-
-def _documents(
-    state: State, mission: MissionState, running: frozenset[str], ran: frozenset[str]
-) -> MissionAction | None:
-    """Bring the documents up to date when they may have become others; one after the other, beside the work."""
+def _documents(state: State, mission: MissionState, running: frozenset[str], ran: frozenset[str]) -> Found:
+    """Update the documents when they may be out of date, one update at a time, beside the work."""
     if not mission.policy.documents and mission.policy.lessons == "off":
         return None
     answers = [ask.decided_seq for ask in state.asks.values() if ask.kind == LESSON]
@@ -128,21 +124,22 @@ def _documents(
 
 
 def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
-    """Nothing can be done now: wait for those who work, for money, for a person; or it is over."""
-    more = tasks.resume_children(state, mission)
-    if more is not None:
-        return more
+    """Wait for children, the budget, or a person; or end the mission."""
+    waiting = tasks.waiting_for_budget(mission)
+    raised = tuple(name for name in waiting if state.children[name].finished_seq < mission.raised_seq)
+    if raised:
+        return RaiseChildren(raised)
     working = state.live_children()
     if working:
         names = ", ".join(child.name or child.child_id for child in working[:3])
         return _park(state, "child", f"{len(working)} at work ({names})")
-    if tasks.waiting_for_budget(mission):
-        return _park(state, "budget", tasks.budget_detail(mission))
+    if waiting:
+        return _park(state, "budget", f"the budget is used up: {len(waiting)} of its sessions wait for more")
     if mission.astray:
         if LOOK_AGAIN not in ran:
             return Look(LOOK_AGAIN)
-        back = f"put it back (git update-ref {mission.ref} {mission.main}), then wake it"
-        return _park(state, "person", f"{mission.ref} was moved by somebody to {mission.astray}; {back}")
+        back = f"put it back (git update-ref {mission.ref} {mission.main}), then wake the mission"
+        return _park(state, "person", f"{mission.ref} was moved from outside to {mission.astray}; {back}")
     asked = [ask for ask in people.unanswered(state) if ask.kind not in ("escalation", flakes.KIND, LESSON)]
     if asked:
         return people.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")

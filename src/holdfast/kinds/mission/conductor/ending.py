@@ -19,23 +19,21 @@ TRIED_KEPT = 12
 
 
 def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) -> Action | MissionAction:
-    """Nobody is at work, nothing waits to be merged: finish, plan again, or ask."""
+    """Finish, plan again, or ask a person: no child is running and nothing waits to be merged."""
     report = mission.reports.get(mission.final_judge) if mission.final_judge else None
     if report is not None:
         return Record((read_verdict(mission, report, None),))
-    asked = _asked(state)
+    asked = next((ask for ask in state.asks.values() if ask.kind == "escalation"), None)
     if asked is not None:
         return _answered(state, mission, asked, now_us)
-    if mission.stale:
-        return _judge_again(mission)
+    if mission.stale:  # criteria that later merges made unknown: one judge looks at all of them first (S26)
+        verdict = mission.final_verdict
+        if verdict is not None and verdict.tree == mission.main_tree and verdict.decision == "escalate":
+            return EscalateMission(f"a judge escalated to a person: {verdict.reason}", tried(mission))
+        return _judge(mission, tuple(name for name in mission.contract.criteria() if name in mission.stale))
     unmet = unmet_now(mission)
-    if unmet and all(metrics.still_open(mission, name) and mission.curves.get(name) for name in unmet):
-        return _improve(mission, unmet)
     if unmet:
-        unknown = merges.at_the_end(mission)
-        if unknown is not None:
-            return unknown
-        return _again(mission, f"{_counted(len(unmet), 'criterion', 'criteria')} not met: {', '.join(unmet[:8])}")
+        return _unmet(mission, unmet)
     last = merges.last_proof(mission)
     if last is not None:
         if mission.broken.get(last.effect, 0) >= BROKEN_MAX:
@@ -50,17 +48,22 @@ def step(state: State, mission: MissionState, now_us: int, ran: frozenset[str]) 
     return Record((_finished(mission, "done"),))
 
 
-def _improve(mission: MissionState, open_metrics: tuple[str, ...]) -> Action | MissionAction:
-    """Nothing is left but metrics that can be better: another task for one of them, or a person."""
-    reasons = {name: metrics.halted(mission, name) for name in open_metrics}
-    name = next((name for name, why in reasons.items() if not why), None)
-    if name is not None:
-        return Record((metrics.next_task(mission, name),))
-    return EscalateMission("; ".join(reasons.values()), tried(mission))
+def _unmet(mission: MissionState, unmet: tuple[str, ...]) -> Action | MissionAction:
+    """Improve a metric when only metrics are left; else try the criteria once on the main branch, then plan again."""
+    if all(metrics.still_open(mission, name) and mission.curves.get(name) for name in unmet):
+        reasons = {name: metrics.halted(mission, name) for name in unmet}
+        improvable = next((name for name, why in reasons.items() if not why), None)
+        if improvable is None:
+            return EscalateMission("; ".join(reasons.values()), tried(mission))
+        return Record((metrics.next_task(mission, improvable),))
+    unknown = merges.at_the_end(mission)
+    if unknown is not None:
+        return unknown
+    return _again(mission, f"{_counted(len(unmet), 'criterion', 'criteria')} not met: {', '.join(unmet[:8])}")
 
 
 def unmet_now(mission: MissionState) -> tuple[str, ...]:
-    """Criteria that nothing has shown to hold on the main line, but for those that the last judge looks at."""
+    """Criteria not shown to hold on the main branch, without those left to the judge at the end."""
     later = mission.policy.judge == "at_end"
     names = tuple(mission.contract.criteria())
     rubric = set(by_rubric(mission, names))
@@ -68,14 +71,14 @@ def unmet_now(mission: MissionState) -> tuple[str, ...]:
 
 
 def words(mission: MissionState) -> str:
-    """How it ended, in a few words."""
+    """Short description of how a mission ended."""
     total = len(mission.contract.criteria())
     unmet = unmet_at_end(mission)
     return f"{total - len(unmet)} of {total} criteria are met on {mission.ref}"
 
 
 def unmet_at_end(mission: MissionState) -> tuple[str, ...]:
-    """Criteria that are not met, whoever looked."""
+    """Unmet criteria, with the verdict of the judge at the end."""
     met = set(mission.passed)
     if mission.policy.judge == "at_end" and mission.final_tree == mission.main_tree:
         met |= set(mission.final_passed)
@@ -90,7 +93,7 @@ def _finished(mission: MissionState, status: str) -> MissionFinished:
 
 
 def _final(mission: MissionState) -> Action | MissionAction | None:
-    """The judge at the end: None when there is none to ask, or it said yes to this very tree."""
+    """The judge at the end; None when the policy has none, or it passed this very tree."""
     if mission.policy.judge != "at_end":
         return None
     verdict = mission.final_verdict
@@ -99,29 +102,20 @@ def _final(mission: MissionState) -> Action | MissionAction | None:
         if verdict.decision == "pass":
             return None
         issues = "; ".join(f"{each.criterion}: {each.issue}" for each in verdict.criteria if not each.passes)
-        return _again(mission, f"the last judge does not accept it: {issues or verdict.reason}")
+        return _again(mission, f"the judge at the end does not accept it: {issues or verdict.reason}")
     rubric = by_rubric(mission, tuple(mission.contract.criteria()))
     if rubric and not mission.moved_seq and not any(task.changed for task in mission.tasks.values()):
         return _again(mission, f"nothing was changed, so nothing has shown that {', '.join(rubric)} holds")
     return _judge(mission, tuple(mission.contract.criteria()))
 
 
-def _judge_again(mission: MissionState) -> Action | MissionAction:
-    """One judge for all criteria that later merges made no longer known: nothing ends before they are (S26)."""
-    verdict = mission.final_verdict
-    if verdict is not None and verdict.tree == mission.main_tree and verdict.decision == "escalate":
-        return EscalateMission(f"a judge wants a person: {verdict.reason}", tried(mission))
-    known = mission.contract.criteria()
-    return _judge(mission, tuple(name for name in known if name in mission.stale))
-
-
 def _judge(mission: MissionState, criteria: tuple[str, ...]) -> Action | MissionAction:
-    """A judge that looks at the main line itself; a person when enough of them gave no verdict that counts."""
+    """Open a judge for the main branch itself; ask a person after too many without a valid verdict."""
     verdict = mission.final_verdict
     tries = mission.final_tries if mission.final_tree == mission.main_tree else 0
     if tries >= mission.policy.judge_tries:
         said = verdict.refused if verdict is not None else "nothing"
-        return EscalateMission(f"{tries} judges gave no verdict that counts; the last: {said}", tried(mission))
+        return EscalateMission(f"{tries} judges gave no valid verdict; the last: {said}", tried(mission))
     return OpenRole(
         kind="judge",
         attempt=tries + 1,
@@ -133,12 +127,12 @@ def _judge(mission: MissionState, criteria: tuple[str, ...]) -> Action | Mission
 
 
 def tried(mission: MissionState) -> tuple[str, ...]:
-    """What was done before a person is asked."""
+    """The latest failures, for the person who is asked."""
     return tuple(mission.failures[-TRIED_KEPT:])
 
 
 def _again(mission: MissionState, why: str) -> Action | MissionAction:
-    """Another plan, as long as the cap allows; then a person."""
+    """Plan again while the cap allows it, then ask a person."""
     if mission.round < mission.policy.max_replans:
         found = plans.open_planner(mission, mission.round + 1)
         if found is not None:
@@ -150,12 +144,8 @@ def _counted(number: int, one: str, more: str) -> str:
     return f"{number} {one if number == 1 else more}"
 
 
-def _asked(state: State) -> Ask | None:
-    return next((ask for ask in state.asks.values() if ask.kind == "escalation"), None)
-
-
 def _answered(state: State, mission: MissionState, ask: Ask, now_us: int) -> Action:
-    """A person was asked how to go on: yes is one more plan, no is the end."""
+    """Follow the answer to the escalation: approval is one more plan, denial ends the mission."""
     over = standing(state, "escalation", "it was answered")
     if ask.verdict is None:
         return wait(state, now_us, "the plans are used up: a person is asked how to go on")

@@ -1,4 +1,4 @@
-"""Planners, and what becomes of their plans. Pure."""
+"""Planning: planners, their plans, and plans made by code. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import msgspec
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
 from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused, Task
-from holdfast.kinds.mission.conductor.actions import MissionAction, OpenRole
+from holdfast.kinds.mission.conductor.actions import Found, OpenRole
 from holdfast.kinds.mission.conductor.tasks import waits_for_budget
 from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.plan import plan_from_items, plan_problems, read_plan, too_large
-from holdfast.session.actions import Action, Record
+from holdfast.session.actions import Record
 from holdfast.session.state import State
 
 REFUSALS_MAX = 3
-"""A plan that cannot be worked by is sent back so often; then code makes one of what is left."""
+"""Refusals of a plan after which code makes one for what is left."""
 
 BY_CODE = "made by code: one task for each item"
 
-Found = Action | MissionAction | None
-
 
 def step(state: State, mission: MissionState) -> Found:
-    """What planning needs next; None when there is a plan and nobody wants another."""
+    """The next action for planning; None when there is a plan and no other was asked for."""
     if mission.planner_id:
         return _answer(mission)
     if not mission.planned:
@@ -33,13 +31,21 @@ def step(state: State, mission: MissionState) -> Found:
     if mission.policy.planner == "items":
         return None
     large = too_large(mission)
-    if large is not None:
-        return _sub_planner(mission, large)
-    return None
+    if large is None:
+        return None
+    return OpenRole(
+        kind="planner",
+        attempt=1,
+        commit=mission.main,
+        base=mission.main,
+        task_id=large,
+        round=mission.round,
+        criteria=mission.tasks[large].task.criteria,
+    )
 
 
 def open_planner(mission: MissionState, round_: int) -> Found:
-    """Have a plan made: by a planner, or by code where the policy wants that or no planner could."""
+    """Open a planner; or plan by code, by policy or after too many refused plans."""
     if mission.policy.planner == "items" or mission.plan_refusals >= REFUSALS_MAX:
         return Record((_plan(mission, round_, _left(mission, round_), "", BY_CODE),))
     return OpenRole(
@@ -47,20 +53,8 @@ def open_planner(mission: MissionState, round_: int) -> Found:
     )
 
 
-def _sub_planner(mission: MissionState, task_id: str) -> OpenRole:
-    return OpenRole(
-        kind="planner",
-        attempt=1,
-        commit=mission.main,
-        base=mission.main,
-        task_id=task_id,
-        round=mission.round,
-        criteria=mission.tasks[task_id].task.criteria,
-    )
-
-
 def _left(mission: MissionState, round_: int) -> tuple[Task, ...]:
-    """Tasks by code for the criteria that are not met, under ids that no earlier round used."""
+    """Tasks made by code for the unmet criteria, under ids that no earlier round used."""
     tasks = plan_from_items(mission.contract, skip=frozenset(mission.passed))
     if not round_:
         return tasks
@@ -83,7 +77,7 @@ def _plan(
 
 
 def _answer(mission: MissionState) -> Found:
-    """A planner reported."""
+    """The plan of a planner that ended, or what follows from its lack."""
     child_id = mission.planner_id
     report = mission.reports.get(child_id)
     if report is None or waits_for_budget(mission, child_id):
@@ -94,22 +88,18 @@ def _answer(mission: MissionState) -> Found:
     tasks, dropped, note = read_plan(report.submitted)
     problems = plan_problems(tasks, mission, role.task_id, dropped)
     if problems:
-        # Its brain refused such plans as often as it may; or the mission has moved on since it accepted this one.
+        # Its own session has refused such plans as often as it may, or the mission changed after it accepted this one.
         return _by_code(mission, role.task_id, role.round, (PlanRefused(child_id=child_id, problems=problems),))
     if role.task_id:
         parent = role.task_id
-        parts = tuple(_part(task, parent) for task in tasks)
+        parts = tuple(msgspec.structs.replace(task, parent=parent) for task in tasks)
         return Record((_plan(mission, role.round, parts, child_id, note, (parent,)),))
     over = tuple(name for name, task in mission.tasks.items() if task.status == "planned") if role.round else ()
     return Record((_plan(mission, role.round, tasks, child_id, note, (*over, *dropped)),))
 
 
-def _part(task: Task, parent: str) -> Task:
-    return msgspec.structs.replace(task, parent=parent)
-
-
 def _no_plan(mission: MissionState, report: ChildFinished, task_id: str, round_: int) -> Found:
-    """A planner ended without a plan: another one is asked, in the end code."""
+    """After a planner ended without a plan: open another, and finally plan by code."""
     refused = PlanRefused(child_id=report.child_id, problems=(report.detail or "it ended without a plan",))
     if mission.plan_refusals + 1 >= REFUSALS_MAX:
         return _by_code(mission, task_id, round_, (refused,))
@@ -131,4 +121,4 @@ def _by_code(mission: MissionState, task_id: str, round_: int, facts: tuple[Fact
         return Record((*facts, plan))
     task = mission.tasks[task_id].task
     whole = msgspec.structs.replace(task, id=f"{task.id}-whole", parent=task.id, split=False)
-    return Record((*facts, _plan(mission, round_, (whole,), child_id, "it could not be taken apart", (task_id,))))
+    return Record((*facts, _plan(mission, round_, (whole,), child_id, "it could not be divided", (task_id,))))

@@ -1,8 +1,9 @@
-"""Progress of a task, from the plan to a branch in the merge queue. Pure."""
+"""Progress of tasks, from the plan to a branch in the merge queue. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal, assert_never
 
 from holdfast.facts.base import Fact
 from holdfast.facts.child import ChildFinished
@@ -15,27 +16,25 @@ from holdfast.facts.task import (
     TaskRefused,
 )
 from holdfast.kinds.mission.check import metrics
-from holdfast.kinds.mission.conductor.actions import Inspect, MissionAction, OpenRole, RaiseChildren, TellRole, Verify
+from holdfast.kinds.mission.conductor.actions import Found, Inspect, OpenRole, TellRole, Verify
 from holdfast.kinds.mission.conductor.merges import BROKEN_MAX, stands, verdict_note
 from holdfast.kinds.mission.fold.state import BEFORE, MissionState, TaskState
 from holdfast.kinds.mission.plan import ready, stuck
 from holdfast.kinds.mission.ratchet.inspection import DEVIATION_HINT, asking
 from holdfast.kinds.mission.role.submissions import read_verdict
-from holdfast.session.actions import Action, Record
+from holdfast.session.actions import Record
 from holdfast.session.state import State
 
 CONFLICTS_MAX = 5
-"""So often a task is begun anew because the main line had moved."""
+"""Restarts of a task after a merge conflict before it fails."""
 
 SHORT_TREE = 12
 
 EMPTY = "nothing was changed, and nothing has shown that it holds; if it does, hand in as blocked and say where"
 
-Found = Action | MissionAction | None
-
 
 def step(state: State, mission: MissionState, running: frozenset[str]) -> Found:
-    """What the tasks that are under way need next; None when all of them wait."""
+    """The next action for the tasks under way; None while all of them wait."""
     for task in mission.live():
         found = _step(state, mission, task, running)
         if found is not None:
@@ -53,15 +52,17 @@ def _step(state: State, mission: MissionState, task: TaskState, running: frozens
             return _inspected(mission, task, running)
         case "judging":
             return _judging(mission, task)
-        case _:
+        case "planned" | "queued" | "merged" | "blocked" | "infeasible" | "failed" | "dropped":
             return None
+        case _:
+            assert_never(task.status)
 
 
 def begin(state: State, mission: MissionState, running: frozenset[str]) -> Found:
-    """Open the next worker, when there is a task for one and room; not while money is short.
+    """Open the next worker when a task is ready and there is room; not while children wait for the budget.
 
-    Before a task's first worker its checks run once on the tree that it starts from: a worker is shown what fails, and
-    a check that fails there for a reason of its own accuses nobody.
+    Before a task's first worker its checks run once on the tree that it starts from: the worker is shown what fails,
+    and a check that already fails there is not held against it.
     """
     busy = sum(task.status in ("working", "judging") for task in mission.live())
     if busy >= mission.policy.workers or waiting_for_budget(mission):
@@ -75,42 +76,38 @@ def begin(state: State, mission: MissionState, running: frozenset[str]) -> Found
         if missing and not mission.broken.get(effect, 0):
             return Verify(effect, mission.main, mission.main_tree, missing)
         return _open(mission, task)
-    lost = stuck(mission)
-    if lost:
-        return Record(tuple(_in_vain(task, name) for task, name in lost))
-    return None
+    lost = tuple(
+        TaskEnded(task_id=task.task.id, status="dropped", why=f"{name}, which it depends on, will not be merged")
+        for task, name in stuck(mission)
+    )
+    return Record(lost) if lost else None
 
 
 def _has_room(mission: MissionState, task: TaskState) -> bool:
-    """Whether a task that was begun can go on beside the others that have somebody at work."""
-    others = sum(_at_work(mission, each) for each in mission.live() if each is not task)
-    return others < mission.policy.workers
+    """Return True if a task in progress can go on without exceeding the number of workers.
 
-
-def _at_work(mission: MissionState, task: TaskState) -> bool:
-    """Whether a task has a worker or a judge at work, or one that waits for money.
-
-    One that waits to be told, or for a fresh worker, has none.
+    A task counts with a worker or a judge that is running or waits for the budget. One that waits for a message or for
+    a fresh worker does not count.
     """
-    if task.status == "working":
-        return task.iterations < mission.policy.max_iterations and _goes_on(mission, task.child_id)
-    return task.status == "judging" and bool(task.judge_id) and _goes_on(mission, task.judge_id)
-
-
-def _goes_on(mission: MissionState, child_id: str) -> bool:
-    return child_id not in mission.reports or waits_for_budget(mission, child_id)
-
-
-def _in_vain(task: TaskState, name: str) -> TaskEnded:
-    return TaskEnded(task_id=task.task.id, status="dropped", why=f"it waits in vain for {name}")
+    busy = 0
+    for each in mission.live():
+        child_id = each.judge_id if each.status == "judging" else ""
+        if each.status == "working" and each.iterations < mission.policy.max_iterations:
+            child_id = each.child_id
+        if each is not task and child_id:
+            busy += child_id not in mission.reports or waits_for_budget(mission, child_id)
+    return busy < mission.policy.workers
 
 
 def _open(mission: MissionState, task: TaskState) -> Found:
-    """A fresh worker; or the end of the task when too many were tried."""
+    """A fresh worker, or the end of the task after too many."""
     tried = task.attempt - task.conflicts
     if tried >= mission.policy.max_attempts or task.conflicts > CONFLICTS_MAX:
-        why = f"{task.attempt} workers did not get it done; the last time: {_last_refusal(mission, task)}"
-        return Record((TaskEnded(task_id=task.task.id, status="failed", why=why, best=task.best_commit),))
+        refusals = [line for line in mission.failures if line.startswith(f"task {task.task.id} ")]
+        last = refusals[-1] if refusals else "they stopped without handing in"
+        return _end(
+            task, "failed", f"{task.attempt} workers did not finish it; the last time: {last}", task.best_commit
+        )
     return OpenRole(
         kind="worker",
         attempt=task.attempt + 1,
@@ -127,9 +124,8 @@ def worker_ref(mission: MissionState, task: TaskState) -> str:
     return f"{mission.ref.removesuffix('/main')}/{task.task.id}"
 
 
-def _last_refusal(mission: MissionState, task: TaskState) -> str:
-    words = [line for line in mission.failures if line.startswith(f"task {task.task.id} ")]
-    return words[-1] if words else "they stopped without handing in"
+def _end(task: TaskState, status: Literal["failed", "blocked"], why: str, best: str) -> Record:
+    return Record((TaskEnded(task_id=task.task.id, status=status, why=why, best=best),))
 
 
 # --- what workers report -------------------------------------------------------------------------
@@ -148,7 +144,7 @@ def _working(state: State, mission: MissionState, task: TaskState) -> Found:
     facts = tuple(_handed(task, report))
     status = submitted.get("status")
     if status in ("blocked", "infeasible"):
-        why = str(submitted.get("notes", "")) or f"its worker says that it is {status}"
+        why = str(submitted.get("notes", "")) or f"its worker reported that it is {status}"
         facts += (TaskEnded(task_id=task.task.id, status=status, why=why, best=task.best_commit),)
     elif not report.commit:
         return _stopped(mission, task, report, "it handed in, and none of its work could be committed")
@@ -156,9 +152,8 @@ def _working(state: State, mission: MissionState, task: TaskState) -> Found:
 
 
 def _stopped(mission: MissionState, task: TaskState, report: ChildFinished, why: str) -> Found:
-    """A worker that stopped otherwise than by handing in: its tree is verified, else a fresh worker begins."""
-    if report.commit and report.tree not in ("", task.tree):
-        # What it left may be right: the harness looks before it gives the tree up.
+    """After a worker stopped without handing in: verify the tree that it left, send it a message, or open another."""
+    if report.commit and report.tree not in ("", task.tree):  # it may be right
         left = TaskHandedIn(
             task_id=task.task.id,
             child_id=report.child_id,
@@ -215,18 +210,18 @@ def _handed_in(state: State, mission: MissionState, task: TaskState, running: fr
 
 
 def inspection(task: TaskState) -> str:
-    """The effect that inspects what a task's worker handed in."""
+    """Name of the effect that inspects a task's tree."""
     return f"inspect:{task.task.id}:{task.tree[:SHORT_TREE]}"
 
 
 def executable(mission: MissionState, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those criteria that a command checks."""
+    """The criteria of these that a command checks."""
     known = mission.contract.criteria()
     return tuple(name for name in names if name in known and known[name].check is not None)
 
 
 def by_rubric(mission: MissionState, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those criteria that only a judge can answer."""
+    """The criteria of these that only a judge can answer."""
     known = mission.contract.criteria()
     return tuple(name for name in names if name in known and known[name].check is None)
 
@@ -240,7 +235,7 @@ def _inspected(mission: MissionState, task: TaskState, running: frozenset[str]) 
             return None
         if mission.broken.get(effect, 0) >= BROKEN_MAX:
             why = "its checks could not be run: " + (mission.failures[-1] if mission.failures else "see the log")
-            return Record((TaskEnded(task_id=task.task.id, status="failed", why=why, best=task.best_commit),))
+            return _end(task, "failed", why, task.best_commit)
         return Verify(effect, task.commit, task.tree, missing)
     red = tuple(name for name in wanted if not stands(mission, task.tree, name, (task.task.id,)))
     if red:
@@ -287,19 +282,20 @@ def _judging(mission: MissionState, task: TaskState) -> Found:
         if task.judge_tries < mission.policy.judge_tries:
             return _judge(mission, task)
         said = last.refused if last is not None else "nothing"
-        why = f"{task.judge_tries} judges gave no verdict that counts; the last: {said}"
-        return Record((TaskEnded(task_id=task.task.id, status="blocked", why=why, best=task.commit),))
+        why = f"{task.judge_tries} judges gave no valid verdict; the last: {said}"
+        return _end(task, "blocked", why, task.commit)
     match last.decision:
         case "pass":
             return Record((TaskQueued(task_id=task.task.id, commit=task.commit, tree=task.tree),))
         case "escalate":
-            why = f"its judge wants a person: {last.reason}"
-            return Record((TaskEnded(task_id=task.task.id, status="blocked", why=why, best=task.commit),))
-        case _:
+            return _end(task, "blocked", f"its judge escalated to a person: {last.reason}", task.commit)
+        case "fail" | "restart":
             issues = tuple(f"{each.criterion}: {each.issue}" for each in last.criteria if not each.passes)
             issues = issues or (last.reason or "the judge did not say what is wrong",)
             restart = last.decision == "restart"
             return _refuse(mission, task, "judge", issues, "The judge does not accept it:", restart=restart)
+        case _:
+            assert_never(last.decision)
 
 
 # --- sending back --------------------------------------------------------------------------------
@@ -315,7 +311,7 @@ def _refuse(
     *,
     restart: bool = False,
 ) -> Found:
-    """Say what is wrong, and to whom; a worker that was told often enough is followed by a fresh one."""
+    """Send work back to its worker with the reasons; after too many refusals a fresh worker follows."""
     refused = TaskRefused(
         task_id=task.task.id,
         child_id=task.child_id,
@@ -328,14 +324,14 @@ def _refuse(
     if task.stopped or restart or task.iterations + 1 >= mission.policy.max_iterations:
         return Record((refused,))
     if not _has_room(mission, task):
-        return None  # others took its place meanwhile: it is told once one of them hands in
+        return None  # all workers are busy: it is sent back once one of them hands in
     lines = "\n".join(f"- {issue}" for issue in issues)
-    text = f"{head}\n{lines}\nSet this right, and hand in again. If it cannot be done, hand in as blocked."
+    text = f"{head}\n{lines}\nFix this and hand in again. If it cannot be done, hand in as blocked."
     return TellRole(task.child_id, text, (refused,), evidence)
 
 
 def waits_for_budget(mission: MissionState, child_id: str) -> bool:
-    """Whether a child rests because the mission's money is used up, not its own."""
+    """Tell whether a child is parked because the mission's budget is used up, not its own."""
     report = mission.reports.get(child_id)
     if report is None or report.status != "parked" or report.reason != "budget":
         return False
@@ -344,17 +340,5 @@ def waits_for_budget(mission: MissionState, child_id: str) -> bool:
 
 
 def waiting_for_budget(mission: MissionState) -> list[str]:
-    """The children that wait for the mission's money."""
+    """The children that wait for the mission's budget."""
     return [child_id for child_id in mission.reports if waits_for_budget(mission, child_id)]
-
-
-def budget_detail(mission: MissionState) -> str:
-    """Why the mission rests."""
-    waiting = waiting_for_budget(mission)
-    return f"the budget is used up: {len(waiting)} of its sessions wait for money"
-
-
-def resume_children(state: State, mission: MissionState) -> RaiseChildren | None:
-    """Money was raised after they stopped: they go on."""
-    waiting = [name for name in waiting_for_budget(mission) if state.children[name].finished_seq < mission.raised_seq]
-    return RaiseChildren(tuple(waiting)) if waiting else None

@@ -1,4 +1,4 @@
-"""The fold of what the harness finds out and merges: verdicts, batches, the main line."""
+"""Fold of verifications, proofs, batches, and the main branch."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from holdfast.kinds.mission.fold.state import (
 from holdfast.session.state import Apply, State
 
 NOWHERE = "nowhere"
-"""Where the main line is when somebody deleted it."""
+"""Place of a main branch that was deleted from outside."""
 
 TREES_KEPT = 16
-"""Verdicts of so many refused merges are kept: what is left of a red batch is often the same tree again."""
+"""Number of refused merges whose verdicts are kept: the rest of a red batch is often the same tree again."""
 
 HANDS_KEPT = 4
-"""So many runs of a verification go on at once, at most."""
+"""Most concurrent runs of a verification."""
 
 PROVEN_KEPT = 200
-"""So many trees are remembered on which a check was proven able to fail."""
+"""Most trees kept on which a check was proven able to fail."""
 
 VERDICTS_KEPT = 2_000
-"""So many verdicts are kept of trees that nothing leads to any more."""
+"""Most verdicts kept of trees that are no longer in use."""
 
 
 def _verifying(state: State, fact: VerificationStarted, event: Event) -> None:
@@ -76,7 +76,7 @@ def _checked(state: State, fact: CriterionChecked, event: Event) -> None:
 
 
 def _on_main(mission: MissionState, event: Event) -> None:
-    """The values of metrics on the main line become part of their curves."""
+    """Add the values of metrics on the main branch to their curves."""
     for name, value in mission.measured.get(mission.main_tree, {}).items():
         known = mission.curves.setdefault(name, [])
         if not known or known[-1][1] != value:
@@ -108,7 +108,7 @@ def _proved(state: State, fact: CheckProved, event: Event) -> None:
     mission = of_mission(state)
     known = mission.proofs.get(fact.criterion)
     if known is not None and known.tree == mission.main_tree != fact.tree:
-        pass  # what was shown on the main line stays, whatever becomes of a task
+        pass  # a proof on the main branch stays, whatever happens to a task
     elif fact.lost:
         mission.proofs.pop(fact.criterion, None)
     else:
@@ -150,9 +150,9 @@ def _merged(state: State, fact: RepoMerged, event: Event) -> None:
 
 
 def _forget_trees(mission: MissionState) -> None:
-    """Verdicts of trees that nothing leads to any more are in the log alone, when they are many.
+    """Drop verdicts of unused trees beyond the limit; the log keeps them.
 
-    What was handed in may be handed in again, by another worker: it has few verdicts, so those go last.
+    Trees with few verdicts are dropped last: another worker may hand the same tree in again.
     """
     wanted = {mission.main_tree, *(task.tree for task in mission.tasks.values() if task.status not in OVER)}
     wanted |= {each.tree for each in mission.verifications.values()} | set(mission.red_trees)

@@ -1,4 +1,4 @@
-"""What a mission's state knows: its contract, its plan, its verdicts, its main line. Folded from events alone."""
+"""State of a mission: its contract, plan, verdicts, and main branch. Folded from events alone."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TaskStatus = Literal[
     "planned", "working", "handed_in", "inspected", "judging", "queued", "merged",
     "blocked", "infeasible", "failed", "dropped",
 ]  # fmt: skip
-"""`inspected`: nothing forbidden was found, its criteria are checked; `judging`: they pass, a judge looks."""
+"""`inspected`: no violation was found, its checks run; `judging`: they pass, and a judge looks at the work."""
 
 OVER = frozenset({"merged", "blocked", "infeasible", "failed", "dropped"})
 
 
 class Verdict(msgspec.Struct, array_like=True):
-    """What a check said about a criterion on a tree. `seq` is its `criterion.checked`, `key` says under what.
+    """Outcome of a criterion's check on a tree. `seq` is its `criterion.checked`, `key` the conditions of the run.
 
-    `note` says why it is red, where its exit status does not.
+    `note` is the reason that it is red where the exit status is not.
     """
 
     seq: int
@@ -37,7 +37,7 @@ class Verdict(msgspec.Struct, array_like=True):
 
 
 class CheckAbility(msgspec.Struct, array_like=True):
-    """How the check of a criterion was seen to fail on `tree`, which no worker changed: its latest `check.probed`."""
+    """The ways in which a criterion's check failed on `tree`, which no worker changed: its latest `check.probed`."""
 
     seq: int
     tree: str
@@ -50,7 +50,7 @@ class CheckAbility(msgspec.Struct, array_like=True):
 
 
 class Proof(msgspec.Struct, array_like=True):
-    """What the latest `check.proved` of a criterion showed, and on which tree."""
+    """The latest `check.proved` of a criterion: what it showed, and the tree."""
 
     seq: int
     tree: str
@@ -58,16 +58,16 @@ class Proof(msgspec.Struct, array_like=True):
 
 
 class TaskState(msgspec.Struct):
-    """A task and how far it is.
+    """A task and its progress.
 
-    `attempt` counts workers, `iterations` what the present one handed in and was sent back. `base` is the commit it
-    works on, `pristine` the commit of people that is in it; `commit` and `tree` are what was last handed in.
-    `judge_id` is the judge of that tree, `judge_tries` how often one was asked about it, `verdict` what the last one
-    said. `best_commit` passed `best_score` of its criteria, more than any other. `refusals` counts by kind.
-    `violations` are what the ratchet or the scope refuses of `inspected_tree`, `only_scope` says that none is the
-    ratchet's, `changed` how many files differ there from the base. `stopped` says that nobody handed `tree` in. The
-    next worker starts from the commit `start`, when it is set; `conflicts` counts workers begun since the main line
-    had moved. `since_seq` is where its status changed.
+    `attempt` counts workers, `iterations` the refused submissions of the present one. `base` is the commit that it
+    works on, `pristine` the latest commit of the followed branch in it; `commit` and `tree` were handed in last.
+    `judge_id` is the judge of that tree, `judge_tries` counts its judges, `verdict` is the last one. `best_commit`
+    passed `best_score` of its criteria, more than any other. `refusals` counts by kind. `violations` are those of the
+    ratchet or the scope in `inspected_tree`; `only_scope` means that none is the ratchet's; `changed` counts the files
+    that differ there from the base. `stopped` means that the worker stopped without handing `tree` in. The next worker
+    starts from the commit `start` when it is set; `conflicts` counts workers that began after a merge conflict.
+    `since_seq` is the position at which the status changed.
     """
 
     task: Task
@@ -100,7 +100,7 @@ class TaskState(msgspec.Struct):
 
 
 class OpenMerge(msgspec.Struct):
-    """A merge that was intended and has no outcome yet (S23)."""
+    """A merge that was recorded as an intent and has no outcome yet (S23)."""
 
     seq: int
     batch: int
@@ -113,7 +113,7 @@ class OpenMerge(msgspec.Struct):
 
 
 class OpenVerification(msgspec.Struct):
-    """A verification without an end. `hands` are those of its latest runs; `key` is that of its verdicts."""
+    """A verification that has not ended. `hands` are those of its latest runs, `key` is the key of its verdicts."""
 
     seq: int
     verification_id: str
@@ -125,22 +125,22 @@ class OpenVerification(msgspec.Struct):
 
 
 BASE = "base"
-"""The effect that finds out what holds at the base."""
+"""Effect that verifies the base before the work."""
 
 BEFORE = "before:"
-"""The beginning of effects that find out what fails before a task's first worker."""
+"""Prefix of effects that run a task's checks before its first worker."""
 
 LAST = "last:"
-"""The beginning of effects that prove all checks once more on the tree that a mission ends with."""
+"""Prefix of effects that prove all checks once more on the last tree of a mission."""
 
 
 def only_looks(effect: str) -> bool:
-    """Whether a verification only finds out what holds without a worker's work: a pass may be by chance there."""
+    """Tell whether a verification only looks at a tree without a worker's work, where a pass may be by chance."""
     return effect == BASE or effect.startswith(BEFORE)
 
 
 class ChildRole(msgspec.Struct):
-    """What a child of a mission was opened for."""
+    """Role of a child, and the task or tree that it was opened for."""
 
     kind: RoleKind
     task_id: str = ""
@@ -150,22 +150,22 @@ class ChildRole(msgspec.Struct):
 
 
 class MissionState(msgspec.Struct):
-    """Everything that the conductor looks at, beside the session's own state.
+    """State of a mission beside the kernel's state of its session.
 
-    `main` is the commit of the main line, `main_tree` its tree; all of `passed` pass there (S26). `green` says that its
-    verdicts are complete. `verdicts` are by tree and criterion, for trees that may still matter. `tasks` are in the
-    order of the plan. `groups` are parts of a red batch that are to be merged on their own, the next one first.
-    `reports` are ends of children that nothing has answered yet. `followed` is the commit of the followed branch that
-    is in the main line, `moved` where that branch is now when it has new ones, since `moved_seq`. `astray` is where the
-    main line was found, when somebody moved it. `red_trees` are merges that were refused. `raised_seq` is where money
-    was last raised. `rubric` has where a judge accepted a criterion, `stale` where a merge changed what that judge had
-    looked at: it is neither met nor unmet until it is judged again. With `refused_base` it would not be green.
-    `failures` are words of what was tried, for the next plan and for a person. `lessons` are lines that workers are
-    given beside the rules. `allowed` are protected paths that a person allowed to be changed, with digests of their
-    content. `noted_seq` is where the documents were last written. `measured` are values of metrics by tree and
-    criterion, `curves` those of the main line, each with where it was found. `abilities` and `proofs` are by criterion,
-    `proven_trees` the latest trees on which a check was proven able to fail, `greened` where each criterion passed for
-    the first time, on whatever tree.
+    `main` is the commit of the main branch, `main_tree` its tree; all of `passed` pass there (S26). `verdicts` are by
+    tree and criterion, for trees that may still matter. `tasks` are in the order of the plan. `groups` are parts of a
+    red batch that are merged on their own, the next one first. `reports` are ends of children that the conductor has
+    not handled yet. `followed` is the commit of the followed branch that is in the main branch, `moved` its new commit,
+    seen at `moved_seq`; `refused_base` is one with which the main branch would be red. `astray` is the commit to which
+    the main branch was moved from outside. `red_trees` are refused merges. `raised_seq` is the position at which a
+    budget was last raised. `rubric` has the positions at which judges accepted criteria; `stale` those of merges that
+    changed what a judge had looked at: such a criterion is neither met nor unmet until it is judged again. `failures`
+    describe what was tried, for the next plan and for a person. `lessons` are lines that workers get beside the rules.
+    `allowed` are protected paths that a person allowed to be changed, with digests of their content. `noted_seq` is the
+    position up to which the documents were last written. `measured` are values of metrics by tree and criterion,
+    `curves` those on the main branch with their positions. `abilities` and `proofs` are by criterion; `proven_trees`
+    are the latest trees on which a check was proven able to fail; `greened` has the position at which each criterion
+    passed for the first time, on any tree.
     """
 
     contract: Contract
@@ -220,22 +220,22 @@ class MissionState(msgspec.Struct):
     finished: Literal["", "done", "failed", "cancelled"] = ""
 
     def verdict(self, tree: str, criterion: str) -> Verdict | None:
-        """The recorded verdict, None when there is none."""
+        """The recorded verdict of a criterion on a tree, if any."""
         return self.verdicts.get(tree, {}).get(criterion)
 
     def live(self) -> list[TaskState]:
-        """Tasks that are not over, in the order of the plan."""
+        """Unfinished tasks, in the order of the plan."""
         return [task for task in self.tasks.values() if task.status not in OVER]
 
 
 def mission_of(state: State) -> MissionState | None:
-    """The mission that a session is, None for any other session."""
+    """The state of a mission's session; None for any other session."""
     own = state.tenant.own
     return own if isinstance(own, MissionState) else None
 
 
 def of_mission(state: State) -> MissionState:
-    """The mission that a session is. Only for sessions that are one."""
+    """The state of a mission's session."""
     own = state.tenant.own
     assert isinstance(own, MissionState)
     return own
@@ -245,11 +245,11 @@ FAILURES_KEPT = 60
 
 
 def turn(task: TaskState, status: TaskStatus, event: Event) -> None:
-    """A task is somewhere else now."""
+    """Set the status of a task and the position of the change."""
     task.status, task.since_seq = status, event.seq
 
 
 def note_failure(mission: MissionState, words: str) -> None:
-    """Keep what was tried, for the next plan and for a person."""
+    """Keep a failure, for the next plan and for a person."""
     mission.failures.append(words[:500])
     del mission.failures[:-FAILURES_KEPT]

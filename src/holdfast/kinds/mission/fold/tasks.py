@@ -46,7 +46,7 @@ from holdfast.kinds.mission.fold.state import (
 from holdfast.session.state import Apply, State
 
 NOTES = "/notes"
-"""How the branch of a mission's documents ends."""
+"""Last part of the name of the branch with a mission's documents."""
 
 
 def _child_finished(state: State, fact: ChildFinished, event: Event) -> None:
@@ -67,7 +67,7 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     mission = of_mission(state)
     if fact.budget_pico is not None:
         mission.raised_seq = event.seq
-    if fact.egress is not None:  # a check that failed for want of the network is asked again
+    if fact.egress is not None:  # a check that failed without the network is run again
         for verdicts in mission.verdicts.values():
             for name in [name for name, verdict in verdicts.items() if verdict.outcome != "pass"]:
                 del verdicts[name]
@@ -136,7 +136,7 @@ def _replanned(state: State, fact: MissionReplanned, event: Event) -> None:
 
 
 def _take_apart(mission: MissionState, name: str, parts: tuple[str, ...]) -> None:
-    """Whatever waited for a task waits for all its parts."""
+    """Make tasks that depend on a divided task depend on all its parts."""
     for known in mission.tasks.values():
         if parts and name in known.task.depends and known.task.parent != name:
             depends = (*(each for each in known.task.depends if each != name), *parts)
@@ -164,7 +164,7 @@ def _replan_asked(state: State, fact: ReplanAsked, event: Event) -> None:
     state.stirred()
     mission = of_mission(state)
     mission.replan_seq, mission.replan_why = event.seq, fact.reason
-    if mission.stale:  # judges gave no verdict that counts, and a person said to go on: they are asked anew
+    if mission.stale:  # the judges gave no valid verdict, and a person approved to go on: start counting anew
         mission.final_tries, mission.final_verdict = 0, None
 
 
@@ -202,11 +202,11 @@ def _handed_in(state: State, fact: TaskHandedIn, event: Event) -> None:
     task.commit, task.tree = fact.commit, fact.tree
     task.judge_id, task.judge_tries, task.judged, task.verdict = "", 0, False, None
     task.stopped = fact.status == "stopped"
-    # The same tree again, in which nothing forbidden was found: that stands.
+    # The same tree again, in which no violation was found, is not inspected again.
     known = fact.tree == task.inspected_tree and not task.violations
     turn(task, "inspected" if known else "handed_in", event)
     if fact.status in ("blocked", "infeasible"):
-        note_failure(mission, f"task {fact.task_id} is {fact.status} by its worker's word: {fact.notes}")
+        note_failure(mission, f"task {fact.task_id} is {fact.status}, its worker reported: {fact.notes}")
 
 
 def _inspected(state: State, fact: TaskInspected, event: Event) -> None:
@@ -234,7 +234,7 @@ def _refused(state: State, fact: TaskRefused, event: Event) -> None:
 
 
 def _best(mission: MissionState, task: TaskState) -> None:
-    """Keep the iteration that met most of its criteria: the last one is not always the best."""
+    """Remember the iteration that met the most criteria: the last one is not always the best."""
     verdicts = mission.verdicts.get(task.tree, {})
     score = sum(verdicts[name].outcome == "pass" for name in task.task.criteria if name in verdicts)
     if task.commit and score > task.best_score:
@@ -247,7 +247,7 @@ def _judging(state: State, fact: JudgeOpened, event: Event) -> None:
     task = of_mission(state).tasks.get(fact.task_id)
     if task is None:
         if fact.tree != mission.final_tree:
-            mission.final_passed = {}  # what a judge accepted on another tree says nothing of this one
+            mission.final_passed = {}  # verdicts on another tree do not count for this one
         mission.final_judge, mission.final_tree = fact.child_id, fact.tree
         mission.final_tries = fact.attempt
         return
@@ -279,7 +279,7 @@ def _judged(state: State, fact: TaskJudged, event: Event) -> None:
 
 
 def _judged_again(mission: MissionState, fact: TaskJudged, event: Event) -> None:
-    """What was no longer known is met by this verdict, or it is not met."""
+    """Apply a verdict on criteria that a merge had made unknown: each is met again, or unmet."""
     for each in fact.criteria:
         if mission.stale.pop(each.criterion, None) is None:
             continue

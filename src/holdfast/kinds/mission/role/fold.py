@@ -1,4 +1,4 @@
-"""The state of a session that works for a mission: what it handed in, and what the harness committed of its work."""
+"""State of a role's session: its submission, and the commits of its work."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from holdfast.session.state import Apply, State
 
 
 class RoleState(msgspec.Struct):
-    """`submitted_seq` is where the role handed in what it was opened for, 0 since the latest message to it.
+    """State of a role.
 
-    `committed` is the commit and tree that the harness last made of its work, at `committed_seq`; `silent` counts how
-    often it stopped without handing in, `refused` how often what it handed in did not count. `sent_back` are calls that
-    handed in and that hooks of the project refused, with their positions; `hooked` the hands in which its hooks began.
+    `submitted_seq` is the position of its submission, 0 after a later message. `committed` is the latest commit of its
+    work and its tree, at `committed_seq`. `silent` counts stops without handing in, `refused` the submissions that were
+    refused. `sent_back` are submissions that hooks of the project refused, by call with their positions; `hooked` names
+    the hands in which the session's hooks were started.
     """
 
     submitted_seq: int = 0
@@ -35,7 +36,7 @@ class RoleState(msgspec.Struct):
 
 
 def role_state(state: State) -> RoleState:
-    """The state of a role. Only for sessions that are one."""
+    """The state of a role's session."""
     own = state.tenant.own
     assert isinstance(own, RoleState)
     return own

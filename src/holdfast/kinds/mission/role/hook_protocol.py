@@ -1,4 +1,4 @@
-"""What hooks of a project are told on their standard input, and what they say by their end. Pure."""
+"""Protocol of a project's hooks: the input of a hook, its result, and the commands that run it. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from holdfast.facts import nesting
 from holdfast.kinds.mission.role.hooks import Hook, tool_name
 
 CONTENT_CHARS = 4_000
-"""So much of what a hook said is told, the end of it."""
+"""Most characters of a hook's output that the model is shown, from its end."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """How a command ended. `exit_code` is None when it did not exit by itself."""
+    """The end of a hook's command. `exit_code` is None when a signal ended it."""
 
     exit_code: int | None
     stdout: str = ""
@@ -27,9 +27,9 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Word(msgspec.Struct, frozen=True):
-    """What a hook's end means. `blocks`: it sends the work back. `told`: the model is shown `content` anyway.
+    """The result of a hook. `blocks` refuses the call or the submission, `told` shows `content` to the model anyway.
 
-    `stops` asks for the session to stop, with the reason in `content`.
+    `stops` asks for the session to stop, for the reason in `content`.
     """
 
     blocks: bool = False
@@ -38,11 +38,11 @@ class Word(msgspec.Struct, frozen=True):
     content: str = ""
 
 
-# --- what they are told ----------------------------------------------------------------------------
+# --- input ------------------------------------------------------------------------------------------
 
 
 def about(event: str, session_id: str, cwd: str, call_id: str, more: Mapping[str, object]) -> bytes:
-    """What a hook reads from its standard input, as JSON. `more` is what the event adds."""
+    """Standard input of a hook as JSON. `more` are the fields of its event."""
     told = {
         "session_id": session_id,
         "transcript_path": "",
@@ -74,7 +74,7 @@ def about_call(name: str, value: dict[str, Any], root: str) -> dict[str, Any]:
 
 
 def about_result(name: str, output: str, file_path: Any) -> dict[str, Any]:
-    """`tool_response` of a call that went well."""
+    """`tool_response` of a successful call."""
     if name == "bash":
         return {"stdout": output, "stderr": "", "interrupted": False}
     told: dict[str, Any] = {"success": True, "content": output}
@@ -83,7 +83,7 @@ def about_result(name: str, output: str, file_path: Any) -> dict[str, Any]:
     return told
 
 
-# --- what they say ---------------------------------------------------------------------------------
+# --- result -----------------------------------------------------------------------------------------
 
 
 class _Specific(msgspec.Struct, frozen=True):
@@ -101,34 +101,30 @@ class _Answer(msgspec.Struct, frozen=True, rename={"go_on": "continue"}):
 
 
 def word_of(hook: Hook, said: Said) -> Word:
-    """What a hook's end means.
+    """The result of a hook from the end of its command.
 
-    Exit status 2 blocks, with what it wrote to standard error; any other failure is a note for people; on success its
+    Exit status 2 blocks, with its standard error as the reason; any other failure is only recorded; on success its
     standard output may be a JSON answer. A check that fails in any way blocks.
     """
     if hook.check:
-        return _of_check(hook, said)
+        if said.exit_code == 0 and not said.timed_out:
+            return Word()
+        both = "\n".join(part for part in (said.stdout.strip(), said.stderr.strip()) if part)
+        head = f"[The project's check `{_short(hook.command)}` does not pass: {_ending(hook, said)}. Fix this.]"
+        return Word(blocks=True, content=f"{head}\n{_cut(both)}".rstrip())
     if said.exit_code == 2 and not said.timed_out:
         return _blocked(hook, said.stderr or said.stdout)
     if said.exit_code != 0 or said.timed_out:
-        return Word(content=_cut(f"[{_ending(hook, said)}; that does not count]\n{said.stderr or said.stdout}"))
+        return Word(content=_cut(f"[{_ending(hook, said)}; ignored]\n{said.stderr or said.stdout}"))
     answer = _answer(said.stdout)
     if isinstance(answer, _Answer):
         return _of_answer(hook, answer)
     if answer:
-        return Word(content=_cut(f"[its answer cannot be read: {answer}; that does not count]"))
+        return Word(content=_cut(f"[its answer is invalid: {answer}; ignored]"))
     text = said.stdout.strip()
     if hook.event == "SessionStart" and text:
         return Word(told=True, content=_context(hook, text))
     return Word()
-
-
-def _of_check(hook: Hook, said: Said) -> Word:
-    if said.exit_code == 0 and not said.timed_out:
-        return Word()
-    both = "\n".join(part for part in (said.stdout.strip(), said.stderr.strip()) if part)
-    head = f"[The project's check `{_short(hook.command)}` does not pass: {_ending(hook, said)}. Set it right.]"
-    return Word(blocks=True, content=f"{head}\n{_cut(both)}".rstrip())
 
 
 def _ending(hook: Hook, said: Said) -> str:
@@ -138,7 +134,7 @@ def _ending(hook: Hook, said: Said) -> str:
 
 
 def _answer(text: str) -> _Answer | str:
-    """The JSON answer on a standard output; why it is none, empty when it is no JSON object at all."""
+    """The JSON answer on a standard output; an error text when it is invalid, empty when it is not a JSON object."""
     if not text.lstrip().startswith("{"):
         return ""
     try:
@@ -154,7 +150,7 @@ def _of_answer(hook: Hook, answer: _Answer) -> Word:
         return Word(stops=True, content=_cut(f"[The project's hook `{_short(hook.command)}` stops the work: {reason}]"))
     if hook.event == "PreToolUse" and specific.permissionDecision == "ask":
         why = specific.permissionDecisionReason or "it gave no reason"
-        return _blocked(hook, f"{why}\nIt wants a person to be asked, and none sits here: find another way.")
+        return _blocked(hook, f"{why}\nIt asks for a person's approval, which is not available here: find another way.")
     if hook.event == "PreToolUse" and specific.permissionDecision == "deny":
         return _blocked(hook, specific.permissionDecisionReason or answer.reason)
     if answer.decision in ("block", "deny"):
@@ -165,15 +161,15 @@ def _of_answer(hook: Hook, answer: _Answer) -> Word:
 
 
 _HEADS: dict[str, str] = {
-    "PreToolUse": "does not let this call run",
-    "PostToolUse": "has something against this",
+    "PreToolUse": "blocks this call",
+    "PostToolUse": "objects to this",
     "Stop": "sends the work back",
 }
 
 
 def _blocked(hook: Hook, words: str) -> Word:
     head = _HEADS.get("Stop" if hook.event == "SubagentStop" else hook.event)
-    if head is None:  # nothing waits for the word of this one
+    if head is None:  # this event cannot be blocked
         return Word(content=_cut(words.strip()))
     text = words.strip() or "(it gave no reason)"
     return Word(blocks=True, content=f"[The project's hook `{_short(hook.command)}` {head}:]\n{_cut(text)}")
@@ -193,11 +189,11 @@ def _cut(text: str) -> str:
 
 
 Moment = Literal["before", "after", "start", "stop"]
-"""When hooks run, in the ids of their calls."""
+"""Moment of a hook's run, as part of its call id."""
 
 
 def call_id(about_id: str, moment: Moment, number: int) -> str:
-    """The id of a hook's call in the hands: the same when a later brain looks for what became of it (S8)."""
+    """The id of a hook's call in the hands, stable so that a later brain finds its result (S8)."""
     return f"{about_id}.{moment}{number}"
 
 
@@ -207,7 +203,7 @@ STDERR_BYTES = 8_000
 
 
 def command_of(hook: Hook, root: str) -> str:
-    """The command that runs a hook: its own in a shell of its own, with the two outputs told apart."""
+    """Shell command that runs a hook in a shell of its own, with its two outputs separated by a mark."""
     return (
         f"export CLAUDE_PROJECT_DIR={shlex.quote(root)}\n"
         "said=$(mktemp) || exit 1\n"
@@ -221,7 +217,7 @@ def command_of(hook: Hook, root: str) -> str:
 
 
 def comparing(scripts: Mapping[str, bytes], programs: Collection[str]) -> str:
-    """The command that prints which of these files are not there as they should be, and clears their places."""
+    """Shell command that prints and removes the files that differ from these."""
     folders = sorted({path[:at] for path in scripts for at in range(len(path)) if path[at] == "/"})
     lines = [
         f"for each in {shlex.join(folders)}; do",
@@ -241,6 +237,6 @@ _MARK = "=====holdfast: standard error====="
 
 
 def apart(output: str) -> tuple[str, str]:
-    """Standard output and standard error of a command that `command_of` made; both are all of it without the mark."""
+    """Split the output of a command of `command_of` into standard output and error; without the mark, both are all."""
     out, mark, err = output.rpartition(f"\n{_MARK}\n")
     return (out, err) if mark else (output, output)

@@ -1,6 +1,6 @@
-"""Hooks of a project, in Claude Code's format, and its checks: which there are, and which run when. Pure.
+"""Hooks of a project in Claude Code's format, and its checks: their settings and when they run. Pure.
 
-What runs is what stood in the commit that a worker began from: settings that the worker could change count for nothing.
+They are read from the commit that a worker starts from, so that the worker's own changes of the settings do not count.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from holdfast.facts import nesting
 from holdfast.facts.hook import SCRIPTS, SETTINGS
 
 PATHS = (*SETTINGS, f"{SCRIPTS}/**")
-"""Globs of what is read of the base."""
+"""Globs of the files that are read from the base."""
 
 EMPTY_TREES = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     64: "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
-"""The name that git has for a tree with nothing in it, by the length of a repository's names."""
+"""Git's name of the empty tree, by the length of a repository's object names."""
 
 RUN_HERE = ("PreToolUse", "PostToolUse", "SessionStart", "SessionEnd", "Stop", "SubagentStop")
-"""The events that a worker has a moment for."""
+"""Hook events that occur in a worker's session."""
 
 HOOK_TIMEOUT_S = 60.0
 CHECK_TIMEOUT_S = 600.0
 TIMEOUT_MAX_S = 3_600.0
-"""How long a hook may take when it does not say, how long a check, and how long anything."""
+"""Default timeout of a hook, timeout of a check, and the longest timeout of either."""
 
 SENT_BACK_MAX = 3
-"""So often hooks may refuse what a worker hands in; then it goes through, and the harness's own checks decide."""
+"""Times that hooks may refuse a worker's submission; then it passes them, and the harness's own checks decide."""
 
 HOOKS_MAX = 50
 PATTERN_MAX = 200
@@ -49,13 +49,13 @@ TOOL_NAMES = {
     "web_fetch": "WebFetch",
     "web_search": "WebSearch",
 }
-"""How hooks know our tools. What runs a command later is a `Bash` too."""
+"""Names of our tools for hooks. A tool that runs a command later counts as `Bash` too."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_, |-]*")
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """One command and when it runs. A `check` gets nothing on its standard input, and any failure of it counts."""
+    """One command and its event. A `check` gets no standard input, and any failure of it counts."""
 
     event: str
     command: str
@@ -65,7 +65,7 @@ class Hook(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The hooks of a project; `problems` say in sentences what of its settings cannot be used."""
+    """The hooks of a project; `problems` describe settings that cannot be used."""
 
     hooks: tuple[Hook, ...] = ()
     problems: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ def read(files: Mapping[str, bytes]) -> Settings:
         if path in files:
             _read_file(path, files[path], hooks, problems)
     if len(hooks) > HOOKS_MAX:
-        problems.append(f"there are {len(hooks)} hooks, and {HOOKS_MAX} is the cap: the later ones do not run")
+        problems.append(f"there are {len(hooks)} hooks; only the first {HOOKS_MAX} run")
     return Settings(tuple(hooks[:HOOKS_MAX]), tuple(problems))
 
 
@@ -139,7 +139,7 @@ def _hook(event: str, matcher: str, value: Any) -> Hook | str:
 
 
 def matcher_problem(matcher: Any) -> str:
-    """Why a matcher cannot be used, empty when it can."""
+    """The reason that a matcher cannot be used, empty when it can."""
     if not isinstance(matcher, str):
         return "which is not text"
     if len(matcher) > PATTERN_MAX:
@@ -147,12 +147,12 @@ def matcher_problem(matcher: Any) -> str:
     try:
         re.compile(matcher.replace("*", "") if matcher == "*" else matcher)
     except re.error as error:
-        return f"which is no regular expression ({error})"
+        return f"which is not a regular expression ({error})"
     return ""
 
 
 def checks(at_stop: Iterable[str], after_edits: Iterable[str]) -> tuple[Hook, ...]:
-    """The mission's own checks as hooks."""
+    """The mission's checks as hooks."""
     return (
         *(Hook("PostToolUse", command, "Edit|Write", CHECK_TIMEOUT_S, check=True) for command in after_edits),
         *(Hook("Stop", command, timeout_s=CHECK_TIMEOUT_S, check=True) for command in at_stop),
@@ -160,7 +160,7 @@ def checks(at_stop: Iterable[str], after_edits: Iterable[str]) -> tuple[Hook, ..
 
 
 def wanted(hooks: Iterable[Hook], event: str, name: str = "") -> list[Hook]:
-    """The hooks that run at an event, each command once. `name` is what their matchers look at, as hooks know it."""
+    """The hooks for an event, each command once. `name` is the tool's name for their matchers."""
     found: dict[str, Hook] = {}
     for hook in hooks:
         if hook.event == event and fits(hook.matcher, name):
@@ -169,7 +169,7 @@ def wanted(hooks: Iterable[Hook], event: str, name: str = "") -> list[Hook]:
 
 
 def fits(matcher: str, name: str) -> bool:
-    """Whether a matcher is for that name: all without one, names with `|` between them, or a regular expression."""
+    """Match a name against a matcher: empty for all, names separated by `|`, or a regular expression."""
     if matcher in ("", "*") or not name:
         return True
     if _PLAIN.fullmatch(matcher):
@@ -178,5 +178,5 @@ def fits(matcher: str, name: str) -> bool:
 
 
 def tool_name(name: str) -> str:
-    """A tool's name as hooks know it."""
+    """A tool's name for hooks."""
     return TOOL_NAMES.get(name, name)

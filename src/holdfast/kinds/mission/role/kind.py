@@ -1,7 +1,7 @@
-"""Roles: planner, worker, judge, and initializer. An agent that is finished when it has handed in, and not before.
+"""Roles of a mission: planner, worker, judge, and initializer. Their sessions end when they hand in, and not before.
 
-Nothing that it says in passing ends it: no text, no token. A role that stops without handing in is sent a message, and
-after some of them it has failed.
+No text and no token in a response ends a role. If it stops without handing in, it is sent a message; after a few of
+them it has failed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 
 SILENT_MAX = 2
-"""So often a role that stops without handing in is told to; the next time it has failed."""
+"""Messages to a role that stops without handing in; the next time it has failed."""
 
 REFUSED_MAX = 5
-"""So often what a role hands in may be refused since it was last told something; then it has failed."""
+"""Refused submissions since the latest message to a role after which it has failed."""
 
 HELPLESS = frozenset({"tool_failures", "no_progress"})
-"""Breakers that say that a session gets nowhere."""
+"""Breakers that mean that a session makes no progress."""
 
 
 def role_of(state: State) -> Role | None:
-    """What the session does within a mission, None when it does nothing there."""
+    """The role of a session within a mission, None without one."""
     return state.created.role if state.created is not None else None
 
 
 class RoleKind(Kind[State]):
-    """The kind of sessions that work for a mission."""
+    """Kind of the sessions that work for a mission."""
 
     name = "role"
     state_type = RoleState
@@ -45,11 +45,11 @@ class RoleKind(Kind[State]):
     fold = FOLD
 
     def began(self, created: SessionCreated) -> msgspec.Struct:
-        """A role has handed in nothing yet."""
+        """The state of a role that has not handed in yet."""
         return RoleState()
 
     def after(self, state: State) -> Action | None:
-        """Calls that stand behind the one that handed in are not run."""
+        """Skip calls after the one that handed in."""
         opened = state.open_calls()
         if not role_state(state).submitted_seq or not opened:
             return None
@@ -57,32 +57,32 @@ class RoleKind(Kind[State]):
         return EndCalls(tuple(ToolResult(call_id=call.call_id, outcome="skipped", content=why) for call in opened))
 
     def instead(self, state: State, action: Action | None) -> Action | None:
-        """The end of a role that has handed in, or that cannot: its mission tries a fresh one.
+        """End a role that has handed in or has failed; its mission then opens a fresh one.
 
-        One whose submissions are refused again and again has failed, and so has one that makes no progress, where
-        another session would ask a person.
+        A role fails when its submissions are refused too often, and when it makes no progress, where another session
+        would ask a person.
         """
         own = role_state(state)
         if own.submitted_seq:
             return _end(state, "done")
         if own.refused >= REFUSED_MAX:
-            return _end(state, "failed", f"what it handed in was refused {own.refused} times")
+            return _end(state, "failed", f"its submissions were refused {own.refused} times")
         if isinstance(action, Escalate) and action.breaker in HELPLESS:
             return _end(state, "failed", f"it made no progress: {action.detail}")
         return action
 
     def stopped(self, state: State) -> Action | None:
-        """A message to a role that stopped without handing in, a few times; then its end."""
+        """Send a message to a role that stopped without handing in; after a few of them, end it."""
         role, own = role_of(state), role_state(state)
         assert role is not None
         tool = SUBMITS[role.kind]
         if own.silent < SILENT_MAX:
             said = (
-                f"[You stopped, and nothing is handed in: what you wrote reaches nobody. Go on with the work, or call "
-                f"`{tool}`. When it cannot be done, say so there.]"
+                f"[You stopped, and nothing is handed in: text that you write here is not read. Go on with the work, "
+                f"or call `{tool}`. If the work cannot be done, say so in that call.]"
             )
             return Record((HookRan(event=NOT_HANDED_IN, command="", blocked=True, content=said),))
-        refused = f"; what it handed in before was refused {own.refused} times" if own.refused else ""
+        refused = f"; its earlier submissions were refused {own.refused} times" if own.refused else ""
         return _end(state, "failed", f"it stopped {own.silent + 1} times in a row without handing in{refused}")
 
 

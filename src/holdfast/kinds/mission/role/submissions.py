@@ -25,18 +25,18 @@ from holdfast.kinds.mission.lint import static_findings
 Decision = Literal["pass", "fail", "restart", "escalate"]
 
 ROOT = "/workspace/"
-"""Where a judge has the tree."""
+"""Folder with the tree in a judge's sandbox."""
 
 _EVENT = re.compile(r"\s*(?:event\s*[:#]?\s*|#)(\d+)\b", re.IGNORECASE)
 _FILE = re.compile(r"\s*`?([^\s`:][^`:]*):(\d+)(?:-(\d+))?(.*)", re.DOTALL)
 _RUN = re.compile(r"\s*`?\$ ([^\n`]+?)`?(?:\s*(?:\n|=>|->|→)(.*))?\s*", re.DOTALL)
 
 RANGE_MAX = 40
-"""A quotation may stand in so many lines at most."""
+"""Most lines that one piece of evidence may span."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a judge handed in."""
+    """A judge's submission."""
 
     decision: Decision
     criteria: tuple[Judged, ...] = ()
@@ -44,12 +44,11 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a verdict is held against.
+    """Records that a verdict is checked against.
 
-    `verdicts` are the recorded ones on the judged tree, `events` positions in the mission's log that may be evidence.
-    `to_run` are criteria that only a command of the judge can show.
-    `files` are files of the tree and `runs` the commands that the judge ran with their output; each is None when it
-    cannot be looked up here.
+    `verdicts` are those of checks on the judged tree, `events` positions in the mission's log that may be evidence.
+    `to_run` are criteria that only a command of the judge can show. `files` are files of the tree and `runs` the
+    commands that the judge ran with their output; each is None where it cannot be looked up.
     """
 
     criteria: tuple[str, ...]
@@ -61,7 +60,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known:
-    """What the mission knows of a tree. A step of a metric is right work although its target is not reached."""
+    """The mission's records on a tree. A better value of a metric counts as a pass although its target is not met."""
     verdicts = {
         name: msgspec.structs.replace(found, outcome="pass") if metrics.improves(mission, tree, name) else found
         for name in mission.contract.criteria()
@@ -73,7 +72,7 @@ def known_to(mission: MissionState, tree: str, criteria: Sequence[str]) -> Known
 
 
 def read(submitted: Mapping[str, Any]) -> Said | str:
-    """The verdict in what a judge handed in, or why it is none."""
+    """Decode a judge's submission; return the reason when it is malformed."""
     try:
         return msgspec.convert(dict(submitted), Said)
     except msgspec.ValidationError as error:
@@ -81,7 +80,7 @@ def read(submitted: Mapping[str, Any]) -> Said | str:
 
 
 def problems(said: Said, known: Known) -> tuple[str, ...]:
-    """Why a verdict does not count, in words for the judge; empty when it does."""
+    """The reasons that a verdict does not count, for the judge; empty when it does."""
     if said.decision in ("restart", "escalate"):
         asked = () if said.reason.strip() else (f"`{said.decision}` needs a `reason`.",)
         return (*asked, *(word for each in said.criteria for word in _one(each, known)))
@@ -101,7 +100,7 @@ def _complete(said: Said, known: Known) -> Iterator[str]:
 def _one(each: Judged, known: Known) -> Iterator[str]:
     name = each.criterion
     if name not in known.criteria:
-        yield f"{name} is none of the criteria that you were asked about."
+        yield f"{name} is not one of your criteria."
         return
     found = known.verdicts.get(name)
     if each.passes and found is not None and found.outcome != "pass":
@@ -132,11 +131,11 @@ FORMS = (
 
 
 def _evidence(text: str, known: Known, *, quoted: bool) -> str:
-    """What is wrong with one piece of evidence; empty when it can be looked up. `quoted` demands the text of a line."""
+    """The problem with one piece of evidence; empty when it is right. `quoted` demands the text of a line."""
     event = _EVENT.match(text)
     if event is not None:
         found = int(event[1]) in known.events
-        return "" if found else f"event {event[1]} is no result of a check on this tree."
+        return "" if found else f"event {event[1]} is not a result of a check on this tree."
     run = _RUN.fullmatch(text)
     if run is not None:
         return _run(run, known)
@@ -147,22 +146,22 @@ def _evidence(text: str, known: Known, *, quoted: bool) -> str:
 
 
 def _run(run: re.Match[str], known: Known) -> str:
-    """What is wrong with a command as evidence: it has to be one of the judge's own, with what it printed."""
+    """The problem with a command as evidence: the judge must have run it, and the output must be right."""
     if known.runs is None:
         return ""
     command, claimed = _plain(run[1]), _plain(run[2] or "")
     outputs = [_plain(output) for ran, output in known.runs if command in _plain(ran)]
     if not outputs:
-        return f"you did not run `{command[:80]}`: run it, and give what it prints."
+        return f"you did not run `{command[:80]}`: run it, and give its output."
     if not claimed and all(outputs):
-        return f"give what `{command[:80]}` printed: `$ command => output`."
+        return f"give the output of `{command[:80]}`: `$ command => output`."
     if not any(claimed in output for output in outputs):
         return f"`{command[:80]}` did not print {claimed[:80]!r}."
     return ""
 
 
 def _place(place: re.Match[str], known: Known, *, quoted: bool) -> str:
-    """What is wrong with a line of the tree as evidence."""
+    """The problem with a line of the tree as evidence."""
     path, first = _path(place), int(place[2])
     last = int(place[3] or first)
     if known.files is None:
@@ -174,20 +173,17 @@ def _place(place: re.Match[str], known: Known, *, quoted: bool) -> str:
         return f"{path} has {len(lines)} lines, so there is no line {place[2]}{f'-{place[3]}' if place[3] else ''}."
     if not quoted:
         return ""
-    there, quotation = _plain("\n".join(lines[first - 1 : last])), _quotation(place[4])
+    there = _plain("\n".join(lines[first - 1 : last]))
+    quotation = _plain(place[4].strip().removeprefix("`").removeprefix(":").strip().strip("`"))
     if not quotation:
-        return f"quote what stands at {path}:{first}: `{path}:{first}: its text`."
+        return f"quote the text at {path}:{first}: `{path}:{first}: its text`."
     if quotation not in there:
         return f"{path}:{first} does not say {quotation[:80]!r}."
     return ""
 
 
-def _quotation(text: str) -> str:
-    return _plain(text.strip().removeprefix("`").removeprefix(":").strip().strip("`"))
-
-
 def _plain(text: str) -> str:
-    """Text without regard to its white space."""
+    """Collapse white space."""
     return " ".join(text.split())
 
 
@@ -200,15 +196,18 @@ def _agrees(said: Said) -> Iterator[str]:
 
 
 def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState | None) -> TaskJudged:
-    """What is recorded when a judge has come to its end; `refused` says why it does not count.
+    """The event to record when a judge has ended; `refused` is the reason that its verdict does not count.
 
-    The judge's own brain has looked up the files that it names. What the mission knows is held against it here, since
-    that may be more by now.
+    The judge's own session has looked up the files that it names. The mission's records are checked here again, since
+    there may be more by now.
     """
     role = mission.roles.get(report.child_id)
     tree = role.tree if role is not None else ""
     task_id = task.task.id if task is not None else ""
-    said = _said(report)
+    if report.status != "done":
+        said: Said | str = f"its judge is {report.status}: {report.detail or report.reason or 'no reason was given'}"
+    else:
+        said = read(report.submitted) if report.submitted else "its judge handed in nothing"
     if isinstance(said, str) or role is None:
         why = said if isinstance(said, str) else "it was not opened by this mission"
         return TaskJudged(child_id=report.child_id, tree=tree, decision="fail", task_id=task_id, refused=why)
@@ -224,25 +223,17 @@ def read_verdict(mission: MissionState, report: ChildFinished, task: TaskState |
     )
 
 
-def _said(report: ChildFinished) -> Said | str:
-    if report.status != "done":
-        return f"its judge is {report.status}: {report.detail or report.reason or 'no reason was given'}"
-    if not report.submitted:
-        return "its judge said nothing"
-    return read(report.submitted)
-
-
 def files_named(said: Said) -> tuple[str, ...]:
-    """The paths of the tree that a verdict names as evidence, as globs that match little else."""
+    """Paths of the tree in a verdict's evidence, as globs that match little else."""
     names = {name for each in said.criteria for name in _files(each.evidence)}
     return tuple(re.sub(r"[*?[]", "?", name) for name in sorted(names)) or ("-",)
 
 
 def scope_of(contract: Contract, judged: TaskJudged, criterion: str) -> tuple[str, ...]:
-    """The globs of what a judge's verdict on a criterion rests on; empty for the whole product.
+    """Globs of the files that a judge's verdict on a criterion depends on; empty for the whole product.
 
-    These are the files of its evidence and the `paths` of the criterion's item. A command that was run may rest on
-    anything, so where the item names no paths its verdict is about the whole product.
+    These are the files of its evidence and the `paths` of the criterion's item. A command may depend on anything, so
+    a verdict with one is about the whole product unless the item names paths.
     """
     evidence = [text for each in judged.criteria if each.criterion == criterion for text in each.evidence]
     items = [item for item in contract.items if any(each.id == criterion for each in item.criteria)]
@@ -253,7 +244,7 @@ def scope_of(contract: Contract, judged: TaskJudged, criterion: str) -> tuple[st
 
 
 def _files(evidence: Sequence[str]) -> set[str]:
-    """The files that pieces of evidence quote."""
+    """Files that pieces of evidence quote."""
     places = (_FILE.match(text) for text in evidence if not _EVENT.match(text) and not _RUN.fullmatch(text))
     return {_path(place) for place in places if place is not None}
 
@@ -262,13 +253,15 @@ def _path(place: re.Match[str]) -> str:
     return posixpath.normpath(place[1].strip().removeprefix(ROOT))
 
 
+# --- contracts of initializers -------------------------------------------------------------------
+
 FILE = "feature_list.json"
 
 _ORDER = ("id", "category", "description", "steps", "priority", "acceptance", "check", "paths", "depends")
 
 
 def feature_list(entries: list[dict[str, Any]]) -> bytes:
-    """The entries as a file, none of them passing: what passes is written by the harness alone."""
+    """The entries as a file, with `passes` false in all of them: only the harness sets it."""
     ordered = [
         {
             **{name: each[name] for name in _ORDER if name in each},
@@ -281,32 +274,32 @@ def feature_list(entries: list[dict[str, Any]]) -> bytes:
 
 
 def submitted_contract(value: Mapping[str, Any]) -> tuple[Contract, bytes]:
-    """The contract of what was handed in, and its file. Raises `ContractInvalid` with the place."""
+    """The submitted contract and its file. Raises `ContractInvalid` with the place."""
     entries = value.get("features")
     if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
-        raise ContractInvalid('features is no list of entries; a right form is [{"id": "…", "description": "…"}]')
+        raise ContractInvalid('features is not a list of entries; a valid form is [{"id": "…", "description": "…"}]')
     data = feature_list(entries)
     return read_contract(data, FILE), data
 
 
 def submitted_files(value: Mapping[str, Any]) -> dict[str, str]:
-    """The test files of what was handed in, by path."""
+    """The submitted test files, by path."""
     files = value.get("files")
     return {str(path): str(text) for path, text in files.items()} if isinstance(files, dict) else {}
 
 
 def _misplaced(path: str, protected: Collection[str]) -> str:
-    """Why a file cannot be handed in with a contract; empty when it can."""
+    """The reason that a file cannot be handed in with a contract; empty when it can."""
     parts = path.split("/")
     if path.startswith("/") or {"", ".", "..", ".git"} & set(parts):
-        return f"files: {path!r} is no path inside the repository, such as tests/test_greet.py"
+        return f"files: {path!r} is not a path inside the repository, such as tests/test_greet.py"
     if path in MISSION or not matches(path, protected):
-        return f"files: {path} is no test file: only those are handed in here, such as tests/test_greet.py"
+        return f"files: {path} is not a test file; hand in only those, such as tests/test_greet.py"
     return ""
 
 
 def submitted_problems(value: Mapping[str, Any]) -> list[str]:
-    """Why it cannot be a contract, each in words for whoever made it; empty when it can."""
+    """The problems of a submitted contract, for the initializer; empty when it is valid."""
     try:
         contract, _ = submitted_contract(value)
     except ContractInvalid as error:

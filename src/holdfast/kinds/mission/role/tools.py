@@ -1,6 +1,6 @@
-"""The tools with which a role of a mission hands in what it was opened for. Declarations only.
+"""Tools with which a role of a mission hands in its work. Declarations only.
 
-Each is offered to its role alone. What comes in by them is data: what counts is what the harness finds.
+Each is offered to its role alone. Their input is data; only what the harness verifies counts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SubmitPlanInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CriterionVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A judge's word on one criterion."""
+    """A judge's verdict on one criterion."""
 
     criterion: _Name
     passes: bool
@@ -91,9 +91,9 @@ _DECLARED = (
         HAND_IN,
         "Hand in your task, which ends your session. `status` is `done` when you have seen every criterion of yours "
         "met, `blocked` when something outside your reach is missing, `infeasible` when it cannot be done as it is "
-        "asked; the last two are no disgrace. `notes` say what you did and how you checked it, or what is in the way. "
-        "`concerns` are what you are not sure of, `deviations` where you did otherwise than asked and why, `findings` "
-        "what others who work on this project should know, `next` what should come after this.",
+        "asked; the last two are valid results. `notes` say what you did and how you checked it, or what is in the "
+        "way. `concerns` list what you are not sure of, `deviations` where you departed from the task and why, "
+        "`findings` what other workers on this project should know, `next` what should come after this.",
         HandInInput,
         "retry",
         False,
@@ -104,8 +104,8 @@ _DECLARED = (
         SUBMIT_PLAN,
         "Hand in a plan, which ends your session. Each open criterion belongs to exactly one task. `scope` are globs "
         "of the paths that a task may change, `depends` the ids of tasks that have to be merged before it, `tokens` "
-        "about how many tokens of context it needs. Set `split` for a task that is too large for one context: another "
-        "planner makes parts of it. `drop` names tasks of an earlier plan that are given up.",
+        "an estimate of the tokens of context it needs. Set `split` for a task that is too large for one context: "
+        "another planner divides it. `drop` names tasks of an earlier plan to give up.",
         SubmitPlanInput,
         "retry",
         False,
@@ -116,8 +116,8 @@ _DECLARED = (
         SUBMIT_VERDICT,
         "Hand in your verdict, which ends your session: for each criterion whether it is met, with evidence that can "
         "be looked up (`path/file.py:12` of the tree, or `event 34` of the results that you were given), and one "
-        "issue that can be acted on for each that fails. `decision` is `pass`, `fail`, `restart` when the work should "
-        "begin anew from its base, or `escalate` when a person has to decide; the last two need a `reason`.",
+        "actionable issue for each that fails. `decision` is `pass`, `fail`, `restart` when the work should start "
+        "over from its base, or `escalate` when a person has to decide; the last two need a `reason`.",
         SubmitVerdictInput,
         "retry",
         False,
@@ -129,9 +129,9 @@ _DECLARED = (
         "Hand in the contract, which ends your session. `features` are entries {id, category, description, steps, "
         "priority, acceptance, check}, where `acceptance` says in sentences when the feature is done and `check` is a "
         "command that shows it (exit status 0), a list with one for each sentence, or left out where only a reader can "
-        "tell. `files` are new test files that the checks run, by path, with their content; nobody may change them "
-        "from then on. `init_sh` sets up a fresh checkout, `mission_toml` has settings other than the usual ones. Say "
-        "with `plain_run_would_do` when the goal fits one session, and `why`.",
+        "tell. `files` are new test files that the checks run, by path, with their content; they are protected from "
+        "then on. `init_sh` sets up a fresh checkout, `mission_toml` has settings that differ from the defaults. Set "
+        "`plain_run_would_do` when the goal fits one session, and say `why`.",
         SubmitContractInput,
         "retry",
         False,
@@ -146,19 +146,20 @@ SUBMITS: dict[RoleKind, str] = {
     "judge": SUBMIT_VERDICT,
     "initializer": SUBMIT_CONTRACT,
 }
-"""Role → the tool that it hands in with."""
+"""Role → the tool with which it hands in."""
 
 HANDING_IN = frozenset(SUBMITS.values())
 
 
 def fitted(tool: str, value: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The input of a tool that hands in, with slips of shape set right, and a note on each field that was left out.
+    """The input of a submission with errors of form repaired, and a note on each field that was dropped.
 
-    One text where a list belongs becomes a list of it, JSON in a text is decoded, numbers in a text are read, and
-    unknown fields are dropped: work is not lost for its wrapping. What still does not fit is for validation to refuse.
+    A text in place of a list becomes a list, JSON in a text is decoded, numbers in a text are read, and unknown fields
+    are dropped, so that work is not lost for its form. Validation refuses the rest.
     """
     notes: list[str] = []
-    found = _fit(value, msgspec.inspect.type_info(_input(tool)), "", notes)
+    wanted = next(each.input_type for each in _DECLARED if each.name == tool and each.input_type is not None)
+    found = _fit(value, msgspec.inspect.type_info(wanted), "", notes)
     assert isinstance(found, dict)
     return found, tuple(notes)
 
@@ -195,7 +196,7 @@ def _fields(value: dict[str, Any], fields: tuple[msgspec.inspect.Field, ...], wh
 
 
 def _decoded(value: Any, wanted: type) -> Any:
-    """What a text with JSON of the wanted type stands for; anything else as it is."""
+    """Decode a text that holds JSON of the wanted type; return anything else as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith("[" if wanted is list else "{"):
         return value
     try:
@@ -204,12 +205,8 @@ def _decoded(value: Any, wanted: type) -> Any:
         return value
 
 
-def _input(name: str) -> type[msgspec.Struct]:
-    return next(tool.input_type for tool in _DECLARED if tool.name == name and tool.input_type is not None)
-
-
 TOOLS = {
     tool.name: msgspec.structs.replace(tool, fit=lambda value, name=tool.name: fitted(name, value)[0])
     for tool in _DECLARED
 }
-"""The tools of all roles, by name. An agent is offered the one that its role names."""
+"""Tools of all roles, by name. A session gets the one of its role."""

@@ -13,7 +13,7 @@ from holdfast.app.settings.config import budget_pico
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.facts.session import Workspace
-from holdfast.kinds.mission.brief.audit import agrees
+from holdfast.kinds.mission.brief.audit import audit
 from holdfast.proof.demo.brain_process import Watch, chain_ok
 from holdfast.proof.demo.material import work_folder
 from holdfast.proof.demo.mission.count import count_mission, read_family
@@ -112,4 +112,4 @@ def _within(flag: str, value: int, low: int, high: int) -> int:
 async def _brief_wrong(runtime: Runtime, row: SessionRow) -> tuple[str, ...]:
     """Statements of the mission's brief that its logs contradict, counted by independent code."""
     events = await runtime.store.read(row.session_id)
-    return tuple(agrees(await brief_of(runtime, row), events, await logs_below(runtime, row)))
+    return tuple(audit(await brief_of(runtime, row), events, await logs_below(runtime, row)))
