@@ -93,7 +93,7 @@ def test_the_decisions_come_first_each_with_its_commands(big: World) -> None:
         r"# big: stopped after 2 h 2\d min, needs 2 decisions. Cost at least \$\d\.\d+. Main branch: 219 ", text
     )
     first = text[: text.index("## Status")]
-    assert "`holdfast approve itm_top --note WORDS`" in first
+    assert "`holdfast approve itm_top --note NOTE`" in first
     assert "`holdfast deny itm_top`: the mission ends as failed; what is merged stays on holdfast/big/main" in first
     assert "**worker T111: PLANT-waits-child**" in first
     assert "`holdfast approve itm_child`: the call runs once" in first
