@@ -50,7 +50,7 @@ def test_the_stop_token_ends_nothing(type: Type, tmp_path: Path) -> None:
     said = loop(type, folder, "--max-iterations", "2", command="cat; echo '<promise>COMPLETE</promise>'").went(4)
     assert "--max-turns" in said.err
     assert passes(folder) == {"US-001": False}
-    assert (folder / "progress.txt").read_text().count("a hint, which decides nothing") == 2
+    assert (folder / "progress.txt").read_text().count("which decides nothing") == 2
 
 
 def test_passes_and_checks_that_the_command_wrote_count_nothing(type: Type, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_test_files_come_with_a_contract_and_are_protected(type: Type, repo: Pat
     )
     said = init(type, repo, model, "Goodbyes.", "--json").went(0)
     answers = [each["content"] for each in said.lines if each["type"] == "agent.tool_result"]
-    assert [("no test file" in each, "inside the repository" in each) for each in answers[:4]] == [
+    assert [("not a test file" in each, "inside the repository" in each) for each in answers[:4]] == [
         (True, False), (False, True), (False, True), (False, True)
     ]  # fmt: skip
     assert (repo / "tests/deep/test_part.py").read_text() == TEST

@@ -149,7 +149,7 @@ async def test_judges_that_give_no_verdict_never_end_it_as_done() -> None:
         await judged_again(shift, "pass", passes=True, refused="tone: notes.txt:1 does not say 'dear reader'")
     action = ending.step(shift.state, state_of(shift), 0, frozenset())
     assert isinstance(action, EscalateMission)
-    assert "no verdict that counts" in action.why
+    assert "no valid verdict" in action.why
     await shift.fact(ReplanAsked(reason="look once more"))
     assert isinstance(ending.step(shift.state, state_of(shift), 0, frozenset()), OpenRole), "a person said to go on"
 

@@ -124,7 +124,7 @@ TROUBLES: dict[str, Trouble] = {
         one(),
         [turn(text="hm", error="overloaded"), *GOOD],
         code=0,
-        says=("model requests that failed: 1", "overloaded"),
+        says=("failed model requests: 1", "overloaded"),
     ),
     "conflict": Trouble(
         [

@@ -160,7 +160,7 @@ def test_inputs_have_the_shapes_that_scripts_expect() -> None:
 
 
 def said(code: int | None, out: str = "", err: str = "", *, timed_out: bool = False) -> hook_protocol.Said:
-    """How a command ended."""
+    """End of a hook command."""
     return hook_protocol.Said(code, out, err, timed_out)
 
 
