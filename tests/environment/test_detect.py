@@ -45,7 +45,7 @@ def test_a_lock_without_its_tool_falls_back_or_says_so() -> None:
     assert "pip install" in detect({"uv.lock": b"", "pyproject.toml": b"[project]"}, ("python3",)).commands[0]
     found = detect({"package-lock.json": b"{}"}, ())
     assert found.commands == ()
-    assert "npm is not" in found.notes[0]
+    assert "needs npm, which is not installed" in found.notes[0]
     assert "has no lock file" in detect({"package.json": b'{"dependencies": {}}'}, ALL).notes[0]
     assert "cannot be read" in detect({"pyproject.toml": b"= ="}, ALL).notes[0]
 

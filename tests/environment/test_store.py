@@ -118,10 +118,10 @@ def test_worktrees_of_a_repository_share_and_pretenders_do_not(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (Environment(packages=("zlib; rm -rf /",)), "no name of a Debian package"),
-        (Environment(packages=("-o=Dir::Etc=/x",)), "no name of a Debian package"),
-        (Environment(recipes=("oracle",)), "takes browser, postgresql"),
-        (Environment(toolchains=("/etc",)), "the sandbox's own"),
+        (Environment(packages=("zlib; rm -rf /",)), "not the name of a Debian package"),
+        (Environment(packages=("-o=Dir::Etc=/x",)), "not the name of a Debian package"),
+        (Environment(recipes=("oracle",)), "may name browser, postgresql"),
+        (Environment(toolchains=("/etc",)), "the sandbox replaces"),
         (Environment(toolchains=("/srv/there/is/none",)), "is not a folder"),
     ],
 )

@@ -166,10 +166,10 @@ def test_secrets_that_are_not_there(tmp_path: Path) -> None:
     assert "T0PS3CRET" not in str(caught.value)
     with pytest.raises(CannotRunSafely, match="cannot be read: No such file"):
         made({**WEBHOOK, "secret": f"file:{tmp_path / 'nowhere'}"})
-    with pytest.raises(CannotRunSafely, match="no ordinary file"):
+    with pytest.raises(CannotRunSafely, match="not a regular file"):
         made({**WEBHOOK, "secret": f"file:{tmp_path}"})
     os.mkfifo(tmp_path / "fifo", 0o600)
-    with pytest.raises(CannotRunSafely, match="no ordinary file"):
+    with pytest.raises(CannotRunSafely, match="not a regular file"):
         made({**WEBHOOK, "secret": f"file:{tmp_path / 'fifo'}"})
 
 
@@ -185,7 +185,7 @@ def test_secrets_that_are_not_there(tmp_path: Path) -> None:
 def test_a_missing_package_is_named(
     table: dict[str, str], module: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("wire", module):
+    for name in ("http", module):
         monkeypatch.delitem(sys.modules, f"holdfast.notify.{name}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(CannotRunSafely) as caught:
@@ -196,7 +196,7 @@ def test_a_missing_package_is_named(
 async def test_an_apprise_address_that_nobody_understands(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     outlet = made({"kind": "apprise", "url": "env:MAIL"}, MAIL="nosuch://T0PS3CRET")
-    with pytest.raises(NotifyError, match="'ops' has a url that Apprise does not understand") as caught:
+    with pytest.raises(NotifyError, match="'ops' has a url that Apprise does not support") as caught:
         await outlet.target.send(example())
     assert not caught.value.retryable
     assert [record for record in caplog.records if record.name.startswith("apprise")] == []

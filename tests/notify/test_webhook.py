@@ -133,7 +133,7 @@ async def test_a_proxy_that_cannot_be_used_is_told(proxy: str, monkeypatch: pyte
 async def test_a_server_without_tls_is_told() -> None:
     with Receiver() as plain:
         target = Webhook("ops", plain.url.replace("http:", "https:"), SECRET, SystemClock(), BRIEF)
-        with pytest.raises(NotifyError, match="'ops' speaks no TLS, or has no valid certificate"):
+        with pytest.raises(NotifyError, match="'ops' does not support TLS or has no valid certificate"):
             await target.send(example())
         assert plain.requests == []
 

@@ -69,8 +69,8 @@ def test_links_pipes_folders_and_nothing_are_refused(token: Path, tmp_path: Path
     link.symlink_to(token)
     assert "is a symbolic link" in _of_file(link)
     os.mkfifo(token.with_name("pipe"), 0o600)
-    assert "no ordinary file" in _of_file(token.with_name("pipe"))
-    assert "no ordinary file" in _of_file(token.parent)
+    assert "not a regular file" in _of_file(token.with_name("pipe"))
+    assert "not a regular file" in _of_file(token.parent)
     assert "No such file" in _of_file(token.with_name("none"))
     (tmp_path / "by").symlink_to(token.parent)
     assert _of_file(tmp_path / "by" / "token") == VALUE  # a folder may be a link to one that nobody else can write
@@ -110,7 +110,7 @@ def test_a_command_that_misbehaves_gives_nothing() -> None:
     assert _python("import time; print('secretly', flush=True); time.sleep(60)", timeout_s=0.3) == (b"", late)
     assert _python("import os, time; os.close(1); time.sleep(60)", timeout_s=0.3) == (b"", late)
     missing = run(("no-such-program-here",), {"PATH": os.environ["PATH"]}, SystemClock(), most=10)
-    assert missing.problem == "there is no program no-such-program-here on the path"
+    assert missing.problem == "program no-such-program-here not found in PATH"
 
 
 def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:

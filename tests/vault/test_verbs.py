@@ -119,7 +119,7 @@ def test_what_cannot_be_meant(type: Type, own: Path, words: list[str], code: int
 
 @pytest.mark.parametrize("value", ["", "short", f"{CANARY}\n{CANARY}\n", f"{CANARY}\x07", CANARY * 1000])
 def test_what_cannot_be_kept_is_not(own: Path, holdfast_home: Path, value: str) -> None:
-    _set("fresh", value=value).refused(5, "nothing was kept")
+    _set("fresh", value=value).refused(5, "nothing was stored")
     assert not (holdfast_home / "secrets").exists()
     nothing = subprocess.run(
         [*HOLDFAST, "secret", "set", "fresh"], stdin=subprocess.DEVNULL, capture_output=True, check=False
@@ -235,7 +235,7 @@ def test_changes_that_cannot_be_meant_change_nothing(
 def test_bad_tables_refuse_a_run_and_leave_nothing(type: Type, own: Path, tmp_path: Path, holdfast_home: Path) -> None:
     own.write_text('[secrets.a]\nfrom = "canary-Value+/0123456789"\nhosts = ["a.example.com"]\n')
     model = script(tmp_path / "m.json", turn(text="Done."))
-    said = type("run", "x", "--model", model, "--no-sandbox").refused(2, "from in [secrets.a]", "not what it is")
+    said = type("run", "x", "--model", model, "--no-sandbox").refused(2, "from in [secrets.a]", "not the secret itself")
     assert CANARY not in said.err
     assert list((holdfast_home / "workspaces").iterdir()) == []
 

@@ -120,7 +120,7 @@ def message(notice: Notice, limit_bytes: int) -> Shown:
     text = f"{body}\n\n{commands}" if commands else body
     if len(text.encode()) <= limit_bytes:
         return Shown(text, True)
-    tail = f"\n[cut here; see all of it: {whole_command(notice)}]"
+    tail = f"\n[cut here; the whole: {whole_command(notice)}]"
     rest = f"\n\n{commands}" if commands else ""
     room = limit_bytes - len((tail + rest).encode())
     if room < 0:

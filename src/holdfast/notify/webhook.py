@@ -78,6 +78,6 @@ def _body(notice: Notice) -> bytes:
     cut = len(notice.body.encode()) > BODY_BYTES
     if cut:
         head = notice.body.encode()[:BODY_BYTES].decode(errors="ignore")
-        data["body"] = f"{head}\n[cut here; see all of it: {whole_command(notice)}]"
+        data["body"] = f"{head}\n[cut here; the whole: {whole_command(notice)}]"
     data["body_is_whole"] = not cut
     return msgspec.json.encode({"type": f"notice.{notice.kind}", "timestamp": rfc3339(notice.at_us), "data": data})
