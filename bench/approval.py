@@ -30,14 +30,14 @@ from holdfast.app.home import Home, open_home
 from holdfast.app.serving import is_served
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, Rule, SessionCreated, Workspace
-from holdfast.facts.user import UserMessage
 from holdfast.ids import system_entropy
 from holdfast.log.base import Post
 from holdfast.log.sqlite.store import SqliteStore
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
-from holdfast.session.items import ItemRow
+from holdfast.session.rows import ItemRow
 
 TARGET_MS = 400.0
 RESTART_EVERY = 10

@@ -32,9 +32,8 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
-from holdfast.facts.repo import RepoMerged
+from holdfast.facts.mission import Check, Contract, Criterion, CriterionChecked, FlakeNoted, Item, MissionPolicy
+from holdfast.facts.task import RepoMerged
 from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.acts import merging
 from holdfast.kinds.mission.acts.replay import replay

@@ -24,10 +24,8 @@ import anyio
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from holdfast.facts.contract import Contract, Item
-from holdfast.facts.mission import CriterionChecked, MissionPolicy
-from holdfast.facts.proof import Ability, CheckProbed, CheckProved
-from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
+from holdfast.facts.mission import Contract, CriterionChecked, Item, MissionPolicy
+from holdfast.facts.task import Ability, CheckProbed, CheckProved, TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
 from holdfast.kinds.mission.acts import merging, verifying
 from holdfast.kinds.mission.conductor import merges
 from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Verify

@@ -19,10 +19,10 @@ import time
 
 import msgspec
 
-from holdfast.facts.context import ContextReset, Handoff
+from holdfast.facts.model import ContextReset, Handoff
 from holdfast.facts.session import Breakers, ContextPolicy
-from holdfast.session.context.signs import sign
-from holdfast.session.trace import Step, note
+from holdfast.session.signs import sign
+from holdfast.session.signs.trace import Step, note
 from holdfast.sim.synthetic.events import HELD_OUT, Tale
 from holdfast.sim.synthetic.healthy import KINDS, healthy
 from holdfast.sim.synthetic.troubled import LOOPS, anxious, looping

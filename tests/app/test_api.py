@@ -15,8 +15,8 @@ import pytest
 
 import holdfast
 from holdfast.facts.base import Text
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.user import UserMessage
 from tests.app.api_program import call, publish, types
 from tests.app.terminal import bash, script, turn, typed
 

@@ -11,8 +11,8 @@ import holdfast
 from holdfast.app.python import opening as api_files
 from holdfast.app.python.agent import declared
 from holdfast.facts.base import Block, Text
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.user import UserMessage
 from holdfast.session.tools import DEFAULT_TOOLS
 from tests.app.terminal import script, turn
 

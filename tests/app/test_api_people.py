@@ -11,9 +11,8 @@ import anyio
 import pytest
 
 import holdfast
-from holdfast.facts.people import ApprovalDecided
+from holdfast.facts.people import ApprovalDecided, UserMessage
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.user import UserMessage
 from tests.app.api_program import call, publish, types
 from tests.app.terminal import script, turn
 

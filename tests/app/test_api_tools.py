@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import holdfast
 from holdfast.app.python.tools import Tool, tool
-from holdfast.brain.custom import CustomResult, ToolRunner
+from holdfast.brain.doors import CustomResult, ToolRunner
 from holdfast.facts.session import CustomTool
 
 

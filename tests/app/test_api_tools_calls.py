@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from holdfast.app.python.tools import CONTENT_MAX, Tool, tool
-from holdfast.brain.custom import CustomResult, ToolRunner
+from holdfast.brain.doors import CustomResult, ToolRunner
 from tests.support.waiting import PATIENCE_S
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.app.screen.inbox import LISTED_LINES, LISTED_WIDTH, build, lines
-from holdfast.session.context.visible import is_hidden, visible
-from holdfast.session.decide.people import proof_text
+from holdfast.session.context.text import is_hidden, visible
+from holdfast.session.decide.waits import proof_text
 from tests.app.asking import asks, facts, item_of
 from tests.app.terminal import Type, bash, script, turn, typed
 from tests.app.test_inbox import NOW_US, row, shown

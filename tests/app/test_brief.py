@@ -17,8 +17,7 @@ from holdfast.app.screen.tracing import Line, author
 from holdfast.app.settings.config import Settings
 from holdfast.errors import UsageError
 from holdfast.facts.mission import CriterionChecked
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.task import TaskHandedIn
+from holdfast.facts.task import RepoMerged, TaskHandedIn
 from holdfast.kinds.mission.brief.audit import audit
 from holdfast.kinds.mission.why import suspects
 from holdfast.repo.fake_repository import FakeRepository

@@ -12,8 +12,7 @@ from holdfast.app.screen.inbox import FINISHED_US, Entry, Shown, build, counts, 
 from holdfast.app.screen.pages import Chosen, Pages
 from holdfast.app.screen.picker import keys_of
 from holdfast.facts.people import ApprovalRequested
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import ItemRow, SessionRow
 from tests.app.asking import asks, facts, rests, types
 from tests.app.screen import Session
 from tests.app.terminal import Type, bash, script, turn

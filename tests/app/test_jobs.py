@@ -23,9 +23,9 @@ from holdfast.app.screen.panel import Panel
 from holdfast.app.settings.config import load_settings
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
-from holdfast.facts.job import JobStarted
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.tool import JobStarted
 from holdfast.facts.union import AnyFact
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.session.tools.jobs import JOB_TOOLS

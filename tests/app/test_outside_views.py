@@ -13,9 +13,15 @@ from holdfast.app.screen.panel import Panel
 from holdfast.app.screen.progress import describe
 from holdfast.app.screen.progress_outside import outside_details, outside_lines, warnings
 from holdfast.clock import SystemClock
-from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned, HandsRestored
+from holdfast.facts.hands import (
+    EgressFailed,
+    EgressRecorded,
+    EgressSeen,
+    EnvironmentRecorded,
+    HandsProvisioned,
+    HandsRestored,
+    SessionTainted,
+)
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
 from holdfast.facts.tool import ToolResult

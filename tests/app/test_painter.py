@@ -15,11 +15,10 @@ from holdfast.app.screen.painter import Painter
 from holdfast.app.screen.panel import Panel, Row, Words, lasted, thousands
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Event
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, UserInterrupt
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact, type_of
-from holdfast.facts.user import UserInterrupt
 from holdfast.kinds import KINDS
 from holdfast.model.base import TextDelta
 from holdfast.session.fold import empty, fold

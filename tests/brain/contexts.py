@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from holdfast.facts.context import Handoff
+from holdfast.facts.model import Handoff
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.model.base import ModelRequest
 from holdfast.session.context.conversation import TextPart, ToolResultPart

@@ -17,12 +17,20 @@ import anyio
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, Mission, MissionPlanned, MissionPolicy, Task
-from holdfast.facts.proof import CheckProbed
+from holdfast.facts.mission import (
+    Check,
+    Contract,
+    Criterion,
+    CriterionChecked,
+    Item,
+    Mission,
+    MissionPlanned,
+    MissionPolicy,
+    Task,
+)
 from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
-from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
+from holdfast.facts.task import CheckProbed, TaskHandedIn, TaskInspected, TaskQueued, TaskStarted
 from holdfast.hands.fake.calls import ROOT, Effect, Files
 from holdfast.hands.fake.provider import FakeProvider, Pace, at_once
 from holdfast.ids import new_event_id, system_entropy

@@ -14,8 +14,17 @@ from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.brain.wake import Outcome, wake
 from holdfast.facts.codec import Draft, Event
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import Mission, MissionOpened, MissionPlanned, MissionPolicy, Task
+from holdfast.facts.mission import (
+    Check,
+    Contract,
+    Criterion,
+    Item,
+    Mission,
+    MissionOpened,
+    MissionPlanned,
+    MissionPolicy,
+    Task,
+)
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.ids import new_event_id, system_entropy

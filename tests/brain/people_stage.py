@@ -16,7 +16,7 @@ from holdfast.notify.fake import FakeTarget
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 from holdfast.session.context.conversation import ToolResultPart
-from holdfast.session.items import ItemRow
+from holdfast.session.rows import ItemRow
 from holdfast.session.tools import DEFAULT_TOOLS
 from tests.brain.stage import Stage
 

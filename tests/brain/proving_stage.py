@@ -22,11 +22,19 @@ from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.errors import UnknownSession
 from holdfast.facts.codec import Draft
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, Mission, MissionPlanned, MissionPolicy
-from holdfast.facts.proof import CheckProbed, CheckProved
+from holdfast.facts.mission import (
+    Check,
+    Contract,
+    Criterion,
+    CriterionChecked,
+    Item,
+    Mission,
+    MissionPlanned,
+    MissionPolicy,
+)
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
+from holdfast.facts.task import CheckProbed, CheckProved
 from holdfast.ids import new_event_id, system_entropy
 from holdfast.kinds.mission.acts import merging, verifying
 from holdfast.kinds.mission.conductor.actions import Open, Verify

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.errors import CannotRunSafely, ModelError, ModelErrorKind
 from holdfast.facts.base import Usage
-from holdfast.facts.budget import BreakerClosed, BreakerOpened
 from holdfast.facts.model import ModelRequestStart
 from holdfast.facts.session import Agent, SessionCreated, Workspace
+from holdfast.facts.shift import BreakerClosed, BreakerOpened
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from tests.brain.stage import Stage, turn
 

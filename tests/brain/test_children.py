@@ -12,8 +12,8 @@ import pytest
 from holdfast.brain.doors import Doors
 from holdfast.brain.wake import wake
 from holdfast.errors import CannotRunSafely
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildOpened
 from holdfast.facts.session import Agent, Limits, Rule, SessionCreated, Workspace
+from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildOpened
 from holdfast.facts.tool import ToolResult
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.log.verify import verify

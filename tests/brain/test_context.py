@@ -11,10 +11,9 @@ import anyio
 import msgspec
 import pytest
 
-from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset
-from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import ContextCompacted, ContextFailed, ContextReset, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.hands.fake.calls import Files
 from holdfast.model.base import StreamPart
 from holdfast.session.context.conversation import TextPart

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.facts.budget import BreakerOpened
-from holdfast.facts.context import ContextReset, ContextSign, RuleBreached, RuleChecked
+from holdfast.facts.model import ContextReset, ContextSign, RuleBreached, RuleChecked
 from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.shift import BreakerOpened
 from holdfast.proof.oracle.anxious import AnxiousModel
-from holdfast.session.context.tokens import estimate
-from holdfast.session.decide.lifecycle import window_tokens
+from holdfast.session.context.text import estimate
+from holdfast.session.decide.context import window_tokens
 from holdfast.session.tools import DEFAULT_TOOLS
 from tests.brain.contexts import asked, ended, limits, shown, work
 from tests.brain.stage import Stage, WatchedModel, turn

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from holdfast.errors import ModelError
 from holdfast.facts.base import Usage
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.model import ContextCompacted, ContextReset, ModelRequestEnd
 from holdfast.model.base import Model, ModelRequest, StreamPart
 from holdfast.session.context.conversation import ToolResultPart
 from tests.brain.stage import Stage, turn

@@ -10,9 +10,8 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced
 from holdfast.facts.mission import LessonApplied, LessonProposed, MissionPolicy, RoleKind
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
-from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.task import TaskRefused
+from holdfast.facts.task import RepoCommitted, TaskRefused
 from holdfast.kinds.mission.acts import documents as documents_act
 from holdfast.kinds.mission.acts.open_roles import open_role
 from holdfast.kinds.mission.conductor.actions import OpenRole

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.model import ContextCompacted, ContextReset, ModelRequestStart
 from holdfast.facts.session import ContextPolicy, Limits
 from tests.brain.contexts import note, shown
 from tests.brain.stage import Stage, turn

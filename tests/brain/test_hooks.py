@@ -17,12 +17,11 @@ import pytest
 
 from holdfast.brain.acts import hands as hands_act
 from holdfast.errors import HandsLost, HeadMoved
-from holdfast.facts.hook import NOT_HANDED_IN, HookRan
 from holdfast.facts.mission import WorkSubmitted
 from holdfast.facts.people import ApprovalRequested
-from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Rule, Workspace
-from holdfast.facts.tool import ToolDispatched, ToolResult
+from holdfast.facts.task import RepoCommitted
+from holdfast.facts.tool import NOT_HANDED_IN, HookRan, ToolDispatched, ToolResult
 from holdfast.hands.user import choose_user
 from holdfast.kinds.mission.acts import hooks as hooks_act
 from holdfast.session.state import Call

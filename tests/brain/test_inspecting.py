@@ -8,10 +8,9 @@ import msgspec
 
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
-from holdfast.facts.contract import Check, Criterion
+from holdfast.facts.mission import Check, Criterion
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested, ApprovalSuperseded, Verdict
-from holdfast.facts.proof import CheckProbed
-from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskStarted
+from holdfast.facts.task import CheckProbed, RatchetViolated, TaskHandedIn, TaskInspected, TaskStarted
 from holdfast.kinds.mission.acts import inspecting
 from holdfast.kinds.mission.check import proofs
 from holdfast.kinds.mission.conductor.actions import Inspect, MissionAction, Project

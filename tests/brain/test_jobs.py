@@ -9,14 +9,13 @@ from typing import Any
 import anyio
 import pytest
 
-from holdfast.brain.acts.news import gather
+from holdfast.brain.acts.results import gather
 from holdfast.brain.recall import recall
-from holdfast.facts.context import ContextCompacted, ContextReset
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
-from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
+from holdfast.facts.model import ContextCompacted, ContextReset
 from holdfast.facts.session import HandsPolicy
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.tool import ToolDispatched, ToolResult
+from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted, ToolDispatched, ToolResult
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake.calls import Files
 from holdfast.hands.fake.provider import FakeProvider

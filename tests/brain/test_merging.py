@@ -8,9 +8,8 @@ import pytest
 
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
-from holdfast.facts.contract import ContractSealed
-from holdfast.facts.mission import CriterionChecked, MissionPolicy
-from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged, RepoMoved
+from holdfast.facts.mission import ContractSealed, CriterionChecked, MissionPolicy
+from holdfast.facts.task import BatchRefused, MergeStarted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.kinds.mission.acts import merging, verifying
 from holdfast.kinds.mission.conductor import merges
 from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Look, Open, Verify

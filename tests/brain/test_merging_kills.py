@@ -21,7 +21,7 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.settings.config import Settings
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked, VerificationEnded, VerificationStarted
-from holdfast.facts.repo import MergeStarted, RepoMerged, RepoMoved
+from holdfast.facts.task import MergeStarted, RepoMerged, RepoMoved
 from holdfast.repo.git_repository import GitRepository
 from tests.brain.merge_driver import MAIN, SESSION
 from tests.repo.repositories import git, made, put

@@ -9,11 +9,11 @@ import anyio
 import msgspec
 import pytest
 
-from holdfast.brain.custom import CustomResult
+from holdfast.brain.doors import CustomResult
 from holdfast.errors import UsageError
-from holdfast.facts.budget import BudgetReached, BudgetSet
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import CustomTool, Limits, Rule
+from holdfast.facts.shift import BudgetReached, BudgetSet
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.base import ExecRequest
 from holdfast.notify.fake import FakeTarget

@@ -12,8 +12,7 @@ import pytest
 from holdfast.app.compose import open_runtime
 from holdfast.app.settings.config import Settings
 from holdfast.errors import HandsLost
-from holdfast.facts.contract import Contract, Item
-from holdfast.facts.mission import VerificationEnded, VerificationStarted
+from holdfast.facts.mission import Contract, Item, VerificationEnded, VerificationStarted
 from holdfast.facts.task import RatchetViolated
 from holdfast.kinds.mission.acts.checkouts import IDLE_S
 from holdfast.kinds.mission.check import proofs

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.brain.shift import Shift
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import CriterionChecked, MissionPolicy, VerificationStarted
-from holdfast.facts.proof import CheckProbed, CheckProved
+from holdfast.facts.mission import Contract, CriterionChecked, MissionPolicy, VerificationStarted
+from holdfast.facts.task import CheckProbed, CheckProved
 from holdfast.kinds.mission.acts import verifying
 from holdfast.kinds.mission.check import proofs
 from holdfast.kinds.mission.conductor import ending, merges

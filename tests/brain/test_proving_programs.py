@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric
 from holdfast.kinds.mission.check import proofs
 from tests.brain.merge_stage import state_of
 from tests.brain.proving_stage import BASE, PYTEST, RIGHT, WRONG, criterion, proving

@@ -9,14 +9,11 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HeadMoved, RepositoryUnfit
-from holdfast.facts.budget import BudgetReached
-from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
-from holdfast.facts.hook import HookRan
 from holdfast.facts.mission import MissionPolicy, WorkSubmitted
-from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import Limits, SessionCreated, SessionError, SessionUpdated
-from holdfast.facts.task import TaskRefused, TaskStarted
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.shift import BudgetReached, ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.task import RepoCommitted, TaskRefused, TaskStarted
+from holdfast.facts.tool import HookRan, ToolResult
 from holdfast.hands.base import Hands, HandsSpec
 from holdfast.kinds.mission.acts.open_roles import open_role, raise_children, tell_role
 from holdfast.kinds.mission.conductor.actions import OpenRole, RaiseChildren, TellRole

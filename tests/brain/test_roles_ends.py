@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.facts.budget import BreakerOpened
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.mission import WorkSubmitted
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import Breakers, Limits
+from holdfast.facts.shift import BreakerOpened, ChildFinished
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.kinds.mission.role.kind import REFUSED_MAX
 from tests.brain.stage import turn

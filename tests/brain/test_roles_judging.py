@@ -10,12 +10,26 @@ import pytest
 
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import CriterionChecked, MissionPlanned, MissionPolicy, PlannerOpened, PlanRefused, Task
-from holdfast.facts.repo import RepoMerged
+from holdfast.facts.mission import (
+    Contract,
+    CriterionChecked,
+    MissionPlanned,
+    MissionPolicy,
+    PlannerOpened,
+    PlanRefused,
+    Task,
+)
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.task import (
+    FindingNoted,
+    JudgeOpened,
+    RepoMerged,
+    TaskHandedIn,
+    TaskInspected,
+    TaskRefused,
+    TaskStarted,
+)
 from holdfast.facts.tool import ToolResult
 from holdfast.kinds.mission.acts.open_roles import open_role
 from holdfast.kinds.mission.conductor import plans

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import SystemClock
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.task import TaskStarted
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.task import RepoCommitted, TaskStarted
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import verify
 from tests.brain.mission_stage import FILES

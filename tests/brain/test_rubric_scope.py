@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.brain.shift import Shift
-from holdfast.facts.contract import Contract, Criterion, Item
-from holdfast.facts.mission import MissionFinished, MissionPolicy, ReplanAsked
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.task import Judged, JudgeOpened, TaskJudged
+from holdfast.facts.mission import Contract, Criterion, Item, MissionFinished, MissionPolicy, ReplanAsked
+from holdfast.facts.task import Judged, JudgeOpened, RepoMerged, TaskJudged
 from holdfast.kinds.mission.acts import verifying
 from holdfast.kinds.mission.conductor import ending, merges
 from holdfast.kinds.mission.conductor.actions import EscalateMission, Look, OpenRole

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.brain.acts.search import AROUND, search
-from holdfast.facts.context import ContextCompacted
+from holdfast.brain.acts.harness import AROUND, search
+from holdfast.facts.model import ContextCompacted
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.facts.tool import ToolResult
 from tests.brain.stage import Stage, turn

@@ -14,9 +14,7 @@ from holdfast.brain.wake import Outcome
 from holdfast.egress.base import Notes
 from holdfast.egress.fake import FakeEgress
 from holdfast.errors import EgressUnavailable, UsageError
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EgressFailed, EgressRecorded, EgressSeen, HandsProvisioned, SessionTainted
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.session import (
     Agent,
@@ -28,6 +26,7 @@ from holdfast.facts.session import (
     SessionUpdated,
     Workspace,
 )
+from holdfast.facts.shift import ChildFinished
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.base import Network
 from holdfast.session.context.notes import FRAME, FRAME_BEGIN, FRAME_END

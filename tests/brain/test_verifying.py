@@ -9,10 +9,20 @@ import anyio
 import pytest
 
 from holdfast.environment.fake import FakeEnvironments
-from holdfast.facts.contract import Check, Contract, ContractAmended, Criterion, Item, Metric
-from holdfast.facts.mission import CriterionChecked, MissionPolicy, VerificationEnded, VerificationStarted
-from holdfast.facts.repo import RepoMerged
+from holdfast.facts.mission import (
+    Check,
+    Contract,
+    ContractAmended,
+    Criterion,
+    CriterionChecked,
+    Item,
+    Metric,
+    MissionPolicy,
+    VerificationEnded,
+    VerificationStarted,
+)
 from holdfast.facts.session import Environment
+from holdfast.facts.task import RepoMerged
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.acts.replay import Replayed, replay

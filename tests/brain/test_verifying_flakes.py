@@ -9,13 +9,21 @@ from dataclasses import dataclass, field
 import pytest
 
 from holdfast.brain.shift import Shift
-from holdfast.facts.contract import Check, Contract, ContractAmended, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, FlakeNoted, MissionPolicy
+from holdfast.facts.mission import (
+    Check,
+    Contract,
+    ContractAmended,
+    Criterion,
+    CriterionChecked,
+    FlakeNoted,
+    Item,
+    MissionPolicy,
+)
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
-from holdfast.facts.repo import RepoMerged
+from holdfast.facts.task import RepoMerged
 from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.kinds.mission.check import flakes, proofs
-from holdfast.session.items import item_key
+from holdfast.session.rows import item_key
 from tests.brain.merge_stage import MergeStage, checked, state_of, task, verdicts
 
 pytestmark = pytest.mark.anyio

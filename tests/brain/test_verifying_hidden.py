@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, MissionPolicy
-from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.mission import Check, Contract, Criterion, CriterionChecked, Item, MissionPolicy
+from holdfast.facts.task import RepoCommitted
 from holdfast.globs import matches
 from holdfast.hands.bubblewrap import BubblewrapProvider
 from holdfast.hands.fake.calls import ROOT, Files

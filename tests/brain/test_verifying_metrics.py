@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.facts.mission import CriterionChecked, MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, CriterionChecked, Item, Metric, MissionPolicy
 from holdfast.hands.fake.calls import Files
 from holdfast.kinds.mission.check import metrics
 from tests.brain.merge_stage import MergeStage, checked, state_of, task

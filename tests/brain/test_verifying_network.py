@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.egress.fake import FakeEgress
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.egress import EgressRecorded
-from holdfast.facts.mission import CriterionChecked
+from holdfast.facts.hands import EgressRecorded
+from holdfast.facts.mission import Check, Contract, Criterion, CriterionChecked, Item
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
 from holdfast.hands.fake.calls import Files
 from tests.brain.merge_stage import MergeStage, checked, state_of, task

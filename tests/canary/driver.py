@@ -22,7 +22,7 @@ from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.facts.codec import Event
-from holdfast.facts.egress import EgressRecorded
+from holdfast.facts.hands import EgressRecorded
 from holdfast.facts.session import (
     Agent,
     Breakers,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.brain.doors import Doors
-from holdfast.facts.egress import EgressRecorded, SessionTainted
+from holdfast.facts.hands import EgressRecorded, SessionTainted
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from holdfast.hands.fake.calls import Files
 from tests.brain.outside_stage import OutsideStage, bash

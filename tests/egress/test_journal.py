@@ -10,7 +10,7 @@ import pytest
 from holdfast.egress import journal
 from holdfast.egress.base import Notes
 from holdfast.egress.journal import Journal, notes
-from holdfast.facts.egress import EgressSeen
+from holdfast.facts.hands import EgressSeen
 
 
 def seen(host: str = "a.test", path: str = "/x", verdict: str = "allowed", sent: int = 1) -> EgressSeen:

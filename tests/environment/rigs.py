@@ -27,7 +27,7 @@ from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
 from holdfast.environment.registries import discover
 from holdfast.environment.store import LayerStore
-from holdfast.facts.environment import EnvironmentRecorded
+from holdfast.facts.hands import EnvironmentRecorded
 from holdfast.facts.session import Agent, Environment, SessionCreated, Workspace
 from holdfast.facts.tool import ToolResult
 from holdfast.hands.bubblewrap import BubblewrapProvider

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.environment.recipes import recipe
-from holdfast.facts.egress import EgressRecorded
+from holdfast.facts.hands import EgressRecorded
 from holdfast.facts.session import Destination, EgressPolicy, Environment, Service
 from tests.environment.rigs import has, home, unreachable, write
 

@@ -17,10 +17,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned
-from holdfast.facts.job import ServiceStarted
+from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned
 from holdfast.facts.session import Destination, EgressPolicy, Environment, SecretUse, Service
+from holdfast.facts.tool import ServiceStarted
 from holdfast.session.context.window import build, needed
 from tests.environment.rigs import Home, home, listing, write
 from tests.support.waiting import PATIENCE_S

@@ -13,7 +13,7 @@ from holdfast.app.screen.progress_outside import about_outside, outside_details,
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
-from holdfast.facts.egress import EgressRecorded
+from holdfast.facts.hands import EgressRecorded
 from holdfast.facts.session import Destination, Environment
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.brief.events import NEWS, Seen

@@ -15,8 +15,7 @@ from holdfast.environment.detect import look
 from holdfast.environment.layers import keep_new, packages_laid
 from holdfast.environment.store import FRESH_S, LayerStore
 from holdfast.errors import EnvironmentFailed, UsageError
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned
 from holdfast.facts.session import Environment
 from tests.environment.rigs import write
 

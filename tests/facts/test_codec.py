@@ -26,9 +26,9 @@ from holdfast.facts.codec import (
     stored_envelope,
 )
 from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolResult
 from holdfast.facts.union import FACT_TYPES, AnyFact, type_of
-from holdfast.facts.user import UserMessage
 
 EMPTY: tuple[object, ...] = (None, "", 0, 0.0, False, (), {}, [])
 

@@ -19,8 +19,7 @@ from holdfast.brain.recall import shown
 from holdfast.errors import ItemClosed
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.model import ContextCompacted, ContextReset, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
 from holdfast.facts.session import Agent, ContextPolicy, Limits, Rule, SessionCreated, Workspace
 from holdfast.facts.tool import ToolDispatched

@@ -29,10 +29,10 @@ from holdfast.hands.box.supervisor.journal import Testimony
 from holdfast.kinds import KINDS
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
-from holdfast.session.accounts import AccountRow
 from holdfast.session.context.conversation import Message, ToolResultPart
 from holdfast.session.context.window import build
 from holdfast.session.fold import empty, fold
+from holdfast.session.money import AccountRow
 from holdfast.session.rows import SessionRow
 from tests.faults.story import ARTIFACT, EFFECTS, Session, Story
 from tests.faults.victims import supervisors

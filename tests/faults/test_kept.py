@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import AgentToolUse, ModelRequestStart
+from holdfast.facts.model import AgentToolUse, ContextCompacted, ContextReset, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.shift import ShiftEnded
 from tests.faults import kept, oracle

@@ -5,19 +5,22 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts.base import Document, Image, Text
-from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetReached, BudgetSet
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
-from holdfast.facts.context import (
+from holdfast.facts.hands import WorkspaceSnapshotted
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
     ContextCompacted,
     ContextFailed,
     ContextReset,
     ContextSign,
     Handoff,
+    ModelRequestEnd,
+    ModelRequestStart,
     PhaseEnded,
     RuleBreached,
     RuleChecked,
 )
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import (
     ApprovalDecided,
     ApprovalExpired,
@@ -26,6 +29,9 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     Grant,
     NoticeSent,
+    UserMessage,
+    UserPause,
+    UserResume,
 )
 from holdfast.facts.session import (
     Agent,
@@ -40,11 +46,19 @@ from holdfast.facts.session import (
     SessionUpdated,
     Workspace,
 )
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import (
+    BreakerClosed,
+    BreakerOpened,
+    BudgetReached,
+    BudgetSet,
+    ChildCancelled,
+    ChildFinished,
+    ChildMessaged,
+    ChildOpened,
+    ShiftEnded,
+)
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import AnyFact
-from holdfast.facts.user import UserMessage, UserPause, UserResume
-from holdfast.facts.workspace import WorkspaceSnapshotted
 
 DAY_US = 86_400_000_000
 AT_US = 1_795_000_000_000_000

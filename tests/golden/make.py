@@ -15,11 +15,10 @@ import anyio
 import msgspec
 
 from holdfast.facts.base import Text, Usage
-from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import SCHEMA, Draft
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
-from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import UserCancel, UserInterrupt, UserMessage
 from holdfast.facts.session import (
     Agent,
     Limits,
@@ -31,10 +30,17 @@ from holdfast.facts.session import (
     SessionUpdated,
     Workspace,
 )
-from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import (
+    BriefRead,
+    BudgetSet,
+    ClockSet,
+    EmergencyReleased,
+    EmergencyStopped,
+    ShiftEnded,
+    ShiftStarted,
+)
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import AnyFact
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
 from holdfast.session.home import HOME

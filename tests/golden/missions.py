@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from holdfast.facts import contract, hook, mission, proof, repo, task
+from holdfast.facts import mission, task
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.contract import ContractAmended
-from holdfast.facts.mission import Mission, ReplanAsked, Role
+from holdfast.facts.mission import ContractAmended, Mission, ReplanAsked, Role
 from holdfast.facts.session import Agent, SessionCreated, Workspace
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.tool import HookRan
 from holdfast.facts.union import AnyFact
 
 POSTED = (ContractAmended, ReplanAsked)
@@ -20,7 +20,7 @@ POSTED = (ContractAmended, ReplanAsked)
 
 
 def _facts() -> list[type[Fact]]:
-    found = [each for module in (contract, hook, mission, proof, task, repo) for each in vars(module).values()]
+    found = [HookRan, *vars(mission).values(), *vars(task).values()]
     own = [each for each in found if isinstance(each, type) and issubclass(each, Fact) and each is not Fact]
     return sorted(set(own) - set(POSTED), key=lambda each: str(each.__struct_config__.tag))
 

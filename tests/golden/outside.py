@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
-from holdfast.facts.environment import EnvironmentRecorded, Step
-from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsRestored, HostFile
-from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
+from holdfast.facts.hands import (
+    EgressFailed,
+    EgressRecorded,
+    EgressSeen,
+    EnvironmentRecorded,
+    HandsHostFiles,
+    HandsProvisioned,
+    HandsRestored,
+    HostFile,
+    SessionTainted,
+    Step,
+)
 from holdfast.facts.session import (
     Agent,
     Destination,
@@ -21,8 +28,8 @@ from holdfast.facts.session import (
     SessionUpdated,
     Workspace,
 )
-from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.shift import ChildFinished, ShiftEnded
+from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted, ToolResult
 from holdfast.facts.union import AnyFact
 
 AT_US = 1_795_000_000_000_000

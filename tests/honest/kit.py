@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.facts.task import Violation
 from holdfast.kinds.mission.acts.checkouts import Ground, Laying
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED

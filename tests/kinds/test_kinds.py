@@ -14,11 +14,10 @@ from holdfast.brain import recall as recall_module
 from holdfast.brain.recall import KERNEL, decode, encode
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import Mission, Role, WorkSubmitted
+from holdfast.facts.mission import Contract, Mission, Role, WorkSubmitted
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspace
 from holdfast.facts.union import AnyFact, KernelFact, MissionFact, RoleFact
-from holdfast.facts.user import UserMessage
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.fold.state import mission_of
 from holdfast.kinds.mission.kind import KIND as MISSION

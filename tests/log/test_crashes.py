@@ -17,8 +17,8 @@ import pytest
 from holdfast.errors import LogFailed, StorageFull
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event, genesis
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.log.base import Lease
 from holdfast.log.verify import verify
 from holdfast.testing.log import Scenario

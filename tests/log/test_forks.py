@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from holdfast.facts.codec import Draft, genesis
+from holdfast.facts.people import UserResume
 from holdfast.facts.session import SessionForked, Workspace
-from holdfast.facts.user import UserResume
 from holdfast.kinds import KINDS
 from holdfast.log.base import Post
 from holdfast.log.memory import MemoryStore
@@ -18,7 +18,7 @@ from holdfast.log.verify import rebuild, verify
 from holdfast.session.context.window import build, needed
 from holdfast.session.decide import decide
 from holdfast.session.fold import empty, fold
-from holdfast.session.fold.fork import CARRIED, NOT_CARRIED
+from holdfast.session.fold.hands import CARRIED, NOT_CARRIED
 from holdfast.session.home import HOME
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State

@@ -12,11 +12,11 @@ import pytest
 
 from holdfast.errors import LogDamaged, SchemaTooNew
 from holdfast.facts.codec import body_digest, genesis
-from holdfast.facts.egress import SessionTainted
+from holdfast.facts.hands import SessionTainted
 from holdfast.facts.shift import ShiftEnded
 from holdfast.log.sqlite import SqliteStore
 from holdfast.log.verify import rebuild, verify
-from holdfast.session.accounts import spent_within
+from holdfast.session.money import spent_within
 from holdfast.session.rows import RowStatus
 from holdfast.testing.log import Scenario
 from tests.log.rigs import open_store, sqlite_rig

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.facts.base import Fact, Text, Usage
-from holdfast.facts.budget import BudgetReached
-from holdfast.facts.child import ChildFinished, ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextReset, Handoff
-from holdfast.facts.contract import Check, Contract, ContractAmended, ContractSealed, Criterion, Item
 from holdfast.facts.hands import HandsLost
 from holdfast.facts.mission import (
+    Check,
+    Contract,
+    ContractAmended,
+    ContractSealed,
+    Criterion,
     CriterionChecked,
     FlakeNoted,
+    Item,
     LessonProposed,
     Mission,
     MissionOpened,
@@ -25,16 +27,21 @@ from holdfast.facts.mission import (
     VerificationEnded,
     VerificationStarted,
 )
-from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import AgentMessage, AgentToolUse, ContextReset, Handoff, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalRequested
-from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import Agent, Parent, SessionCreated, Workspace
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
+from holdfast.facts.shift import BudgetReached, ChildFinished, ChildOpened, ShiftEnded, ShiftStarted
 from holdfast.facts.task import (
+    BatchRefused,
     FindingNoted,
     Judged,
     JudgeOpened,
+    MergeStarted,
     RatchetViolated,
+    RepoCommitted,
+    RepoConflicted,
+    RepoMerged,
+    RepoMoved,
     TaskEnded,
     TaskHandedIn,
     TaskInspected,

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
 from holdfast.kinds.mission.ratchet.inspection import Inspection, inspect
 from holdfast.repo.repository import FileChange

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import Mission, MissionOpened, MissionPlanned, MissionPolicy, Task
+from holdfast.facts.mission import (
+    Check,
+    Contract,
+    Criterion,
+    Item,
+    Mission,
+    MissionOpened,
+    MissionPlanned,
+    MissionPolicy,
+    Task,
+)
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.task import RefusalKind, TaskRefused
 from holdfast.facts.union import type_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric
 from holdfast.kinds.mission.contract.amend import compare
 from holdfast.kinds.mission.contract.contents import metric_holds
 

@@ -12,14 +12,12 @@ import pytest
 from holdfast.app.screen.progress import in_detail
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event, export_line
-from holdfast.facts.contract import Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, MissionFinished, MissionPolicy, Task
+from holdfast.facts.mission import Contract, Criterion, CriterionChecked, Item, MissionFinished, MissionPolicy, Task
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
-from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import Agent, SessionCreated, SessionForked, Workspace
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.task import FindingNoted, Judged, JudgeOpened, RatchetViolated, TaskJudged, Violation
+from holdfast.facts.task import FindingNoted, Judged, JudgeOpened, RatchetViolated, RepoMerged, TaskJudged, Violation
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.brief.audit import audit

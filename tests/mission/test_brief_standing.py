@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.facts.mission import CriterionChecked, Task
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.task import Judged, JudgeOpened, TaskJudged
+from holdfast.facts.mission import Check, Contract, Criterion, CriterionChecked, Item, Metric, Task
+from holdfast.facts.task import Judged, JudgeOpened, RepoMerged, TaskJudged
 from holdfast.kinds.mission.brief.brief import brief
 from holdfast.kinds.mission.fold.state import Proof, of_mission
 from tests.mission.brief_mission import MAIN, World, sha

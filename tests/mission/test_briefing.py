@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, MissionPolicy, Task
+from holdfast.facts.mission import Check, Contract, Criterion, CriterionChecked, Item, MissionPolicy, Task
 from holdfast.facts.task import FindingNoted, TaskHandedIn, TaskRefused
 from holdfast.kinds.mission.fold.state import MissionState, TaskState, Verdict
 from holdfast.kinds.mission.role.briefing import (

@@ -7,8 +7,7 @@ from typing import get_args
 
 import pytest
 
-from holdfast.facts.contract import Contract, Criterion, Item
-from holdfast.facts.mission import MissionOpened, MissionPolicy, Task
+from holdfast.facts.mission import Contract, Criterion, Item, MissionOpened, MissionPolicy, Task
 from holdfast.facts.task import Judged, JudgeOpened, TaskInspected, TaskJudged
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.acts.conducting import EFFECTS

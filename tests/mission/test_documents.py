@@ -16,10 +16,12 @@ from holdfast.facts.mission import (
     PlanRefused,
     VerificationEnded,
 )
-from holdfast.facts.repo import BatchRefused, RepoConflicted, RepoMerged
 from holdfast.facts.task import (
+    BatchRefused,
     FindingNoted,
     RatchetViolated,
+    RepoConflicted,
+    RepoMerged,
     TaskEnded,
     TaskHandedIn,
     TaskJudged,

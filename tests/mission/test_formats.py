@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.errors import ContractInvalid
-from holdfast.facts.contract import Check, Contract, Metric
+from holdfast.facts.mission import Check, Contract, Metric
 from holdfast.globs import matches
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.contract.formats.files import read_contract, write_back

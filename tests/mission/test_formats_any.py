@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import ContractInvalid
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.contract.formats.files import read_contract, write_back
 

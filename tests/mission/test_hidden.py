@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.kinds.mission.contract.amend import compare
 from holdfast.kinds.mission.contract.protected import disclosed, half, names_hidden, unused
 from holdfast.kinds.mission.lint import static_findings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.facts.hook import SETTINGS as DECLARED
+from holdfast.facts.tool import SETTINGS as DECLARED
 from holdfast.kinds.mission.role import hook_protocol, hooks
 from holdfast.kinds.mission.role.hooks import Hook
 from tests.support.waiting import PATIENCE_S

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric, MissionPolicy
 from holdfast.kinds.mission.check.judging import Judges, judges, looked_into
 from holdfast.kinds.mission.lint import static_findings
 from holdfast.kinds.mission.ratchet.planted import planted

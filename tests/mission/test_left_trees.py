@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy, Task
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy, Task
+from holdfast.facts.shift import ChildFinished
 from holdfast.facts.task import TaskHandedIn, TaskQueued, TaskRefused
 from holdfast.kinds.mission.conductor import tasks
 from holdfast.kinds.mission.conductor.actions import OpenRole, TellRole

@@ -8,8 +8,7 @@ import pytest
 from holdfast.facts.base import Fact
 from holdfast.facts.mission import LessonApplied, MissionPolicy
 from holdfast.facts.people import ApprovalDecided
-from holdfast.facts.repo import BatchRefused, RepoConflicted
-from holdfast.facts.task import FindingNoted, RatchetViolated, TaskInspected, Violation
+from holdfast.facts.task import BatchRefused, FindingNoted, RatchetViolated, RepoConflicted, TaskInspected, Violation
 from holdfast.kinds.mission import lessons
 from tests.mission.telling import Telling
 

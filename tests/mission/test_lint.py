@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from holdfast.facts.contract import Check, Criterion, Item, Metric
+from holdfast.facts.mission import Check, Criterion, Item, Metric
 from holdfast.kinds.mission.check.ability.probes import GARBAGE, mutant
 from holdfast.kinds.mission.contract.commands import absent, cannot_fail, missing_tests
 from holdfast.kinds.mission.contract.contents import SLUG_LENGTH, slug

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.facts.mission import MissionPolicy, Task
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric, MissionPolicy, Task
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.check import metrics
 from holdfast.kinds.mission.conductor import ending, merges

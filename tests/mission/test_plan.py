@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy, Task
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy, Task
 from holdfast.globs import matches
 from holdfast.kinds.mission.fold.state import MissionState, TaskState, TaskStatus
 from holdfast.kinds.mission.plan import overlap, plan_from_items, plan_problems, read_plan, ready, stuck, too_large

@@ -7,8 +7,7 @@ from math import comb
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.facts.mission import MissionPolicy, Task
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric, MissionPolicy, Task
 from holdfast.kinds.mission.check import checking, flakes
 from holdfast.kinds.mission.conductor.merges import (
     after_red,

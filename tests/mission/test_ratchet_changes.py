@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.facts.task import Violation
 from holdfast.kinds.mission.ratchet.inspection import inspect
 from holdfast.repo.repository import FileChange

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
+from holdfast.facts.shift import ChildFinished
 from holdfast.facts.task import Judged
 from holdfast.globs import matches
 from holdfast.kinds.mission.fold.state import ChildRole, MissionState, Verdict

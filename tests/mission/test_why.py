@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import Task
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Task
 from holdfast.facts.model import AgentToolUse
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.task import TaskHandedIn, TaskQueued
+from holdfast.facts.task import RepoMerged, TaskHandedIn, TaskQueued
 from holdfast.facts.tool import ToolResult
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.kinds.mission.why import Written, chain, handed_in, mapped, suspects, wrote

@@ -10,11 +10,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Check, Contract, ContractSealed, Criterion, Item
 from holdfast.facts.mission import (
+    Check,
+    Contract,
+    ContractSealed,
+    Criterion,
     CriterionChecked,
+    Item,
     Mission,
     MissionEscalated,
     MissionOpened,
@@ -24,11 +27,21 @@ from holdfast.facts.mission import (
     VerificationStarted,
 )
 from holdfast.facts.people import ApprovalDecided, ApprovalRequested
-from holdfast.facts.proof import CheckProbed, CheckProved
-from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import Agent, SessionCreated, Workspace
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
-from holdfast.facts.task import JudgeOpened, RatchetViolated, TaskInspected, TaskStarted, Violation
+from holdfast.facts.shift import ChildFinished, ChildMessaged, ChildOpened, ShiftEnded, ShiftStarted
+from holdfast.facts.task import (
+    CheckProbed,
+    CheckProved,
+    JudgeOpened,
+    MergeStarted,
+    RatchetViolated,
+    RepoConflicted,
+    RepoMerged,
+    RepoMoved,
+    TaskInspected,
+    TaskStarted,
+    Violation,
+)
 from holdfast.facts.union import type_of
 from holdfast.kinds import KINDS
 from holdfast.kinds.mission.check import proofs
@@ -61,7 +74,7 @@ class World:
         self.draw = random.Random(seed)
         self.faults = faults
         self.state = empty("ses_1", KINDS)
-        self.truth: dict[str, Tree] = {"t0": frozenset(self._guard_names(items))}
+        self.truth: dict[str, Tree] = {"t0": frozenset(f"i{number}.g" for number in range(0, items, 3))}
         self.parents: dict[str, str] = {}
         self.commits = 0
         self.children: dict[str, OpenRole] = {}
@@ -75,9 +88,6 @@ class World:
             SessionCreated(goal="g", agent=Agent("m", tools=()), workspace=Workspace("/w"), mission=mission),
             ShiftStarted(worker_id="w", host_id="h", boot_id="b", pid=1, program="p"),
         )
-
-    def _guard_names(self, items: int) -> list[str]:
-        return [f"i{number}.g" for number in range(items) if number % 3 == 0]
 
     def _item(self, number: int) -> Item:
         criteria = [Criterion(f"i{number}.c", "works", Check(f"check {number}"))]
@@ -99,8 +109,6 @@ class World:
             max_replans=self.draw.randint(0, 2),
         )
 
-    # --- the log --------------------------------------------------------------------------------
-
     def tell(self, *facts: Fact) -> None:
         """Append and fold."""
         for fact in facts:
@@ -113,8 +121,6 @@ class World:
     def wrong(self) -> bool:
         """Whether something goes wrong now."""
         return self.draw.random() < self.faults
-
-    # --- the run --------------------------------------------------------------------------------
 
     def run(self, most: int = 4_000) -> str:
         """Go on until the mission is over or waits for a person for good. Returns how it stands."""
@@ -189,8 +195,6 @@ class World:
                 self.tell(request, MissionEscalated(why=why, tried=tried, item_id=item))
             case _:
                 raise AssertionError(f"nobody does {action}")
-
-    # --- roles ----------------------------------------------------------------------------------
 
     def _open(self, action: OpenRole) -> None:
         child_id = f"{action.kind}-{action.task_id}-{action.attempt}-{action.round}-{action.tree}"
@@ -290,8 +294,6 @@ class World:
             decision = self.draw.choice(["restart", "escalate", "pass", "nonsense"])
         self._finish(child_id, "done", submitted={"decision": decision, "criteria": said, "reason": "so"})
 
-    # --- effects --------------------------------------------------------------------------------
-
     def _tree_of(self, commit: str) -> str:
         return "t" + commit[1:]
 
@@ -359,11 +361,8 @@ class World:
 
     def _advance(self, passed: tuple[str, ...]) -> None:
         merge = self.mission.merge
-        lost = [
-            name
-            for name in self.mission.passed
-            if self.mission.contract.criteria()[name].check is not None and name not in self.truth[merge.tree]
-        ]
+        known, here = self.mission.contract.criteria(), self.truth[merge.tree]
+        lost = [name for name in self.mission.passed if known[name].check is not None and name not in here]
         assert not lost, f"{lost} passed on the main line and would not any more (S26)"
         self.tell(
             RepoMerged(
@@ -380,7 +379,7 @@ class World:
         )
         self.main_line.append(merge.tree)
         if self.draw.random() < self.faults / 4:
-            self._somebody_commits(set(self.truth[merge.tree]))
+            self._commit_to_followed(set(self.truth[merge.tree]))
 
     def _touched(self, merge: Any) -> dict[str, tuple[str, ...]]:
         """Rubric lines that were accepted and do not hold in the merge, and now and then one that still does."""
@@ -390,7 +389,7 @@ class World:
         lost = [each for each in accepted if each not in self.truth[merge.tree] or self.draw.random() < alike]
         return {name: ("src/a.py",) for name in lost}
 
-    def _somebody_commits(self, satisfied: set[str]) -> None:
+    def _commit_to_followed(self, satisfied: set[str]) -> None:
         """A person commits to the followed branch, for better or worse."""
         if self.wrong() and satisfied:
             satisfied.discard(self.draw.choice(sorted(satisfied)))

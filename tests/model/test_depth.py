@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from holdfast.facts.bounded_json import TOO_DEEP, too_deep
 from holdfast.facts.model import AgentToolUse
-from holdfast.facts.nesting import TOO_DEEP, too_deep
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.model.direct.wire import PRUNED_FROM, pruned
 from tests.brain.stage import Stage
-from tests.facts.test_nesting import deep
+from tests.facts.test_bounded_json import deep
 from tests.model.rigs import Rig, tool_turn
 from tests.support.fault_proxy import Fault
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ModelError, UsageError
 from holdfast.facts.base import Usage
-from holdfast.facts.context import Handoff
+from holdfast.facts.model import Handoff
 from holdfast.model.base import (
     Finish,
     ModelRequest,

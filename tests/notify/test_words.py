@@ -10,7 +10,7 @@ from holdfast.facts.people import ApprovalRequested
 from holdfast.notify.base import Notice, Outlet, addressed, deliver, notice_id, send_test
 from holdfast.notify.fake import FakeTarget
 from holdfast.notify.notices import Round, end_notice, item_notice, message, one_line
-from holdfast.session.context.visible import visible
+from holdfast.session.context.text import visible
 from holdfast.testing.notify import example
 
 REQUEST = ApprovalRequested(

@@ -14,7 +14,7 @@ from holdfast.facts.model import Purpose
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.proof.oracle.anxious import AnxiousModel
 from holdfast.session.context.conversation import Message, TextPart, ToolCallPart, ToolResultPart
-from holdfast.session.trace.phrases import text_marks
+from holdfast.session.signs.features import text_marks
 
 GOAL = Message("user", (TextPart("Write the parts."),))
 LINE = 20_000

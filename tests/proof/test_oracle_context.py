@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.facts.context import ContextCompacted, ContextReset
+from holdfast.facts.model import ContextCompacted, ContextReset
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.hands.fake.calls import Files
 from holdfast.proof.oracle.session import OracleModel

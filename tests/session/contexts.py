@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset, Handoff
-from holdfast.facts.model import ModelRequestEnd, ModelRequestStart, Purpose
+from holdfast.facts.model import (
+    ContextCompacted,
+    ContextFailed,
+    ContextReset,
+    Handoff,
+    ModelRequestEnd,
+    ModelRequestStart,
+    Purpose,
+)
 from holdfast.facts.session import ContextPolicy, Limits
 from holdfast.session.actions import Compact, Reset
 from holdfast.session.decide import decide

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.session.accounts import (
+from holdfast.session.money import (
     FINE_US,
     HOUR_US,
     WINDOW_US,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.session.actions import CancelChildren
-from holdfast.session.decide.children import cancel_first
+from holdfast.session.decide.waits import cancel_first
 from tests.session.story import Story
 
 

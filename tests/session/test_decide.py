@@ -6,10 +6,10 @@ import pytest
 
 from holdfast.facts.base import Text
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
+from holdfast.facts.people import UserCancel, UserInterrupt, UserMessage
 from holdfast.facts.session import Limits, Rule, SessionUpdated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.session.actions import (
     AskModel,
     Dispatch,
@@ -21,7 +21,7 @@ from holdfast.session.actions import (
     WaitUntil,
 )
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.decide.retry import PARK_BEYOND_S
+from holdfast.session.decide.providers import PARK_BEYOND_S
 from tests.session.story import SECOND_US, Story
 
 BASH = ("bash", {"command": "ls"})

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import Agent, CustomTool, Destination, EgressPolicy, Environment, SessionCreated, Workspace
-from holdfast.session.context.render import touches
+from holdfast.session.context.text import touches
 from holdfast.session.tools import TOOLS, find_tool
 
 OPEN = EgressPolicy(allow=(Destination("docs.example.com"),))

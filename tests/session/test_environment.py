@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.facts.base import Text
-from holdfast.facts.egress import EgressSeen
-from holdfast.facts.environment import EnvironmentRecorded, Step
+from holdfast.facts.hands import EgressSeen, EnvironmentRecorded, Step
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Environment
-from holdfast.facts.user import UserMessage
 from holdfast.session.actions import AskModel, End, Record
 from holdfast.session.context.notes import note_of
 from holdfast.session.decide import decide

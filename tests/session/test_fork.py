@@ -9,17 +9,24 @@ import pytest
 
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased, Text
-from holdfast.facts.child import ChildOpened
-from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Grant
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalRequested,
+    Grant,
+    UserCancel,
+    UserMessage,
+    UserPause,
+    UserResume,
+)
 from holdfast.facts.session import Limits, Rule, SessionForked, Workspace
-from holdfast.facts.user import UserCancel, UserMessage, UserPause, UserResume
+from holdfast.facts.shift import ChildOpened
 from holdfast.kinds import KINDS
 from holdfast.session.actions import AskModel
 from holdfast.session.context.conversation import TextPart, ToolResultPart
 from holdfast.session.context.window import build, needed
 from holdfast.session.decide import decide, is_idle
 from holdfast.session.fold import empty, fold
-from holdfast.session.fold.fork import CARRIED, MADE_ANEW, NOT_CARRIED, RESTING
+from holdfast.session.fold.hands import CARRIED, MADE_ANEW, NOT_CARRIED, RESTING
 from holdfast.session.state import State
 from tests.session.story import Story
 

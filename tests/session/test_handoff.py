@@ -10,23 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.facts.base import Document, Image, Text
-from holdfast.facts.context import ContextReset, Handoff
+from holdfast.facts.model import ContextReset, Handoff
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import FileSeen, ToolOutcomeUnknown
-from holdfast.facts.user import UserMessage
 from holdfast.session.context.handoff import (
     CHARACTERS_MAX,
     ENTRIES_MAX,
     FILES_MAX,
     LEFT_OUT,
     SECTIONS,
+    SHORTEST,
     files_of,
     mechanical,
     merge,
     parse,
     schema,
+    transcript,
 )
 from holdfast.session.context.notes import note_of
-from holdfast.session.context.transcript import SHORTEST, transcript
 from tests.session.story import Story
 
 ENTRIES = st.lists(st.text(min_size=1, max_size=30).filter(str.strip), max_size=60).map(tuple)

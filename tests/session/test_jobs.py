@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from holdfast.facts.base import Text
-from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
+from holdfast.facts.people import UserCancel, UserInterrupt, UserMessage, UserPause
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause
+from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.session.actions import AskModel, Dispatch, End, EndCalls, Provision, Record, RunHarness
 from holdfast.session.context.notes import running
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.decide.jobs import LATE_US
+from holdfast.session.decide.calls import LATE_US
 from holdfast.session.tools import DEFAULT_TOOLS, TOOLS, check_input, timeout_s
 from holdfast.session.tools.jobs import JOB_TOOLS
 from tests.session.story import SECOND_US, Story

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from holdfast.facts.base import Text
-from holdfast.facts.context import PhaseEnded
-from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.model import ModelRequestEnd, PhaseEnded
+from holdfast.facts.people import UserInterrupt, UserMessage
 from holdfast.facts.session import ContextPolicy, Limits
-from holdfast.facts.user import UserInterrupt, UserMessage
 from holdfast.session.actions import AskModel, Compact, End, Escalate, Reset, WaitUntil
-from holdfast.session.context.inputs import line_tokens
+from holdfast.session.context.window import line_tokens
 from holdfast.session.decide import decide
-from holdfast.session.decide.lifecycle import compactable, tool_share, window_tokens
+from holdfast.session.decide.context import compactable, tool_share, window_tokens
 from holdfast.session.state import ResponseItem, State
 from tests.session.contexts import BASH, action_of, begin, fails, limits, shapes, story_of, succeeds, useless, worked
 from tests.session.story import Story

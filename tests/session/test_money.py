@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BudgetRefused, UsageError
 from holdfast.facts.base import Fact, Text, Usage
-from holdfast.facts.budget import BudgetSet, Period
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.people import ApprovalDecided, Verdict
+from holdfast.facts.people import ApprovalDecided, UserMessage, Verdict
 from holdfast.facts.session import Agent, Limits, SessionCreated, SessionForked, SessionUpdated, Workspace
+from holdfast.facts.shift import BudgetSet, Period
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.log.ledger import Ledger
-from holdfast.session.accounts import HOUR_US, AccountRow, Spend
 from holdfast.session.home import HOME, home_created
 from holdfast.session.money import (
+    HOUR_US,
     PICO,
+    AccountRow,
     Move,
     NameAccount,
     OpenAccount,
@@ -29,6 +29,7 @@ from holdfast.session.money import (
     Reserve,
     SetCap,
     Settle,
+    Spend,
     move,
     path_of,
     pico_from_usd,

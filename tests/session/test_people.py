@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from holdfast.facts.base import Text
-from holdfast.facts.budget import BreakerOpened
 from holdfast.facts.people import (
     ApprovalDecided,
     ApprovalExpired,
@@ -18,12 +17,15 @@ from holdfast.facts.people import (
     Grant,
     ItemKind,
     NoticeSent,
+    UserCancel,
+    UserMessage,
+    UserPause,
+    UserResume,
     Verdict,
 )
 from holdfast.facts.session import CustomTool, People, Rule
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import BreakerOpened, ShiftEnded
 from holdfast.facts.tool import ToolDispatched
-from holdfast.facts.user import UserCancel, UserMessage, UserPause, UserResume
 from holdfast.session.actions import (
     AskPerson,
     CancelChildren,
@@ -37,7 +39,7 @@ from holdfast.session.actions import (
     Record,
 )
 from holdfast.session.decide import decide, is_idle
-from holdfast.session.decide.people import PAUSED, SEEN_GRACE_US, STOPPED, deadline_us, may_answer, seen_until_us
+from holdfast.session.decide.waits import PAUSED, SEEN_GRACE_US, STOPPED, deadline_us, may_answer, seen_until_us
 from holdfast.session.state import State
 from tests.session.story import SECOND_US, Story
 

@@ -10,21 +10,31 @@ import pytest
 from holdfast.brain.recall import decode, encode
 from holdfast.facts.base import Document, Text
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, PhaseEnded, RuleBreached, RuleChecked
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
+    ContextCompacted,
+    ContextReset,
+    Handoff,
+    ModelRequestEnd,
+    ModelRequestStart,
+    PhaseEnded,
+    RuleBreached,
+    RuleChecked,
+)
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, ContextPolicy, Limits, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolResult
 from holdfast.facts.union import type_of
-from holdfast.facts.user import UserMessage
 from holdfast.kinds import KINDS
 from holdfast.session.actions import AskModel, CheckRules, Compact, Escalate, Record, Reset
 from holdfast.session.context.conversation import Message, TextPart
-from holdfast.session.context.handoff import merge
-from holdfast.session.context.transcript import raw, transcript
+from holdfast.session.context.handoff import merge, raw, transcript
 from holdfast.session.context.window import build, needed
 from holdfast.session.decide import decide
-from holdfast.session.decide.lifecycle import stretch, window_tokens
+from holdfast.session.decide.context import stretch, window_tokens
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import State
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.facts.base import Text
-from holdfast.facts.budget import BreakerClosed
-from holdfast.facts.context import ContextReset, ContextSign, Handoff, PhaseEnded
-from holdfast.facts.model import ModelRequestEnd
-from holdfast.facts.user import UserMessage
+from holdfast.facts.model import ContextReset, ContextSign, Handoff, ModelRequestEnd, PhaseEnded
+from holdfast.facts.people import UserMessage
+from holdfast.facts.shift import BreakerClosed
 from holdfast.session.actions import AskModel, CheckRules, Compact, End, Escalate, Record, Reset
-from holdfast.session.decide.lifecycle import SIGN_RESETS_MAX
-from holdfast.session.fold.context import SUMMARIES_AFTER_RESET_TOKENS
+from holdfast.session.decide.context import SIGN_RESETS_MAX
+from holdfast.session.fold.requests import SUMMARIES_AFTER_RESET_TOKENS
 from holdfast.session.state import HandoffItem, SummaryItem
 from tests.session.contexts import BASH, action_of, limits, shapes, story_of, succeeds, worked
 from tests.session.story import Story

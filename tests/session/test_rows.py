@@ -5,16 +5,22 @@ from __future__ import annotations
 import pytest
 
 from holdfast.facts.base import Fact, Text, Usage
-from holdfast.facts.budget import BudgetSet
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, ModelRequestEnd
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalSeen,
+    UserCancel,
+    UserInterrupt,
+    UserMessage,
+    UserPause,
+    UserResume,
+)
 from holdfast.facts.session import Agent, Parent, People, SessionCreated, SessionUpdated, Workspace
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import BudgetSet, ChildFinished, LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.facts.union import type_of
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.session.rows import SessionRow, first_row, next_row
 
 CREATED = SessionCreated(

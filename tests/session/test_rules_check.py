@@ -10,8 +10,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.context.rules_check import GRACE_TURNS, Deed, check, deeds_of, runs
-from holdfast.session.context.rules_grammar import RULES_MAX, parse
+from holdfast.session.signs.rules import GRACE_TURNS, RULES_MAX, Deed, check, deeds_of, parse, runs
 
 
 def broken(rule: str, *deeds: Deed) -> bool:

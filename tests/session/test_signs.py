@@ -10,8 +10,8 @@ import pytest
 
 from bench.signs import RECALL, RESETS_IN_50, STOPS, measure, verdict
 from holdfast.facts.session import Breakers, ContextPolicy
-from holdfast.session.context.signs import Sign, sign
-from holdfast.session.trace import STEPS_MAX, Step, note
+from holdfast.session.signs import Sign, sign
+from holdfast.session.signs.trace import STEPS_MAX, Step, note
 from holdfast.sim.synthetic.events import Done, Say, Teller
 
 POLICY, BREAKERS = ContextPolicy(), Breakers()

@@ -6,10 +6,10 @@ import pytest
 
 from holdfast.facts.base import Text, Usage
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.people import UserInterrupt, UserMessage
 from holdfast.facts.session import SessionUpdated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.union import AnyFact
-from holdfast.facts.user import UserInterrupt, UserMessage
 from holdfast.session.actions import AskModel, End, EndCalls
 from holdfast.session.decide import decide
 from tests.session.story import Story

@@ -8,10 +8,17 @@ import msgspec
 import pytest
 
 from holdfast.facts.base import Text
-from holdfast.facts.child import ChildFinished, ChildOpened
-from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
-from holdfast.facts.hands import HandsReleased
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, Grant
+from holdfast.facts.hands import EgressFailed, EgressRecorded, EgressSeen, HandsReleased, SessionTainted
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSuperseded,
+    Grant,
+    UserCancel,
+    UserInterrupt,
+    UserMessage,
+)
 from holdfast.facts.session import (
     Agent,
     Destination,
@@ -24,18 +31,17 @@ from holdfast.facts.session import (
     SessionUpdated,
     Workspace,
 )
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import ChildFinished, ChildOpened, ShiftEnded
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage
 from holdfast.session.actions import AskModel, AskUse, Dispatch, End, Record
 from holdfast.session.context.notes import FRAME, FRAME_BEGIN, FRAME_END, note_of
 from holdfast.session.context.window import build
 from holdfast.session.decide import decide
 from holdfast.session.decide.taint import OUTSIDE, PRIVATE, READ, held_secrets, marks, next_change_us, wants_rewiring
-from holdfast.session.fold.egress import EGRESS_GUARD, use_digest
-from holdfast.session.outside import EVIDENCE_MAX, egress_digest
+from holdfast.session.egress import EVIDENCE_MAX, egress_digest
+from holdfast.session.fold.hands import EGRESS_GUARD, use_digest
 from holdfast.session.tools import DEFAULT_TOOLS, with_web
-from holdfast.session.tools.web import search_input
+from holdfast.session.tools.jobs import search_input
 from tests.session.story import SECOND_US, Story
 
 POLICY = EgressPolicy(

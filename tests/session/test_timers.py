@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from holdfast.facts.codec import Event
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
 from holdfast.facts.union import AnyFact, type_of
-from holdfast.facts.user import UserMessage
 from holdfast.kinds import KINDS
 from holdfast.session.decide import is_idle
-from holdfast.session.decide.children import due, is_over
+from holdfast.session.decide.waits import due, is_over
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import CLOCK_STEP_US, State
 

@@ -11,24 +11,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.facts.base import Fact
-from holdfast.facts.context import ContextCompacted, ContextReset, Handoff
-from holdfast.facts.model import AgentMessage, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    ContextCompacted,
+    ContextReset,
+    Handoff,
+    ModelRequestEnd,
+    ModelRequestStart,
+)
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.context.novelty import CHANGE, INFORMATION, NOTHING, turns
-from holdfast.session.trace import STEPS_MAX, Step, first_that_counts, note
-from holdfast.session.trace.digests import (
+from holdfast.session.signs.features import (
     CHECKS,
     KEEPS,
+    LEFT,
+    LIMIT,
     MUTATES,
     PROSE,
     READS,
+    STUB,
     WAITS,
     about,
     alike,
     flags_of,
     result_digests,
+    stub_marks,
+    text_marks,
 )
-from holdfast.session.trace.phrases import LEFT, LIMIT, STUB, stub_marks, text_marks
+from holdfast.session.signs.trace import CHANGE, INFORMATION, NOTHING, STEPS_MAX, Step, first_that_counts, note, turns
 from holdfast.sim.synthetic.events import Done, Say, Teller
 from holdfast.sim.synthetic.healthy import KINDS, healthy
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.session.context.visible import MARKS_MAX, is_hidden, visible, visible_json, visible_line
+from holdfast.session.context.text import MARKS_MAX, is_hidden, visible, visible_json, visible_line
 
 HIDDEN = {
     "blank: no-break space": "\u00a0",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.facts.base import Text
 from holdfast.facts.model import AgentThinking
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolOutcomeUnknown
-from holdfast.facts.user import UserMessage
 from holdfast.session.context.conversation import TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from holdfast.session.context.window import CUT_SHORT, build, needed
 from tests.session.story import Story

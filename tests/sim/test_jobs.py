@@ -13,19 +13,19 @@ import pytest
 
 from holdfast.app.cli import main
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts import news as news_act
+from holdfast.brain.acts import results as news_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
-from holdfast.facts.job import JobEnded, JobLine
 from holdfast.facts.model import AgentToolUse
+from holdfast.facts.tool import JobEnded, JobLine
 from holdfast.hands.base import CallStatus, Hands
 from holdfast.session import fold
 from holdfast.session.actions import Action, WaitUntil
-from holdfast.session.decide import jobs
-from holdfast.session.fold import jobs as fold_jobs
+from holdfast.session.decide import calls
+from holdfast.session.fold import calls as fold_calls
 from holdfast.session.state import Call, State
-from holdfast.session.state.jobs import Job
+from holdfast.session.state.parts import Job
 from holdfast.sim.invariants import OF_JOBS
 from holdfast.sim.run import run_jobs, run_seeds
 from tests.sim.planted.kit import Bed, Plant, hunt
@@ -119,13 +119,13 @@ def a_job_is_recorded_and_never_started(patch: pytest.MonkeyPatch) -> None:
 
 @plant("no_brain_waits_for_a_job", first=40)
 def a_wait_is_spent_in_the_shift(patch: pytest.MonkeyPatch) -> None:
-    whole = jobs.wait_for
+    whole = calls.wait_for_jobs
 
     def wait_for(state: State, call: Call, now_us: int) -> Action:
         action = whole(state, call, now_us)
         return WaitUntil(now_us + 2_000_000_000) if type(action).__name__ == "End" else action
 
-    patch.setattr(jobs, "wait_for", wait_for)
+    patch.setattr(calls, "wait_for_jobs", wait_for)
 
 
 @plant("no_brain_waits_for_a_job")
@@ -151,7 +151,7 @@ def a_line_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
 
 @plant("deadlines_are_told_once")
 def a_deadline_is_not_taken_down(patch: pytest.MonkeyPatch) -> None:
-    whole = fold_jobs.APPLY[JobLine]
+    whole = fold_calls.APPLY[JobLine]
 
     def line(state: State, fact: JobLine, event: Any) -> None:
         before = state.jobs[fact.job_id].deadline_us

@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from holdfast.app.cli import main
-from holdfast.brain.acts import attempt
+from holdfast.brain.acts import model
 from holdfast.brain.acts import people as people_act
 from holdfast.brain.shift import Shift
 from holdfast.brain.wake import wake
@@ -105,8 +105,8 @@ def _no_patience(patch: pytest.MonkeyPatch) -> None:
     async def ends(shift: Shift, refused: BudgetRefused) -> End:
         return await people_act.out_of_money(shift, refused)
 
-    patch.setattr(attempt, "does_not_fit", ends)
-    patch.setattr(attempt, "OUTPUT_FLOOR_TOKENS", 4096)
+    patch.setattr(model, "does_not_fit", ends)
+    patch.setattr(model, "OUTPUT_FLOOR_TOKENS", 4096)
 
 
 def _no_cap(patch: pytest.MonkeyPatch) -> None:

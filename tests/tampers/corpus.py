@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.facts.contract import Check, Metric
+from holdfast.facts.mission import Check, Metric
 
 FOLDER = Path(__file__).parent / "corpus"
 

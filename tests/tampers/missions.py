@@ -18,8 +18,7 @@ import anyio
 
 from holdfast.brain.doors import Doors
 from holdfast.brain.wake import wake
-from holdfast.facts.contract import Criterion
-from holdfast.facts.mission import CriterionChecked, Mission, MissionFinished, MissionPolicy
+from holdfast.facts.mission import Criterion, CriterionChecked, Mission, MissionFinished, MissionPolicy
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.task import TaskRefused
 from holdfast.model.base import Model

@@ -17,8 +17,7 @@ import anyio
 from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.facts.codec import Draft
-from holdfast.facts.contract import Contract, Criterion, Item
-from holdfast.facts.mission import CriterionChecked, Mission, MissionPolicy
+from holdfast.facts.mission import Contract, Criterion, CriterionChecked, Item, Mission, MissionPolicy
 from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import ShiftStarted
 from holdfast.facts.task import TaskEnded, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted

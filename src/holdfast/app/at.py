@@ -14,7 +14,7 @@ from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.repo.base import Change, Owner, Shelf
 from holdfast.service.forks import Point, point_at
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
 
 NOW = -1

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from holdfast.app.settings.config import Settings
 from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
-from holdfast.session.context.visible import harmless, visible_json
+from holdfast.session.context.text import harmless, visible_json
 
 
 class ReaderGone(ObserverGone):

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from holdfast.clock import rfc3339
 from holdfast.errors import CannotRunSafely
-from holdfast.session.decide.people import unanswered
-from holdfast.session.fold.fork import RESTING
+from holdfast.session.decide.waits import unanswered
+from holdfast.session.fold.hands import RESTING
 from holdfast.session.money import PICO
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State

@@ -24,7 +24,7 @@ from holdfast.app.models import FILES, endpoint_of
 from holdfast.app.serving import is_attended, is_served
 from holdfast.app.settings.config import database_path, load_settings
 from holdfast.app.trouble import sentence_of
-from holdfast.brain.acts.news import gather
+from holdfast.brain.acts.results import gather
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import Fenced, HandsError, HandsLost, HoldfastError

@@ -18,7 +18,7 @@ from holdfast.app.settings.config import find_project, project_changes, trust_st
 from holdfast.app.settings.project_keys import Change
 from holdfast.app.settings.trust import Ignored, SettingsFile
 from holdfast.clock import SystemClock, rfc3339
-from holdfast.session.context.visible import visible
+from holdfast.session.context.text import visible
 
 VALUE_MAX = 4_000
 """So much of a value is shown; `--json` has all of it."""

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from holdfast.brain.custom import ToolRunner
+import msgspec
+
 from holdfast.clock import Clock
 from holdfast.egress.base import Egress
 from holdfast.environment.base import Environments
 from holdfast.errors import CannotRunSafely
 from holdfast.facts.codec import Event
-from holdfast.facts.session import Workspace
+from holdfast.facts.session import CustomTool, Workspace
 from holdfast.hands.base import Provider
 from holdfast.ids import Entropy
 from holdfast.log.base import Leases, Log, Snapshots
@@ -144,3 +145,28 @@ class Doors:
     on_news: Callable[[str], tuple[str, ...]] = nobody_is_told
     repository: Callable[[str], Repository] = no_repository
     discard: Callable[[Workspace], None] = kept
+
+
+class CustomResult(msgspec.Struct, frozen=True):
+    """How a call ended. `unknown` says that nobody can tell: it ran over its time and may still run."""
+
+    ok: bool
+    content: str
+    unknown: bool = False
+
+
+class ToolRunner(Protocol):
+    """One tool. `spec` is what the log and the model are told of it."""
+
+    @property
+    def spec(self) -> CustomTool:
+        """Its declaration, as it stands in the log of a session that has it."""
+        ...
+
+    async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
+        """Do it. `key` stays the same when the call is repeated (S12). Raises nothing for a bad input."""
+        ...
+
+    async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
+        """Whether that call happened; None when nobody can say."""
+        ...

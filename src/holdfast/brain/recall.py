@@ -12,19 +12,13 @@ import msgspec
 
 from holdfast.errors import UnknownSession
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextCompacted, ContextReset, RuleBreached
-from holdfast.facts.egress import EgressFailed
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsRestored
-from holdfast.facts.hook import HookRan
-from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded
+from holdfast.facts.hands import EgressFailed, EnvironmentRecorded, HandsRestored
+from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ContextCompacted, ContextReset, RuleBreached
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalRequested, ApprovalSuperseded, UserMessage
 from holdfast.facts.session import SessionEventsLost, SessionForked
-from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.tool import HookRan, JobEnded, JobLine, ServiceEnded, ToolOutcomeUnknown, ToolResult
 from holdfast.log.base import Log, Snapshot, Snapshots
 from holdfast.session.fold import empty, fold
 from holdfast.session.state import Kinds, State

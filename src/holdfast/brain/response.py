@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.facts.base import Text
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
 from holdfast.facts.union import AnyFact
@@ -160,7 +160,7 @@ def _arguments(text: str) -> tuple[dict[str, Any], str]:
     if not text.strip():
         return {}, ""
     try:
-        value = nesting.decode(text)
+        value = bounded_json.decode(text)
     except msgspec.DecodeError:
         return {}, text
     return (value, "") if isinstance(value, dict) else ({}, text)

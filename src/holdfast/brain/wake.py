@@ -11,16 +11,14 @@ from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import harness as harness_act
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts import news
 from holdfast.brain.acts import people as people_act
-from holdfast.brain.acts import snapshot as snapshot_act
+from holdfast.brain.acts import results as results_act
 from holdfast.brain.acts import tool as tool_act
 from holdfast.brain.acts.model import ask_model
-from holdfast.brain.acts.uses import ask_use
-from holdfast.brain.alongside import alongside, first_error
+from holdfast.brain.acts.people import ask_use
 from holdfast.brain.doors import Doors, ObserverGone, uptime
 from holdfast.brain.recall import recall, remember, shown
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Shift, alongside, first_error
 from holdfast.errors import (
     CannotRunSafely,
     Fenced,
@@ -63,7 +61,7 @@ from holdfast.session.actions import (
     RunHarness,
     WaitUntil,
 )
-from holdfast.session.decide import is_idle, lost
+from holdfast.session.decide import is_idle, waits
 from holdfast.session.fold import fold
 from holdfast.session.fold.clock import was_set
 from holdfast.session.state import State
@@ -157,7 +155,7 @@ async def _run(shift: Shift) -> None:
     try:
         await hands_act.fence(shift)
         await egress_act.resume(shift)
-        await news.look(shift)
+        await results_act.look(shift)
         while shift.state.in_shift:
             try:
                 shift.decided_at = shift.state.seq
@@ -167,7 +165,7 @@ async def _run(shift: Shift) -> None:
             except HeadMoved:
                 await shift.refresh()
             except WorkspaceGone as error:
-                await people_act.escalate(shift, Escalate(lost.WORKSPACE, str(error)))
+                await people_act.escalate(shift, Escalate(waits.WORKSPACE, str(error)))
             except HandsLost as error:
                 identity = shift.state.hands
                 if identity is None:
@@ -327,7 +325,7 @@ async def _end(shift: Shift, end: End) -> None:
     if end.fact.status != "parked" and shift.state.hands_at_work():
         await jobs_act.end_all(shift)
         return
-    await snapshot_act.last(shift)
+    await hands_act.snapshot_before_end(shift)
     if shift.state.seq != shift.decided_at:
         return  # the snapshot is an event: decide again
     if await shift.acts.before_end(end.fact):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from holdfast.facts.egress import EgressSeen
+from holdfast.facts.hands import EgressSeen
 from holdfast.facts.session import EgressPolicy
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.egress.base import Gateway, Notes
 from holdfast.errors import EgressUnavailable
-from holdfast.facts.egress import EgressSeen
+from holdfast.facts.hands import EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 
 Verdict = Literal["allowed", "refused", "held"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.egress.base import Notes
-from holdfast.facts.egress import EgressSeen
+from holdfast.facts.hands import EgressSeen
 
 KINDS_MAX = 400
 """Kinds collected between two writes; further ones lose their path, then are only counted."""

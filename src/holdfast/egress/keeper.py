@@ -20,7 +20,7 @@ import msgspec
 from holdfast.clock import Clock
 from holdfast.egress.control import LINE_MAX, Ask, Places, Reply
 from holdfast.errors import HoldfastError, SecretUnavailable
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.vault.base import Secret
 from holdfast.vault.reference_vault import ReferenceVault, look_up, outline, take_over
 from holdfast.vault.sources import Source
@@ -123,7 +123,7 @@ class Keeper:
             sock.settimeout(ASK_S)
             line = _read_line(sock)
             try:
-                ask = nesting.decode_as(bytes(line), Ask)
+                ask = bounded_json.decode_as(bytes(line), Ask)
                 reply = self._put(ask)
             except (HoldfastError, msgspec.DecodeError, msgspec.ValidationError) as error:
                 reply = Reply(False, str(error) if isinstance(error, HoldfastError) else "invalid request")

@@ -34,7 +34,7 @@ from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Stream
 from holdfast.egress.upstream import Network, Outward, SystemNetwork
 from holdfast.errors import HoldfastError
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.ids import system_entropy
 from holdfast.privileges import die_with, give_up
 from holdfast.seccomp import assemble_here
@@ -140,7 +140,7 @@ class Proxy:
                 line += data
                 if not line.endswith(b"\n"):
                     continue
-                ask = nesting.decode_as(bytes(line), Ask)
+                ask = bounded_json.decode_as(bytes(line), Ask)
                 line.clear()
                 self._heard_s = self._clock.monotonic_s()
                 try:

@@ -15,7 +15,7 @@ from holdfast.egress.rules import Place, Rules, path_of
 from holdfast.egress.scrub import Forms
 from holdfast.egress.upstream import Outward
 from holdfast.errors import SecretUnavailable
-from holdfast.facts.egress import EgressSeen
+from holdfast.facts.hands import EgressSeen
 from holdfast.vault.base import Secret
 from holdfast.vault.reference_vault import ReferenceVault
 

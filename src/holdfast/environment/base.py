@@ -11,8 +11,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned
 from holdfast.facts.session import Destination, Environment, Service, Workspace
 
 WORKSPACE = "/workspace"

@@ -8,8 +8,7 @@ import anyio
 import msgspec
 
 from holdfast.environment.base import WORKSPACE, Draft, Laid, Made, Release, Tools, Wanted
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned
 from holdfast.facts.session import Environment, Workspace
 
 

@@ -27,8 +27,7 @@ from holdfast.environment.base import SHARED, Draft, Laid, Made, Release, Tools,
 from holdfast.environment.detect import look
 from holdfast.environment.layers import keep_new, packages_laid, remove, size_of
 from holdfast.errors import CannotRunSafely, EnvironmentFailed, StorageFull
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned
 from holdfast.facts.session import Environment, Workspace
 from holdfast.locks import is_at, try_flock
 from holdfast.privileges import folder_mode

@@ -1,1 +1,1 @@
-"""What can be true of a session: the vocabulary of events, and their bytes."""
+"""Vocabulary of events and their encoding."""

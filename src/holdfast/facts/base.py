@@ -1,4 +1,4 @@
-"""What every fact has in common, and the few shapes that several families share."""
+"""Base class of all facts, and shapes that several families share."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Fact(
     gc=False,
     tag_field="type",
 ):
-    """Something that happened: frozen, past tense, without rendering.
+    """Payload of an event: frozen, named in the past tense, without any rendering.
 
-    The tag is the event's type. Position, time, epoch, id and actor are not here: they are of the
-    stamped event (S1). Fields are only ever added, each with an empty default (None, "", 0, False, ()
-    or {}), and with every addition `codec.SCHEMA` goes up by one. A default that is not empty is
-    policy and may change one day, so a struct that has one is stored in full (`omit_defaults=False`).
+    The tag is the event type. Position, time, epoch, id, and actor belong to the stamped event, not to the fact (S1).
+    Fields are only ever added, each with an empty default (None, "", 0, False, () or {}), and every addition raises
+    `codec.SCHEMA` by one. A default that is not empty is policy and may change, so a struct that has one is stored in
+    full (`omit_defaults=False`).
 
-    `wakes` says that a session is due at once when the fact is posted to it; `reopens` that this holds even for one
-    that is done or has failed.
+    `wakes`: posting this fact makes the session due at once. `reopens`: this holds even for a session that is done or
+    has failed.
     """
 
     wakes: ClassVar[bool] = False
@@ -38,7 +38,7 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, ta
 
 
 class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False, tag="image", tag_field="type"):
-    """A picture inside a message: its media type (`image/png`) and its bytes."""
+    """An image inside a message: its media type (`image/png`) and its bytes."""
 
     media_type: str
     data: bytes
@@ -66,19 +66,19 @@ Content = tuple[Block, ...]
 
 
 def text_of(content: Content) -> str:
-    """The text of a message as one string; what is not text is named in brackets."""
+    """Join the text of a message; images and documents appear as placeholders in brackets."""
     return "\n".join(block.text if isinstance(block, Text) else named(block) for block in content)
 
 
 def named(block: Image | Document) -> str:
-    """What stands in a text for a picture or a file."""
+    """Return the placeholder for an image or a document in plain text."""
     name = f" {block.name}" if isinstance(block, Document) and block.name else ""
     kind = "image" if isinstance(block, Image) else "document"
     return f"[{kind}{name} {block.media_type}, {len(block.data)} bytes]"
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """Tokens of one model request. `input_tokens` excludes cache reads and writes (S15)."""
+    """Token counts of one model request. `input_tokens` excludes cache reads and writes (S15)."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -95,13 +95,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 OnUnknown = Literal["retry", "probe", "tell", "ask"]
-"""What a tool wants done when nobody can say whether its effect happened (S12)."""
+"""Recovery that a tool declares for a call whose outcome is unknown (S12)."""
 
 Isolation = Literal["hard", "soft", "none"]
-"""How well one thing is kept apart: by the kernel, by a watchdog, or not at all."""
+"""Strength of one kind of isolation: enforced by the operating system's kernel, by a watchdog, or not at all."""
 
 
 class Erased(Fact, frozen=True, tag="holdfast.erased"):
-    """Stands in memory for a body that was erased; its digest keeps the chain whole. Never stored."""
+    """Placeholder in memory for an erased body. Its digest keeps the hash chain intact. Never stored."""
 
     digest: str

@@ -1,12 +1,11 @@
-"""Facts to bytes and back, and the chain that binds them (S1).
+"""Encoding of facts, and the hash chain over them (S1).
 
-A stored body is one JSON object: `v` (schema version), `id`, `actor`, `key` (the post's key, absent
-for what was appended) and `fact`, whose `type` comes first. The chain holds the digest of those bytes
-as stored; decoding, upcasts and re-encoding never touch it. The format of each version is frozen by `tests/golden`.
+A stored body is one JSON object: `v` (schema version), `id`, `actor`, `key` (the key of a post, absent for appended
+events), and `fact`, whose `type` comes first. The chain covers the digest of those bytes as stored; decoding, upcasts,
+and re-encoding never change it. `tests/golden` freezes the format of each version.
 
-What cannot be read back is never stored: `prepare` decodes what it encoded. A field, a type or a
-literal value that this program does not know is never skipped (S19); therefore every addition to the
-vocabulary raises `SCHEMA`.
+Nothing is stored that cannot be read back: `prepare` decodes what it encoded. An unknown field, type, or literal value
+is never skipped (S19), so every addition to the vocabulary raises `SCHEMA`.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from holdfast.facts.base import Erased, Fact
 from holdfast.facts.union import FACT_TYPES, AnyFact, type_of
 
 SCHEMA = 6
-"""Version of the vocabulary that this program writes."""
+"""Schema version that this program writes."""
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 UPCASTS: dict[tuple[str, int], Upcast] = {}
-"""(type, version) → how a fact's fields of that version become the next version's. In memory only."""
+"""(type, version) → conversion of a fact's fields to the next version. Applied in memory only."""
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A fact on its way to the log: named and signed, not yet stamped.
+    """A fact to be appended: it has an id and an actor, but no position, time, or hash yet.
 
-    `actor` says who did it: `brain`, `user:NAME`, `system`.
+    `actor` is `brain`, `user:NAME`, or `system`.
     """
 
     id: str
@@ -43,7 +42,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A fact with its place. `fact` is `Erased`, `id` and `actor` are empty, when its body was erased."""
+    """A fact at its position in the log. For an erased body `fact` is `Erased`, and `id` and `actor` are empty."""
 
     session_id: str
     seq: int
@@ -57,7 +56,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
-    """A body of today's schema, as stored."""
+    """Stored body of the current schema."""
 
     v: int
     id: str
@@ -67,7 +66,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class _AnyBody(msgspec.Struct, frozen=True):
-    """A body of any version, its fact not looked at."""
+    """Stored body of any version, with the fact left undecoded."""
 
     v: int
     id: str
@@ -77,21 +76,21 @@ class _AnyBody(msgspec.Struct, frozen=True):
 
 
 class _OldBody(_AnyBody, frozen=True, forbid_unknown_fields=True):
-    """A body of an earlier version: it has nothing that this program does not know."""
+    """Stored body of an earlier version. Unknown fields are refused."""
 
 
 _encode = msgspec.json.Encoder().encode
 decode_today = msgspec.json.Decoder(Body).decode
-"""Bytes → `Body`, when they are of today's schema; `decode_body` knows the others too."""
+"""Decode a body of the current schema; `decode_body` also reads older ones."""
 _decode_any = msgspec.json.Decoder(_AnyBody).decode
 _decode_old = msgspec.json.Decoder(_OldBody).decode
 
 
 def prepare(draft: Draft, key: str = "") -> tuple[bytes, Fact]:
-    """The bytes to store for a draft, and the fact as every later reader of them will see it.
+    """Return the bytes to store for a draft, and the fact as later readers will decode it.
 
-    `key` is the key of a post. Raises `UsageError` for what JSON cannot hold: a number that is not
-    finite, text that is not Unicode, a mapping with keys that are not text.
+    `key` is the key of a post. Raises `UsageError` for values that JSON cannot hold: a number that is not finite, text
+    that is not Unicode, a mapping whose keys are not text.
     """
     try:
         body = _encode(Body(v=SCHEMA, id=draft.id, actor=draft.actor, key=key, fact=draft.fact))
@@ -112,15 +111,15 @@ def prepare(draft: Draft, key: str = "") -> tuple[bytes, Fact]:
 
 
 def encode_body(draft: Draft, key: str = "") -> bytes:
-    """The bytes that are stored for a draft. Raises as `prepare` does."""
+    """Return the bytes to store for a draft. Raises like `prepare`."""
     return prepare(draft, key)[0]
 
 
 def decode_body(body: bytes, type_: str) -> tuple[str, str, Fact]:
-    """`(id, actor, fact)` of a stored body, brought to today's schema.
+    """Return `(id, actor, fact)` of a stored body, upcast to the current schema.
 
-    Raises `SchemaTooNew` for a version or type that this program does not know, `LogDamaged` for
-    bytes that are no body at all, or of another type.
+    Raises `SchemaTooNew` for an unknown version or type, and `LogDamaged` for bytes that are not a body or are of
+    another type.
     """
     try:
         whole = decode_today(body)
@@ -132,7 +131,7 @@ def decode_body(body: bytes, type_: str) -> tuple[str, str, Fact]:
 
 
 def _decode_other(body: bytes, type_: str, error: Exception | None) -> tuple[str, str, Fact]:
-    """A body that is not of today's schema: newer, older, or none."""
+    """Decode a body of an older schema, or raise the error that fits a newer or damaged one."""
     try:
         whole = _decode_any(body)
         if whole.v > SCHEMA or type_ not in FACT_TYPES:
@@ -158,7 +157,7 @@ def _upcast(raw: msgspec.Raw, type_: str, version: int) -> Fact:
 
 
 def stored_envelope(body: bytes) -> tuple[int, str]:
-    """`(schema version, post key)` of a stored body; the key is empty for what was appended."""
+    """Return `(schema version, post key)` of a stored body; the key is empty for appended events."""
     try:
         whole = _decode_any(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -167,7 +166,7 @@ def stored_envelope(body: bytes) -> tuple[int, str]:
 
 
 def erased(digest: bytes) -> Erased:
-    """What stands for a body that was erased."""
+    """Return the placeholder for an erased body."""
     return Erased(digest=digest.hex())
 
 
@@ -176,11 +175,10 @@ _DIGEST_LENGTH = (32).to_bytes(4, "big")
 
 
 class Chain:
-    """The chain of one session from a position on. `hash` is that of the last event linked.
+    """Hash chain of one session from a given position on. `hash` is the hash of the last event linked.
 
-    An event's hash is SHA-256 over these fields, each with its length before it as four bytes, the
-    numbers as eight, big-endian: previous hash, session, seq, epoch, at (signed), type, SHA-256 of the
-    body as stored.
+    An event's hash is SHA-256 over these fields, each preceded by its length in four bytes, with numbers in eight
+    bytes, big-endian: previous hash, session, seq, epoch, at (signed), type, SHA-256 of the stored body.
     """
 
     __slots__ = ("_session", "hash")
@@ -191,7 +189,7 @@ class Chain:
         self.hash = hash
 
     def link(self, seq: int, epoch: int, at_us: int, type_: str, digest: bytes) -> bytes:
-        """The hash of the next event. Raises `struct.error` for numbers of more than eight bytes."""
+        """Return the hash of the next event. Raises `struct.error` for numbers longer than eight bytes."""
         kind = type_.encode()
         self.hash = hashlib.sha256(
             b"".join(
@@ -210,7 +208,7 @@ class Chain:
 
 
 def genesis(session_id: str) -> bytes:
-    """The hash before the first event of a session: it names the session."""
+    """Return the hash before the first event of a session, derived from the session id."""
     out = []
     for field in (b"holdfast log 1", session_id.encode()):
         out.append(len(field).to_bytes(4, "big"))
@@ -219,17 +217,17 @@ def genesis(session_id: str) -> bytes:
 
 
 def chain(prev: bytes, session_id: str, seq: int, epoch: int, at_us: int, type_: str, body_digest: bytes) -> bytes:
-    """The hash of one event after the hash `prev`; `Chain` says over what."""
+    """Return the hash of one event that follows the hash `prev`; see `Chain`."""
     return Chain(session_id, prev).link(seq, epoch, at_us, type_, body_digest)
 
 
 def body_digest(body: bytes) -> bytes:
-    """SHA-256 of a body as stored."""
+    """Return the SHA-256 of a stored body."""
     return hashlib.sha256(body).digest()
 
 
 def export_line(event: Event) -> dict[str, Any]:
-    """An event as one flat JSON-able object, for `logs --json` and `export`."""
+    """Return an event as one flat JSON-compatible object, for `logs --json` and `export`."""
     fields = msgspec.to_builtins(event.fact)
     head = {"session_id": event.session_id, "seq": event.seq, "id": event.id, "type": event.type}
     tail = {"epoch": event.epoch, "actor": event.actor, "hash": event.hash.hex()}

@@ -1,6 +1,8 @@
-"""The lives of hands: each incarnation has an identity (S8)."""
+"""Hands, workspace snapshots, prepared environments, and network egress."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -8,13 +10,12 @@ from holdfast.facts.base import Fact, Isolation
 
 
 class HandsProvisioned(Fact, frozen=True, tag="hands.provisioned"):
-    """Hands were made. Only this incarnation can answer for a call dispatched to it.
+    """A sandbox was created. Only this incarnation can answer for a call dispatched to it (S8).
 
-    `address` is how its supervisor is reached. `root` is the workspace's path inside. `isolation`
-    says per kind (files, network, processes, system calls, memory …) how hard the wall is. `weak`, when not
-    empty, says what it lacks of a sandbox.
-    `environment` is the digest of the layer that it stands on. `holds_workspace` says that the work is where the hands
-    are, and the folder here is a copy that is brought up to date at each snapshot.
+    `address` is the address of its supervisor, `root` the workspace's path inside. `isolation` gives the strength per
+    kind (files, network, processes, system calls, memory …). `weak`, if not empty, says what it lacks compared to a
+    sandbox. `environment` is the digest of its environment layer. `holds_workspace` means that the workspace lives with
+    the hands, and that the local folder is a copy, updated at each snapshot.
     """
 
     hands_id: str
@@ -39,9 +40,9 @@ class HandsLost(Fact, frozen=True, tag="hands.lost"):
 
 
 class HandsRestored(Fact, frozen=True, tag="hands.restored"):
-    """New hands began with the workspace as it was kept at `through_seq`; what was done after that is gone.
+    """New hands began with the workspace snapshot of `through_seq`; later changes are lost.
 
-    `unkept` are calls after that which may have changed it. `content` is what the model is told.
+    `unkept` are later calls that may have changed the workspace. `content` is shown to the model.
     """
 
     hands_id: str
@@ -52,9 +53,9 @@ class HandsRestored(Fact, frozen=True, tag="hands.restored"):
 
 
 class HostFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One file, folder or link of a workspace, by its path from the root (`.` for the root itself).
+    """One file, folder, or link of a workspace, by its path from the root (`.` for the root itself).
 
-    `kind` says what runs code because of it.
+    `kind` names the program that runs code because of it.
     """
 
     path: str
@@ -64,8 +65,8 @@ class HostFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False
 class HandsHostFiles(Fact, frozen=True, tag="hands.host_files"):
     """Files of the workspace that make programs of the host run code.
 
-    `before` the session's first hands: what stood there. Later, once hands are given back or lost: what is new since.
-    `cut` says that there are more, or that not everything was looked at.
+    With `before`: those present before the session's first hands. Otherwise, once hands are released or lost: the new
+    ones. `cut` means that the list or the search is incomplete.
     """
 
     hands_id: str
@@ -75,6 +76,100 @@ class HandsHostFiles(Fact, frozen=True, tag="hands.host_files"):
 
 
 class HandsReleased(Fact, frozen=True, tag="hands.released"):
-    """An incarnation was given back."""
+    """An incarnation was released."""
 
     hands_id: str
+
+
+class WorkspaceSnapshotted(Fact, frozen=True, tag="workspace.snapshotted"):
+    """A snapshot of the workspace was taken; it includes every event up to `through_seq` (S22).
+
+    `snapshot` is its name in the snapshot store of this host; `files` and `bytes` are its size. `error` is the reason
+    why no snapshot could be taken.
+    """
+
+    through_seq: int
+    snapshot: str = ""
+    files: int = 0
+    bytes: int = 0
+    error: str = ""
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+    """One command of a set-up: its exit status, and the end of its output if it failed."""
+
+    command: str
+    exit_code: int | None = None
+    duration_ms: float = 0.0
+    output: str = ""
+
+
+class EnvironmentRecorded(Fact, frozen=True, tag="environment.recorded"):
+    """An environment was built, or reused from the cache (`cached`).
+
+    `digest` covers all its inputs: commands, lock files (path to digest), packages, tool-chains, and the base system.
+    `versions` are those of the tools present, `folders` its mounts. `seen` are the network requests of the set-up.
+    `notes` are sentences about what was left out. `error` says why there is none; work then continues without it only
+    if the session's own policy does not ask for one.
+    """
+
+    digest: str
+    cached: bool = False
+    steps: tuple[Step, ...] = ()
+    files: dict[str, str] = {}
+    packages: tuple[str, ...] = ()
+    toolchains: tuple[str, ...] = ()
+    versions: dict[str, str] = {}
+    bytes: int = 0
+    duration_ms: float = 0.0
+    error: str = ""
+    folders: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seen: tuple[EgressSeen, ...] = ()
+
+
+class EgressSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Network requests of one kind: their host, port, and verdict.
+
+    `held` requests would have used the secret `secret` and wait for an approver. `reason` says why one was refused.
+    `method` and `path` are known for requests that the proxy can read; a path has no query. `registry` means that the
+    host is allowed as a package registry. Sizes are in bytes.
+    """
+
+    verdict: Literal["allowed", "refused", "held"]
+    host: str
+    port: int
+    count: int = 1
+    reason: str = ""
+    method: str = ""
+    path: str = ""
+    secret: str = ""
+    registry: bool = False
+    sent: int = 0
+    received: int = 0
+
+
+class EgressRecorded(Fact, frozen=True, tag="egress.recorded"):
+    """Notes of the session's proxy up to position `through` of its journal.
+
+    With `set_up` they are the requests of a set-up, including its tunnels, however it ended; a set-up has a journal of
+    its own, so `through` is then meaningless.
+    """
+
+    through: int
+    seen: tuple[EgressSeen, ...] = ()
+    dropped: int = 0
+    set_up: bool = False
+
+
+class EgressFailed(Fact, frozen=True, tag="egress.failed"):
+    """The egress proxy is unavailable, and why; the sandbox continues without network."""
+
+    reason: str
+
+
+class SessionTainted(Fact, frozen=True, tag="session.tainted"):
+    """The session has read untrusted content for the first time since it began, at `evidence`."""
+
+    reason: str
+    evidence: tuple[int, ...] = ()

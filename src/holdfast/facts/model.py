@@ -1,24 +1,26 @@
-"""What was asked of a model and what it answered. Streamed deltas are never here (S13)."""
+"""Model requests and responses, and the compactions and resets of a context. Streamed deltas are never stored (S13)."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from holdfast.facts.base import Content, Fact, Usage
 
 Purpose = Literal["turn", "compaction", "handoff"]
-"""What a request is for: the agent's next turn, a summary (S16), the note for a reset. Each counts its own
+"""Purpose of a request: a turn of the agent, a summary (S16), or the handoff of a reset. Each counts its own
 responses."""
 
 StopReason = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
 
 
 class ModelRequestStart(Fact, frozen=True, tag="span.model_request_start"):
-    """One attempt begins; its money is reserved by this very event (S13, S15).
+    """An attempt at a model request began. This event reserves its money (S13, S15).
 
-    `inputs_through` is the last sequence number that the model will see. `attempt` counts the tries
-    since the last response, from 1. `reserved_pico` is None when the model has no price. `through_seq`,
-    of a compaction or handoff, is the last event that it covers, fixed here (S16).
+    `inputs_through` is the last sequence number that the model will see. `attempt` counts the attempts since the last
+    response, from 1. `reserved_pico` is None when the model has no price. `through_seq` is the last event that a
+    compaction or handoff covers, fixed here (S16).
     """
 
     purpose: Purpose
@@ -33,10 +35,10 @@ class ModelRequestStart(Fact, frozen=True, tag="span.model_request_start"):
 
 
 class ModelRequestEnd(Fact, frozen=True, tag="span.model_request_end"):
-    """That attempt ended; its reservation is settled by this very event.
+    """The attempt ended. This event settles its reservation.
 
-    `presumed` is the outcome of an attempt that died with its brain: it is charged its reservation.
-    `cost_pico` is None when unknown, never 0 for that.
+    The outcome `presumed` is that of an attempt that died with its brain: it is charged its reservation. An unknown
+    `cost_pico` is None, never 0.
     """
 
     request_seq: int
@@ -52,10 +54,10 @@ class ModelRequestEnd(Fact, frozen=True, tag="span.model_request_end"):
 
 
 class AgentThinking(Fact, frozen=True, tag="agent.thinking"):
-    """The model's reasoning, with the provider's signature, kept to be sent back.
+    """The model's reasoning with the provider's signature, kept to be sent back.
 
-    `provider`, `provider_id` and `details` are what that provider wants to see again beside the text;
-    another provider is never given them.
+    `provider`, `provider_id`, and `details` are what that provider expects back beside the text; no other provider
+    receives them.
     """
 
     request_seq: int
@@ -67,7 +69,7 @@ class AgentThinking(Fact, frozen=True, tag="agent.thinking"):
 
 
 class AgentMessage(Fact, frozen=True, tag="agent.message"):
-    """The model's words. `provider`, `provider_id` and `details` are as in `AgentThinking`."""
+    """Text of the model. `provider`, `provider_id`, and `details` are as in `AgentThinking`."""
 
     request_seq: int
     content: Content
@@ -77,7 +79,7 @@ class AgentMessage(Fact, frozen=True, tag="agent.message"):
 
 
 class AgentToolUse(Fact, frozen=True, tag="agent.tool_use"):
-    """The model wishes a tool call. It has not run: that is `tool.dispatched` (S6).
+    """The model requested a tool call. It has not run: that is `tool.dispatched` (S6).
 
     `malformed` holds the text of arguments that were not a JSON object; `input` is then empty.
     """
@@ -90,3 +92,90 @@ class AgentToolUse(Fact, frozen=True, tag="agent.tool_use"):
     malformed: str = ""
     provider: str = ""
     details: dict[str, Any] = {}
+
+
+ResetCause = Literal["line", "phase", "anxiety", "loop", "no_progress", "compaction_failed", "asked"]
+"""Cause of a reset: the token limit, the end of a phase, a sign, repeated failure of compaction, or a request."""
+
+SignKind = Literal["anxiety", "loop", "no_progress"]
+
+
+class Handoff(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Notes that a context leaves to its successor. Entries are only added: no note is made from another note."""
+
+    done: tuple[str, ...] = ()
+    workspace: tuple[str, ...] = ()
+    decisions: tuple[str, ...] = ()
+    dead_ends: tuple[str, ...] = ()
+    open_questions: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+
+
+class ContextCompacted(Fact, frozen=True, tag="context.compacted"):
+    """The turns after `from_seq` up to `through_seq` are shown as `summary` from now on.
+
+    The summary was made from the raw log of exactly that range, never from another summary (S16).
+    """
+
+    request_seq: int
+    from_seq: int
+    through_seq: int
+    summary: str
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+
+class ContextReset(Fact, frozen=True, tag="context.reset"):
+    """The conversation up to `through_seq` was dropped; the next one starts from the handoff.
+
+    `request_seq` is 0 when code wrote the handoff because no model would. `files` are the digests of the files that the
+    handoff mentions, as the outgoing context knew them (S18).
+    """
+
+    cause: ResetCause
+    through_seq: int
+    handoff: Handoff
+    request_seq: int = 0
+    detail: str = ""
+    files: dict[str, str] = {}
+    tokens_before: int = 0
+
+
+class ContextSign(Fact, frozen=True, tag="context.sign"):
+    """The log shows a sign of anxiety, a loop, or no progress. `evidence` are sequence numbers."""
+
+    kind: SignKind
+    detail: str
+    evidence: tuple[int, ...] = ()
+
+
+class ContextFailed(Fact, frozen=True, tag="context.failed"):
+    """The response to a compaction or handoff request was unusable."""
+
+    request_seq: int
+    purpose: Literal["compaction", "handoff"]
+    reason: str
+
+
+class PhaseEnded(Fact, frozen=True, tag="context.phase_ended"):
+    """The agent declared a phase of its work over and another begun."""
+
+    call_id: str
+    name: str
+    next: str = ""
+
+
+class RuleChecked(Fact, frozen=True, tag="rule.checked"):
+    """The rules that code can check were checked against the events after `from_seq` through `through_seq`."""
+
+    from_seq: int
+    through_seq: int
+    rules: int
+
+
+class RuleBreached(Fact, frozen=True, tag="rule.breached"):
+    """The events in `evidence` break a pinned rule."""
+
+    rule: str
+    detail: str
+    evidence: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""What a person is asked, and what they answered (S21)."""
+"""Messages and commands of users, and questions to approvers (S3, S21)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.facts.base import Fact
+from holdfast.facts.base import Content, Fact
 
 ItemKind = Literal["tool", "question", "escalation", "budget", "unknown", "egress", "change", "flake", "lesson"]
-"""Why a person is asked: a tool call under an `ask` rule, the agent's own question, work that does not get
-on, a money line, an effect whose outcome nobody knows, the use of a secret after untrusted reading, a change of
-protected files, a criterion whose check is flaky, a line for AGENTS.md."""
+"""Kind of an inbox item: a tool call under an `ask` rule, the agent's own question, work that does not progress, a
+budget, a call whose outcome is unknown, the use of a secret after untrusted reading, a change of protected files, a
+criterion with a flaky check, a line for AGENTS.md."""
 
 Verdict = Literal["approve", "deny"]
 
 
 class Grant(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An approval for more than one call: of `tool`, with the main argument like `match`, for so long or so often."""
+    """Approval for more than one call: of `tool`, with a main argument like `match`, for `for_s` seconds or `uses`
+    calls.
+    """
 
     tool: str
     match: str = ""
@@ -26,16 +28,15 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
 
 class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
-    """A person is asked. The session waits without a process.
+    """An inbox item was opened. The session waits without a process.
 
-    `item_id` names the question everywhere. `action` is the exact action, rendered; `action_digest` and
-    `guards` (name to digest, of the policy and of what the action touches) bind the answer to it. `why`
-    are the agent's or the harness's words, `touches` says how far the action reaches, `evidence` are
-    sequence numbers of this session. `options` are proposed answers to a question. `default` is applied
-    at `expires_us`, once somebody has seen the item. `approvers` may answer, all when empty.
-    `account_id` and `proposed_pico` are of a money line: approving sets that cap. `replaces` is an earlier item
-    for the same call, which counts no more because what it was bound to has changed. `uncounted` are files that running
-    jobs write: the answer holds although they change.
+    `item_id` identifies the item everywhere. `action` is the exact action, rendered; `action_digest` and `guards` (name
+    to digest, of the policy and of what the action touches) bind the answer to it. `why` is the reason given by the
+    agent or the harness, `touches` the reach of the action, `evidence` sequence numbers of this session. `options` are
+    proposed answers to a question. `default` is applied at `expires_us`, once an approver has seen the item.
+    `approvers` may answer; any user when empty. `account_id` and `proposed_pico` belong to a budget: approving sets
+    that cap. `replaces` is an earlier item for the same call, superseded because a guard changed. `uncounted` are files
+    that running jobs write: the answer stays valid when they change.
     """
 
     item_id: str
@@ -63,11 +64,11 @@ class ApprovalRequested(Fact, frozen=True, tag="approval.requested"):
 
 
 class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
-    """Somebody answered. Posted under the item's own key: the first answer, or the expiry, wins.
+    """An approver answered. Posted under the item's own key: the first answer, or the expiry, wins.
 
-    `digest` is what they saw of the action. `via` is the way it came: `cli`, `api`, `ntfy`. `proof` is what is proven
-    about who answered: `process_uid:N` is the user of the process that wrote it, `reply_code` that it came from a
-    reader of the notice; `none`, or empty in logs written before, that only the name was given.
+    `digest` is that of the action as shown. `via` is the channel: `cli`, `api`, `ntfy`. `proof` is the evidence of who
+    answered: `process_uid:N` is the user of the writing process, `reply_code` shows that the answer came from a reader
+    of the notice; `none`, or empty in older logs, means that only a name was given.
     """
 
     wakes = True
@@ -84,7 +85,7 @@ class ApprovalDecided(Fact, frozen=True, tag="approval.decided"):
 
 
 class ApprovalExpired(Fact, frozen=True, tag="approval.expired"):
-    """Nobody answered in time; the default was applied. Posted under the item's own key."""
+    """Nobody answered in time and the default was applied. Posted under the item's own key."""
 
     wakes = True
 
@@ -93,18 +94,18 @@ class ApprovalExpired(Fact, frozen=True, tag="approval.expired"):
 
 
 class ApprovalSuperseded(Fact, frozen=True, tag="approval.superseded"):
-    """An item counts no more: what it was for has changed, or the session ended."""
+    """An item is void: its subject changed, or the session ended."""
 
     item_id: str
     reason: str
 
 
 class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
-    """A person was shown the item. Posted once per item and person.
+    """An approver was shown the item. Posted once per item and user.
 
-    From now on its default may be applied: at `expires_us`, which is the item's own, or somewhat later when
-    that is past or near, so that whoever sees it last of all can still answer. The session is due then.
-    `boot_id`, `booted_us`, and `up_us` say how the wall clock stood, as in `shift.started`.
+    From now on its default may be applied: at `expires_us`, which is the item's own expiry, or somewhat later when that
+    is past or near, so that the last viewer can still answer. The session is due then. `boot_id`, `booted_us`, and
+    `up_us` describe the wall clock, as in `shift.started`.
     """
 
     item_id: str
@@ -116,12 +117,12 @@ class ApprovalSeen(Fact, frozen=True, tag="approval.seen"):
 
 
 class NoticeSent(Fact, frozen=True, tag="notice.sent"):
-    """A message about an item, or about the session, went out to a target or could not.
+    """A notification about an item, or about the session, was sent to a target or failed.
 
-    `notice_id` stays the same over all tries, for the receiver to tell repeats. `round` is "first",
-    "reminder" or "second". `target` is its configured name, never its address: that may hold a secret.
-    `again_us` is when the next try is due, None when it arrived or was given up. `held` says that it was not
-    tried yet: it is quiet there until then.
+    `notice_id` stays the same over all attempts, so that the receiver can drop repeats. `round` is "first", "reminder",
+    or "second". `target` is its configured name, never its address, which may hold a secret. `again_us` is when the
+    next attempt is due, None once it arrived or was given up. `held` means that it was not attempted: the target has
+    quiet hours until then.
     """
 
     notice_id: str
@@ -132,3 +133,50 @@ class NoticeSent(Fact, frozen=True, tag="notice.sent"):
     detail: str = ""
     again_us: int | None = None
     held: bool = False
+
+
+class UserMessage(Fact, frozen=True, tag="user.message"):
+    """A message from a user. It enters the context at the next model request."""
+
+    wakes = True
+    reopens = True
+
+    content: Content
+
+
+class UserInterrupt(Fact, frozen=True, tag="user.interrupt"):
+    """A user asked the agent to stop and wait (S14)."""
+
+    wakes = True
+    reopens = True
+
+    reason: str = ""
+
+
+class UserCancel(Fact, frozen=True, tag="user.cancel"):
+    """A user ended the session for good."""
+
+    wakes = True
+    reopens = True
+
+    reason: str = ""
+
+
+class UserPause(Fact, frozen=True, tag="user.pause"):
+    """A user paused the session at its next safe boundary, until `user.resume`.
+
+    `stop_seq` is not 0 for an emergency stop: its position in the home's log.
+    """
+
+    wakes = True
+
+    reason: str = ""
+    stop_seq: int = 0
+
+
+class UserResume(Fact, frozen=True, tag="user.resume"):
+    """A user lifted a pause."""
+
+    wakes = True
+
+    reason: str = ""

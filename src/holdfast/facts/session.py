@@ -1,4 +1,4 @@
-"""How a session begins, changes and goes wrong."""
+"""Start, settings, and errors of a session."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.facts.mission import Mission, Role
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One permission rule. `tool` is a glob over tool names; the last rule that matches wins.
+    """One permission rule. `tool` is a glob over tool names; the last matching rule wins.
 
-    `match`, when not empty, is a glob over the call's main argument too (the command, the path). `for_s`
-    seconds after the session began, or after `uses` calls, the rule no longer matches. `bound_to`, when not empty, are
-    globs over paths of the workspace: what the rule asks about is bound to these files, not to all of the workspace.
+    `match`, if not empty, is a glob over the call's main argument (the command, the path). The rule stops matching
+    `for_s` seconds after the session began, or after `uses` calls. `bound_to`, if not empty, are globs over workspace
+    paths: an approval under the rule is bound to these files instead of the whole workspace.
     """
 
     tool: str
@@ -27,11 +27,10 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class CustomTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool that the embedding program brings: a function in the brain's process.
+    """A tool of the embedding program: a function in the brain's process.
 
-    `input_schema` is JSON schema. `on_unknown` says what to do when nobody knows whether it happened
-    (S12). A `keyed` one is handed a key that stays the same when the call is repeated. `price_pico` is
-    what a call costs.
+    `input_schema` is JSON schema. `on_unknown` declares the recovery for a call whose outcome is unknown (S12). A
+    `keyed` tool receives a key that stays the same when the call is repeated. `price_pico` is the cost of one call.
     """
 
     name: str
@@ -45,10 +44,10 @@ class CustomTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who works: a model, a system prompt, the tools it is offered, what it may do.
+    """Configuration of an agent: model, system prompt, tools, and permission rules.
 
-    `fallbacks` are models to ask when the first one cannot answer, in order. `thinking` is how much the
-    model may reason before it answers, empty for its provider's default.
+    `fallbacks` are the models to ask, in order, when the first one cannot answer. `thinking` bounds the model's
+    reasoning, empty for its provider's default.
     """
 
     model: str
@@ -62,13 +61,14 @@ class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a context is kept small. All lines are absolute tokens: models decline by those, not by percent.
+    """Policy for keeping a context small. All limits are absolute token counts: models degrade by those, not by
+    percentages.
 
-    `strategy`: `compaction` summarises the older turns, `reset` starts from a handoff, `hybrid` compacts
-    inside a phase and resets between phases, `auto` chooses by phase and by the share of tool output,
-    `off` parks at the limit. `line_tokens` is where it acts, `keep_tokens` what stays in full after a
-    compaction. `failures` bounds the tries of each. `signs` says whether signs of anxiety, of loops and
-    of no progress lead to a reset. Every `check_every` turns the rules that can be checked are.
+    `strategy`: `compaction` summarizes older turns, `reset` starts over from a handoff, `hybrid` compacts inside a
+    phase and resets between phases, `auto` chooses by phase and by the share of tool output, `off` parks at the limit.
+    `line_tokens` is the size that triggers it, `keep_tokens` what stays in full after a compaction. `failures` bounds
+    the attempts of each. `signs` enables resets on signs of anxiety, loops, and no progress. The rules that code can
+    check are checked every `check_every` turns.
     """
 
     strategy: Literal["auto", "compaction", "reset", "hybrid", "off"] = "auto"
@@ -80,11 +80,11 @@ class ContextPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Breakers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a session stops by itself and asks a person.
+    """Limits at which a session stops by itself and asks a user.
 
-    `spend_per_hour_pico` caps the spend of any hour, None for no cap; `tool_failures` in a row, and
-    `idle_turns` without progress after a reset did not help, open a breaker. `provider_failures` in a row
-    take a model out of the chain for `provider_rest_s`.
+    `spend_per_hour_pico` caps the spend of any hour, None for no cap. A breaker opens after `tool_failures` in a row,
+    or after `idle_turns` without progress once a reset did not help. `provider_failures` in a row take a model out of
+    the chain for `provider_rest_s`.
     """
 
     spend_per_hour_pico: int | None = None
@@ -95,12 +95,12 @@ class Breakers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class People(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who answers, and when (S21). Names are as actors have them after `user:`; none means anybody.
+    """Users who answer for a session, and the times at which they are notified (S21).
 
-    An item that nobody answers within `expires_s` takes its default, but only once somebody has seen it;
-    None means never. After `remind_s` a reminder goes out, after `escalate_s` to `second` as well.
-    `quiet` is `HH:MM-HH:MM Zone`, hours in which nothing is sent. `notify` are the names of the targets
-    that are told, `notify_second` of those that are told only when `second` is asked too.
+    Names are those of actors without `user:`; an empty list means any user. An item that is not answered within
+    `expires_s` takes its default, but only once an approver has seen it; None means never. A reminder is sent after
+    `remind_s`, and also to `second` after `escalate_s`. `quiet` is `HH:MM-HH:MM Zone`: hours in which nothing is sent.
+    `notify` are the names of the targets to notify, `notify_second` those to notify only when `second` is asked too.
     """
 
     owner: str = ""
@@ -116,13 +116,12 @@ class People(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The caps of a session. Every loop has one.
+    """Caps of a session. Every loop has one.
 
-    `budget_pico` is in pico-dollars, None for no money cap; `max_turns` counts model responses;
-    `context_tokens` is the line at which the session parks; `max_output_tokens` bounds a response;
-    `max_attempts` bounds the tries of one model request. `unpriced` accepts a model without a price
-    under a money cap: its cost is then unknown and not counted. `max_children` counts those alive at one
-    time, `max_depth` the generations below this session.
+    `budget_pico` is in pico-dollars, None for no cap. `max_turns` counts model responses. The session parks at
+    `context_tokens`. `max_output_tokens` bounds a response, `max_attempts` the attempts at one model request.
+    `unpriced` accepts a model without a price under a cap: its cost is then unknown and not counted. `max_children`
+    counts live children, `max_depth` the generations below this session.
     """
 
     budget_pico: int | None = None
@@ -138,13 +137,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HandsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What hands a session gets, and how they are held in.
+    """Sandbox provider and resource limits of a session.
 
-    `provider` is empty for this machine's default, else one of the providers' names. `memory_bytes`, `processes`,
-    `cpus` (of one processor each) and `disk_bytes` (what the workspace may grow by, with its scratch) hold for all of
-    the hands together; None for no limit. `require_hard` names the kinds of isolation that have to be hard, or the
-    hands are refused; `accept_weak` lets a provider be used that isolates less than a sandbox. `warm` hands are kept
-    ready, at most `idle_s` without a use.
+    `provider` is a provider's name, empty for this machine's default. `memory_bytes`, `processes`, `cpus` (in units of
+    one processor), and `disk_bytes` (growth of the workspace and its scratch space) apply to the whole sandbox; None
+    for no limit. `require_hard` lists the kinds of isolation that must be hard, or the sandbox is refused.
+    `accept_weak` permits a provider that isolates less than a sandbox. Up to `warm` sandboxes are kept ready, unused
+    for at most `idle_s`.
     """
 
     provider: str = ""
@@ -159,12 +158,12 @@ class HandsPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Destination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A place outside that hands may talk to: an exact host name and its ports.
+    """A host that the sandbox may connect to: an exact host name and its ports.
 
-    `methods` and `paths` (globs), when not empty, bound requests that can be read: plain ones, and those of hosts that
-    have a secret. Such requests may have the usual headers, and those that `headers` names. With `plain` port 80
-    without TLS is allowed too. `private` lets the name lead to an address of a private network; never to this machine,
-    nor to link-local or metadata addresses.
+    `methods` and `paths` (globs), if not empty, restrict requests that the proxy can read: plain HTTP, and those to
+    hosts that have a secret. Such requests may carry the usual headers and those in `headers`. `plain` also allows port
+    80 without TLS. `private` allows the name to resolve to an address of a private network, but never to this machine
+    or to link-local or metadata addresses.
     """
 
     host: str
@@ -177,12 +176,12 @@ class Destination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a secret may be put in, by name: its value is in no event.
+    """Permitted use of a secret, by name. No event holds its value.
 
-    Hands see a placeholder in the environment variable `variable`. In requests to `hosts` the placeholder in the
-    header `header` becomes the value; `basic` says that it is the password of Basic authentication, for git. `methods`
-    and `paths` (globs) bound its use, when not empty; `push` are the refs (globs) that git may push with it, and
-    with a minus in front those that it may delete. `headers` are as in `Destination`.
+    The sandbox sees a placeholder in the environment variable `variable`. In requests to `hosts`, the proxy replaces
+    the placeholder in the header `header` by the value; `basic` marks it as the password of Basic authentication, for
+    git. `methods` and `paths` (globs) restrict its use if not empty. `push` are the refs (globs) that git may push with
+    it; those with a leading minus may be deleted. `headers` are as in `Destination`.
     """
 
     name: str
@@ -197,11 +196,11 @@ class SecretUse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EgressPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What hands may talk to: nothing, unless it is listed.
+    """Allow-list of the egress proxy. Nothing is allowed unless listed.
 
-    `registries` stands for the package registries that this machine's own tools use. `ask` says when a person is
-    asked before a secret is used: `tainted` once the session has read what strangers wrote. `bytes_max` and
-    `requests_max` bound what the session may send and ask for altogether.
+    `registries` stands for the package registries that this machine's own tools use. `ask` says when an approver is
+    asked before a secret is used: `tainted` after the session has read untrusted content. `bytes_max` and
+    `requests_max` cap the session's total traffic.
     """
 
     allow: tuple[Destination, ...] = ()
@@ -213,7 +212,7 @@ class EgressPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A server that runs beside the work: its command, and the one that says that it is ready."""
+    """A server that runs beside the work: its command, and the command that checks that it is ready."""
 
     name: str
     command: str
@@ -222,12 +221,12 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands ready before work begins (made once, kept by digest).
+    """Environment to prepare before work begins; built once and cached by digest.
 
-    `auto` reads what to do from lock files and `init.sh`; `setup` are commands, run in order, with a network that
-    reaches `registries` and `hosts` only. `packages` are Debian packages that are unpacked beside the system's own,
-    `toolchains` folders of this host that are shown read-only. `recipes` are named ones, such as `browser`.
-    `dotenv` maps variables of a `.env` file to names of secrets, whose placeholders it gets.
+    `auto` derives the steps from lock files and `init.sh`. `setup` are commands, run in order, with network access to
+    `registries` and `hosts` only. `packages` are Debian packages unpacked beside the system's own, `toolchains` folders
+    of this host that are mounted read-only. `recipes` are named set-ups such as `browser`. `dotenv` maps variables of a
+    `.env` file to names of secrets, whose placeholders it receives.
     """
 
     auto: bool = False
@@ -244,10 +243,10 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Searcher(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A search provider of the user's own: where it is asked, and where its answer has the results.
+    """A search provider of the user: its URL and the layout of its answer.
 
-    `url` holds `{query}`. `results` is the dotted path of the list in the JSON answer; `title`, `link` and `snippet`
-    are names within one result. `secret` names the secret that goes into its header.
+    `url` holds `{query}`. `results` is the dotted path of the list in the JSON answer; `title`, `link`, and `snippet`
+    are field names within one result. `secret` names the secret for its header.
     """
 
     name: str
@@ -260,13 +259,12 @@ class Searcher(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the work is: a folder of this host. `disposable` when Holdfast made it itself.
+    """Folder of this host that the session works in. `disposable` means that Holdfast created it.
 
-    `user` is the login name that the hands run as, empty for the default choice.
-    `isolation` is "sandbox", or "none" when a person asked for --no-sandbox. `read_only` maps host
-    folders to the paths where they appear inside the hands; `env` is added to their environment, and
-    holds no secret. `origin` is the folder of the repository that a disposable one was checked out of: all of its
-    checkouts have one user and share what is made ready for them.
+    `user` is the login name that the sandbox runs as, empty for the default. `isolation` is "sandbox", or "none" after
+    --no-sandbox. `read_only` maps host folders to their paths inside the sandbox; `env` is added to its environment and
+    holds no secret. `origin` is the folder of the repository that a disposable workspace was checked out of: all its
+    checkouts share one user and one environment.
     """
 
     path: str
@@ -279,10 +277,10 @@ class Workspace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The session that opened this one, by which call, and how many generations are above.
+    """The session that opened this one, the call that did, and the depth below the root.
 
-    `root` is the session at the top of the tree; empty means the parent itself. `tainted` says that it had read what
-    strangers may have written when it opened this one.
+    `root` is the session at the top of the tree; empty means the parent itself. `tainted` means that the parent had
+    read untrusted content when it opened this session.
     """
 
     session_id: str
@@ -293,12 +291,12 @@ class Parent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.created"):
-    """The first event of a session: what is wanted, by whom, within which limits.
+    """First event of a session: its goal, agent, workspace, and limits.
 
-    `goal`, `rules` and `criteria` are pinned: they stand byte-identical in every context (S17).
-    `accounts` is the path of money accounts from leaf to root; the first is the session's own, the others
-    are a parent's, or shared ones such as `project:web`, which begin with their first session.
-    A session with a `mission` is run by the conductor, which is code; one with a `role` works for a mission.
+    `goal`, `rules`, and `criteria` are pinned: they stand byte-identical in every context (S17). `accounts` is the path
+    of money accounts from leaf to root: the session's own first, then those of its parents, or shared ones such as
+    `project:web`, which begin with their first session. A session with a `mission` is run by the conductor, which is
+    code; one with a `role` works for a mission.
     """
 
     goal: str
@@ -321,12 +319,12 @@ class SessionCreated(Fact, frozen=True, omit_defaults=False, tag="session.create
 
 
 class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"):
-    """The first own event of a fork (S22): all before it are the events of `origin` up to `origin_seq`.
+    """First event of a fork (S22): all events before it are those of `origin` up to `origin_seq`.
 
-    Its chain goes on from `origin_hash`. Open calls become cancelled, reservations and approvals do not
-    carry over. `goal`, `model`, `owner` and the agent's `name` are as the origin had them, for lists.
-    `snapshot` is the state of the workspace that the fork began with: the origin's after its event
-    `snapshot_seq`. `unkept` are calls after that which may have changed the workspace.
+    The chain continues from `origin_hash`. Open calls are cancelled; reservations and approvals do not carry over.
+    `goal`, `model`, `owner`, and the agent's `name` are copied from the origin, for lists. `snapshot` is the workspace
+    that the fork began with: the origin's after its event `snapshot_seq`. `unkept` are later calls that may have
+    changed the workspace.
     """
 
     origin: str
@@ -347,7 +345,7 @@ class SessionForked(Fact, frozen=True, omit_defaults=False, tag="session.forked"
 
 
 class SessionUpdated(Fact, frozen=True, tag="session.updated"):
-    """A person changed a limit, or handed the session to another person; only what changed is set."""
+    """A user changed a limit or transferred the session to another user. Only changed fields are set."""
 
     wakes = True
     reopens = True
@@ -360,11 +358,10 @@ class SessionUpdated(Fact, frozen=True, tag="session.updated"):
 
 
 class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
-    """Acknowledged events of the log are lost, and a person decided to go on without them. The loss lies between the
-    event before this one and this one.
+    """A user accepted the loss of acknowledged events. The loss lies between the previous event and this one.
 
-    `known_seq` is the last lost event of this session that something still names, 0 when nothing does; `calls` are
-    calls that its hands started and that the log no longer knows. `content` is what the model is told.
+    `known_seq` is the last lost event of this session that another record names, 0 when none does; `calls` are calls
+    that its hands started and that the log no longer has. `content` is shown to the model.
     """
 
     wakes = True
@@ -375,10 +372,10 @@ class SessionEventsLost(Fact, frozen=True, tag="session.events_lost"):
 
 
 class SessionError(Fact, frozen=True, tag="session.error"):
-    """Something outside the model went wrong and the session had to stop or try again.
+    """An error outside the model made the session stop or try again.
 
-    `at_seq` is set when a wake failed: the last event before it that moved the work on. A second failure of that kind
-    at the same event parks the session.
+    `at_seq` is set when a wake failed: the last event before it that moved the work on. A second failure of the same
+    kind at the same event parks the session.
     """
 
     kind: str

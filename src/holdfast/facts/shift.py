@@ -1,24 +1,24 @@
-"""When a brain held a session."""
+"""Shifts, children, budgets, breakers, and emergency stops."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from holdfast.facts.base import Fact
 
 ParkReason = Literal["person", "budget", "cap", "timer", "provider", "child", "context", "job"]
-"""Why a parked session waits. `cap` is a count (turns), `context` the token line."""
+"""Reason why a parked session waits. `cap` is a count (turns), `context` the token limit."""
 
 ShiftStatus = Literal["parked", "done", "failed", "cancelled", "released"]
-"""How a shift ended. `released` leaves the session runnable: the process was asked to stop."""
+"""Outcome of a shift. `released` leaves the session runnable: the process was asked to stop."""
 
 
 class ShiftStarted(Fact, frozen=True, tag="shift.started"):
     """A brain took the lease. Its epoch is the event's own.
 
     `booted_us` is the wall time of the boot `boot_id`: now minus the uptime. It differs between two events of one boot
-    when the wall clock was set; 0 when it is not known. `up_us` is that uptime, 0 in logs from before schema 6: with
-    the time of the event it shows whether the clock was set between the reading and the append.
+    when the wall clock was set; 0 when unknown. `up_us` is that uptime, 0 in logs before schema 6: with the time of the
+    event it shows whether the clock was set between the reading and the append.
     """
 
     worker_id: str
@@ -41,16 +41,16 @@ class ClockSet(Fact, frozen=True, tag="clock.set"):
 
 
 class LeaseStolen(Fact, frozen=True, tag="lease.stolen"):
-    """A person took the lease from a process that still held it; it stands before `shift.started`."""
+    """A user took the lease from a process that still held it. Precedes `shift.started`."""
 
     from_worker_id: str
     from_epoch: int
 
 
 class ShiftEnded(Fact, frozen=True, tag="shift.ended"):
-    """A brain gave the session back, and why. `due_us` is when a timer wakes it, if one does.
+    """A brain released the session, and why. `due_us` is when a timer wakes it, if one does.
 
-    With `due_us`, `boot_id`, `booted_us`, and `up_us` say how the wall clock stood then, as in `shift.started`.
+    With `due_us`, `boot_id`, `booted_us`, and `up_us` describe the wall clock, as in `shift.started`.
     """
 
     status: ShiftStatus
@@ -60,3 +60,113 @@ class ShiftEnded(Fact, frozen=True, tag="shift.ended"):
     boot_id: str = ""
     booted_us: int = 0
     up_us: int = 0
+
+
+class ChildOpened(Fact, frozen=True, tag="child.opened"):
+    """A child was opened, in the same transaction as its own first event (S4)."""
+
+    child_id: str
+    call_id: str
+    goal: str
+    name: str = ""
+    budget_pico: int | None = None
+
+
+class ChildMessaged(Fact, frozen=True, tag="child.messaged"):
+    """The agent sent a message to a child, in the same transaction as the child's `user.message`."""
+
+    child_id: str
+    call_id: str
+    text: str
+
+
+class ChildCancelled(Fact, frozen=True, tag="child.cancelled"):
+    """A child was cancelled, in the same transaction as the child's `user.cancel`."""
+
+    child_id: str
+    call_id: str = ""
+
+
+class ChildFinished(Fact, frozen=True, tag="child.finished"):
+    """A child parked or ended. Posted by the transaction that ended the child's shift, once per shift.
+
+    `status` is `parked` only for a child that its parent or a user must move on (a cap, its context). `summary` is its
+    last message, as data. `untrusted` means that it had read untrusted content. `submitted` is what a role of a mission
+    handed in; `commit` and `tree` are the harness's commit of its work.
+    """
+
+    wakes = True
+
+    child_id: str
+    status: Literal["done", "failed", "cancelled", "parked"]
+    reason: ParkReason | None = None
+    summary: str = ""
+    detail: str = ""
+    cost_pico: int | None = None
+    turns: int = 0
+    untrusted: bool = False
+    submitted: dict[str, Any] = {}
+    commit: str = ""
+    tree: str = ""
+
+
+Period = Literal["total", "day", "week"]
+"""Period that a cap covers: everything, the last 24 hours, or the last seven days."""
+
+
+class BudgetSet(Fact, frozen=True, tag="budget.set"):
+    """A cap of an account was set, or removed with None."""
+
+    wakes = True
+
+    account_id: str
+    period: Period
+    cap_pico: int | None = None
+
+
+class BudgetReached(Fact, frozen=True, tag="budget.reached"):
+    """A request did not fit under a cap; nothing was spent."""
+
+    account_id: str
+    period: Period
+    cap_pico: int
+    left_pico: int
+    wanted_pico: int
+
+
+class BreakerOpened(Fact, frozen=True, tag="breaker.opened"):
+    """A breaker opened after too many failures or too fast a spend. It stays open until `until_us` or until a user
+    closes it.
+
+    `breaker` is `spend_rate`, `tool_failures`, `no_progress`, or `provider:NAME`.
+    """
+
+    breaker: str
+    detail: str
+    until_us: int | None = None
+
+
+class BreakerClosed(Fact, frozen=True, tag="breaker.closed"):
+    """The breaker closed: a request succeeded, or a user said to go on."""
+
+    breaker: str
+    detail: str = ""
+
+
+class EmergencyStopped(Fact, frozen=True, tag="emergency.stopped"):
+    """Nothing starts any more, and running sessions stop at their next safe boundary. Written to `ses_home`."""
+
+    reason: str = ""
+
+
+class EmergencyReleased(Fact, frozen=True, tag="emergency.released"):
+    """The emergency stop at `stop_seq` is lifted."""
+
+    stop_seq: int
+    reason: str = ""
+
+
+class BriefRead(Fact, frozen=True, tag="brief.read"):
+    """A user has read the brief up to `through_us`; the next brief begins there."""
+
+    through_us: int

@@ -139,3 +139,142 @@ class TaskEnded(Fact, frozen=True, tag="task.ended"):
     status: Literal["merged", "blocked", "infeasible", "failed", "dropped"]
     why: str = ""
     best: str = ""
+
+
+class RepoCommitted(Fact, frozen=True, tag="repo.committed"):
+    """A working tree was committed to `ref`, a branch of the mission. `wip` says that its work was not handed in.
+
+    Documents of a mission tell of events up to `through_seq`. `left_out` are the first of the paths that some system
+    takes for `.git`, which were not committed. `by_checks` are the first of the paths that hooks or checks of the
+    project wrote when the worker handed in: they are as the worker left them.
+    """
+
+    ref: str
+    commit: str
+    tree: str
+    parent: str = ""
+    task_id: str = ""
+    wip: bool = False
+    through_seq: int = 0
+    left_out: tuple[str, ...] = ()
+    by_checks: tuple[str, ...] = ()
+
+
+class MergeStarted(Fact, frozen=True, tag="merge.started"):
+    """Branches are about to become part of the main line: `commit` is what it is moved to, from `onto` (S23).
+
+    `tasks` are in the order they are merged in. `base` is the commit of the followed branch that is taken in, if any.
+    """
+
+    batch: int
+    ref: str
+    onto: str
+    tasks: tuple[str, ...]
+    commit: str
+    tree: str
+    base: str = ""
+
+
+class RepoMerged(Fact, frozen=True, tag="repo.merged"):
+    """The main line was moved. `passed` are criteria that pass there, all of them by recorded verdicts (S26).
+
+    `touched` are criteria that a judge had accepted and that are no longer known: each with the first of the paths that
+    its judge looked at and that are different now.
+    """
+
+    batch: int
+    ref: str
+    commit: str
+    tree: str
+    onto: str
+    tasks: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    base: str = ""
+    touched: dict[str, tuple[str, ...]] = {}
+
+
+class RepoConflicted(Fact, frozen=True, tag="repo.conflicted"):
+    """A task's branch does not merge with the main line; it goes back to be done on a fresh base."""
+
+    task_id: str
+    onto: str
+    commit: str
+    paths: tuple[str, ...]
+
+
+class RepoMoved(Fact, frozen=True, tag="repo.moved"):
+    """A ref is where nobody of this mission put it. `followed`: it is the branch whose commits are taken in."""
+
+    ref: str
+    expected: str
+    found: str
+    followed: bool = False
+
+
+class BatchRefused(Fact, frozen=True, tag="batch.refused"):
+    """A merged tree was red. `tasks` were in it; `culprits` are those that made it so, when that is known.
+
+    `groups` are the parts to merge next, one after the other; tasks in none of them wait with the others again.
+    """
+
+    batch: int
+    onto: str
+    tree: str
+    tasks: tuple[str, ...]
+    failed: tuple[str, ...]
+    culprits: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
+
+
+Ability = Literal["yes", "no", "impossible", "base"]
+"""`impossible`: there is no such probe for this check. `base`: the check fails on the base, which shows nothing."""
+
+TestOutcome = Literal["passed", "failed", "skipped"]
+
+TESTS_MAX = 20_000
+"""The tests of a check are recorded by name unless there are more of them."""
+
+
+class CheckProbed(Fact, frozen=True, omit_defaults=True, tag="check.probed"):
+    """How the check of a criterion can fail, measured on `tree`, which no worker changed.
+
+    `digest` is that of its command and runner configuration; under another one it is measured again. `canary` says
+    whether its runner reports a failing test that is put beside its tests, `flip` whether it reports a test whose
+    expected value was replaced, or fails when the programs that judge expect something else, `data` whether it
+    reports a test when the files that hold what tests expect do not, `hollow` whether the check fails when the product
+    does not work. `tests` are the outcomes that its runner reported by test id, empty when it
+    reports none or more than can be kept; `collected` counts them, `passed` those that passed.
+    """
+
+    criterion: str
+    tree: str
+    digest: str
+    canary: Ability
+    flip: Ability
+    data: Ability
+    hollow: Ability
+    reports: bool = False
+    collected: int = 0
+    passed: int = 0
+    tests: dict[str, TestOutcome] = {}
+    duration_ms: float = 0.0
+
+
+class CheckProved(Fact, frozen=True, omit_defaults=True, tag="check.proved"):
+    """A check was about to count as passed on `tree`, and was run again where it has to fail.
+
+    `shown` are the kinds of probes that it failed on; none means that it is not proven able to fail. `lost` are those
+    that it no longer fails on although it did when it was probed, and `apart` when it passes only beside test files
+    that were added; `output` is then the end of the check's own output and `probe_output` that of the first probe that
+    was not seen. `key` is that of the verdict.
+    """
+
+    criterion: str
+    tree: str
+    key: str = ""
+    shown: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    output: str = ""
+    probe_output: str = ""
+    runs: int = 0
+    duration_ms: float = 0.0

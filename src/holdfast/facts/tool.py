@@ -1,4 +1,4 @@
-"""What became of tool calls."""
+"""Tool calls, jobs, services, and project hooks."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from holdfast.facts.base import Fact, OnUnknown
 
 
 class FileSeen(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """The content of a file, as a tool call left or found it (S18). `digest` is SHA-256 hex."""
+    """Content of a file after a tool call read or wrote it (S18). `digest` is SHA-256 hex."""
 
     path: str
     digest: str
 
 
 Place = Literal["", "process"]
-"""Where a call runs: in hands (empty), or in the brain's own process (a function of the embedding program)."""
+"""Place where a call runs: the sandbox (empty), or the brain's own process (a function of the embedding program)."""
 
 
 class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
-    """The call goes through its door now. Without this event it never ran (S6).
+    """The call is about to be executed. Without this event it never ran (S6).
 
-    `approval_id` is the approval that this dispatch uses up (S21). `reserved_pico` is the price of a
-    priced tool, held until the call ends (S15). When it goes out again, `settles_seq` is the dispatch before, whose
-    hold ends here at `settled_pico`: its price, presumed, unless it is known that it did not happen.
+    `approval_id` is the approval that this dispatch uses up (S21). `reserved_pico` is the price of a priced tool,
+    reserved until the call ends (S15). When a call is dispatched again, `settles_seq` is the previous dispatch, whose
+    reservation ends here at `settled_pico`: its presumed price, or 0 when the call is known not to have happened.
     """
 
     call_id: str
@@ -42,12 +42,12 @@ class ToolDispatched(Fact, frozen=True, tag="tool.dispatched"):
 
 
 class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
-    """The end of a call that is known: it ran (`ok`, `error`), or it did not (the others).
+    """Known end of a call: it ran (`ok`, `error`), or it did not (the others).
 
-    `content` is what the model reads. `bytes_total` is the size of all output, `output_path` the
-    file inside the hands with the whole of it when `truncated`. `reconciled` marks a result that was
-    taken from the hands' journal by a later shift. `dispatch_seq` and `cost_pico` settle the price of a
-    priced tool. `untrusted` marks content that strangers may have written.
+    `content` is shown to the model. `bytes_total` is the size of the whole output; when `truncated`, `output_path` is
+    the file inside the sandbox that has all of it. `reconciled` marks a result that a later shift took from the journal
+    of the hands. `dispatch_seq` and `cost_pico` settle the price of a priced tool. `untrusted` marks content that may
+    come from strangers.
     """
 
     call_id: str
@@ -68,9 +68,9 @@ class ToolResult(Fact, frozen=True, tag="agent.tool_result"):
 
 
 class ToolOutcomeUnknown(Fact, frozen=True, tag="tool.outcome_unknown"):
-    """The call was dispatched and nobody can say what it did. It is not repeated silently (S12).
+    """The call was dispatched and its outcome cannot be known. It is never silently repeated (S12).
 
-    `content` is what the model is told.
+    `content` is shown to the model.
     """
 
     call_id: str
@@ -78,3 +78,91 @@ class ToolOutcomeUnknown(Fact, frozen=True, tag="tool.outcome_unknown"):
     content: str
     dispatch_seq: int = 0
     cost_pico: int | None = None
+
+
+class JobStarted(Fact, frozen=True, tag="job.started"):
+    """A command was started that continues without a brain. `call_id` requested it; it runs in `hands_id`.
+
+    `line`, if not empty, is a regular expression: the first line of output that matches it wakes the session.
+    `deadline_us` is when the session is woken otherwise, `until_us` when the job is killed.
+    """
+
+    job_id: str
+    call_id: str
+    hands_id: str
+    name: str = ""
+    command: str = ""
+    line: str = ""
+    deadline_us: int | None = None
+    until_us: int | None = None
+
+
+class JobLine(Fact, frozen=True, tag="job.line"):
+    """The awaited line was printed, or the job's `deadline` passed. `content` is shown to the model."""
+
+    wakes = True
+
+    job_id: str
+    content: str
+    deadline: bool = False
+
+
+class JobEnded(Fact, frozen=True, tag="job.ended"):
+    """A job ended, or its state cannot be known (`unknown`). `content` is shown to the model."""
+
+    wakes = True
+
+    job_id: str
+    outcome: Literal["ok", "error", "timeout", "stopped", "unknown"]
+    content: str
+    exit_code: int | None = None
+    duration_ms: float | None = None
+
+
+class ServiceStarted(Fact, frozen=True, tag="service.started"):
+    """A server runs in these hands until it is stopped or they go."""
+
+    name: str
+    call_id: str
+    hands_id: str
+    command: str = ""
+    health: str = ""
+
+
+class ServiceEnded(Fact, frozen=True, tag="service.ended"):
+    """A server is gone: stopped, exited, or lost with its hands.
+
+    `content` is shown to the model; it is empty when the model asked for the stop, or when the session is over.
+    """
+
+    name: str
+    hands_id: str
+    reason: str
+    content: str = ""
+
+
+SETTINGS = (".claude/settings.json", ".claude/settings.local.json")
+"""Files in which a project declares its hooks; both count."""
+
+SCRIPTS = ".claude/hooks"
+"""Folder of a project's hook scripts, restored from the base before they run."""
+
+NOT_HANDED_IN = "HandIn"
+"""Event name of the harness's own message to a role that stopped without handing in: no command ran."""
+
+
+class HookRan(Fact, frozen=True, tag="hook.ran"):
+    """A check or hook of the project ran in the sandbox. `blocked` means that it rejected the work with `content`.
+
+    `event` is Claude Code's name for the occasion; `call_id` is the call it was about, if any. `told` means that the
+    model is shown `content` although nothing was rejected.
+    """
+
+    event: str
+    command: str
+    exit_code: int | None = None
+    blocked: bool = False
+    content: str = ""
+    call_id: str = ""
+    duration_ms: float = 0.0
+    told: bool = False

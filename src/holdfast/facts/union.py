@@ -1,29 +1,25 @@
-"""The whole vocabulary: one tagged union of all families."""
+"""The union of all facts, with an owner for each."""
 
 from __future__ import annotations
 
 from typing import get_args
 
 from holdfast.facts.base import Fact
-from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetReached, BudgetSet
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
-from holdfast.facts.context import (
-    ContextCompacted,
-    ContextFailed,
-    ContextReset,
-    ContextSign,
-    PhaseEnded,
-    RuleBreached,
-    RuleChecked,
+from holdfast.facts.hands import (
+    EgressFailed,
+    EgressRecorded,
+    EnvironmentRecorded,
+    HandsHostFiles,
+    HandsLost,
+    HandsProvisioned,
+    HandsReleased,
+    HandsRestored,
+    SessionTainted,
+    WorkspaceSnapshotted,
 )
-from holdfast.facts.contract import ContractAmended, ContractSealed
-from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsHostFiles, HandsLost, HandsProvisioned, HandsReleased, HandsRestored
-from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
-from holdfast.facts.hook import HookRan
-from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.mission import (
+    ContractAmended,
+    ContractSealed,
     CriterionChecked,
     FlakeNoted,
     LessonApplied,
@@ -40,7 +36,20 @@ from holdfast.facts.mission import (
     VerificationStarted,
     WorkSubmitted,
 )
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
+    ContextCompacted,
+    ContextFailed,
+    ContextReset,
+    ContextSign,
+    ModelRequestEnd,
+    ModelRequestStart,
+    PhaseEnded,
+    RuleBreached,
+    RuleChecked,
+)
 from holdfast.facts.people import (
     ApprovalDecided,
     ApprovalExpired,
@@ -48,15 +57,42 @@ from holdfast.facts.people import (
     ApprovalSeen,
     ApprovalSuperseded,
     NoticeSent,
+    UserCancel,
+    UserInterrupt,
+    UserMessage,
+    UserPause,
+    UserResume,
 )
-from holdfast.facts.proof import CheckProbed, CheckProved
-from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.session import SessionCreated, SessionError, SessionEventsLost, SessionForked, SessionUpdated
-from holdfast.facts.shift import ClockSet, LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import (
+    BreakerClosed,
+    BreakerOpened,
+    BriefRead,
+    BudgetReached,
+    BudgetSet,
+    ChildCancelled,
+    ChildFinished,
+    ChildMessaged,
+    ChildOpened,
+    ClockSet,
+    EmergencyReleased,
+    EmergencyStopped,
+    LeaseStolen,
+    ShiftEnded,
+    ShiftStarted,
+)
 from holdfast.facts.task import (
+    BatchRefused,
+    CheckProbed,
+    CheckProved,
     FindingNoted,
     JudgeOpened,
+    MergeStarted,
     RatchetViolated,
+    RepoCommitted,
+    RepoConflicted,
+    RepoMerged,
+    RepoMoved,
     TaskEnded,
     TaskHandedIn,
     TaskInspected,
@@ -65,9 +101,17 @@ from holdfast.facts.task import (
     TaskRefused,
     TaskStarted,
 )
-from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
-from holdfast.facts.workspace import WorkspaceSnapshotted
+from holdfast.facts.tool import (
+    HookRan,
+    JobEnded,
+    JobLine,
+    JobStarted,
+    ServiceEnded,
+    ServiceStarted,
+    ToolDispatched,
+    ToolOutcomeUnknown,
+    ToolResult,
+)
 
 KernelFact = (
     SessionCreated
@@ -134,7 +178,7 @@ KernelFact = (
     | RepoCommitted
     | SessionEventsLost
 )
-"""Facts of every kind of session: their owner is the kernel, which folds all of them."""
+"""Facts of every kind of session. The kernel owns and folds them."""
 
 MissionFact = (
     ContractSealed
@@ -171,17 +215,17 @@ MissionFact = (
     | RepoMoved
     | BatchRefused
 )
-"""Facts of a mission: `kinds/mission` owns them. Nothing in the kernel names one."""
+"""Facts of a mission, owned by `kinds/mission`. Nothing in the kernel names one."""
 
 RoleFact = WorkSubmitted
-"""The fact of a session that works for a mission."""
+"""Fact of a session that works for a mission."""
 
 AnyFact = KernelFact | MissionFact | RoleFact
 """Every fact that can be stored."""
 
 
 def type_of(fact: Fact) -> str:
-    """The event type of a fact, for example `user.message`."""
+    """Return the event type of a fact, for example `user.message`."""
     return str(type(fact).__struct_config__.tag)
 
 

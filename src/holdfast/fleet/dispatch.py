@@ -11,8 +11,8 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from holdfast.brain.alongside import alongside, first_error
 from holdfast.brain.doors import uptime
+from holdfast.brain.shift import alongside, first_error
 from holdfast.clock import Clock
 from holdfast.errors import (
     EmergencyStop,

@@ -13,8 +13,8 @@ from typing import NoReturn
 import anyio
 import anyio.lowlevel
 
-from holdfast.brain.alongside import first_error
 from holdfast.brain.doors import uptime
+from holdfast.brain.shift import first_error
 from holdfast.clock import Clock
 from holdfast.errors import EmergencyStop, HoldfastError, LogFailed
 from holdfast.fleet.dispatch import FIRST_REST_S, STORAGE_REST_S, Board, Crew, Handler, OnError

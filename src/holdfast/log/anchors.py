@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.clock import rfc3339
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.log.verify import Finding, Look, Source
 from holdfast.session.rows import SessionRow
 
@@ -61,7 +61,7 @@ def parse(data: bytes) -> tuple[list[Block], list[str]]:
         if not line.strip():
             continue
         try:
-            found = msgspec.convert(nesting.decode(line), Anchor | Signature)
+            found = msgspec.convert(bounded_json.decode(line), Anchor | Signature)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             problems.append(f"line {number} is neither an anchor nor a signature")
             continue

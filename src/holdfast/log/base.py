@@ -13,10 +13,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from holdfast.facts.codec import Draft, Event
-from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import RowStatus, SessionRow, Uptime
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
 
 
 class Post(msgspec.Struct, frozen=True):

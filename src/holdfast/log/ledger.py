@@ -12,9 +12,19 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import BudgetRefused, UsageError
-from holdfast.facts.budget import Period
-from holdfast.session.accounts import AccountRow, add_spend, frees_us
-from holdfast.session.money import Move, NameAccount, OpenAccount, Reserve, SetCap, Settle, usd
+from holdfast.facts.shift import Period
+from holdfast.session.money import (
+    AccountRow,
+    Move,
+    NameAccount,
+    OpenAccount,
+    Reserve,
+    SetCap,
+    Settle,
+    add_spend,
+    frees_us,
+    usd,
+)
 
 _LARGEST_PICO = 2**62
 """The largest amount in a 64-bit column that leaves room to add: about four million dollars."""

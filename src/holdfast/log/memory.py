@@ -19,10 +19,9 @@ from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which, 
 from holdfast.log.chain import StoredBlob, StoredEvent, damaged, events_of
 from holdfast.log.transaction import Transaction, fenced, pick, pick_item, ready, unknown
 from holdfast.log.verify import Beside, Look
-from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop, stop_in
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow, Uptime, due_at, due_rank, is_due
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import ItemRow, SessionRow, Uptime, due_at, due_rank, is_due
 
 T = TypeVar("T")
 

@@ -15,19 +15,17 @@ import msgspec
 from holdfast.errors import EmergencyStop, Fenced, HeadMoved, LeaseHeld, UnknownItem, UnknownSession, UsageError
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event, body_digest, chain, genesis, prepare
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.people import ApprovalRequested
 from holdfast.facts.session import SessionCreated, SessionForked
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import EmergencyReleased, EmergencyStopped, LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.union import type_of
 from holdfast.log.base import Lease, Post, PostReceipt
 from holdfast.log.chain import holder
 from holdfast.log.ledger import Books, Ledger
 from holdfast.session import money
 from holdfast.session.home import HOME, HOME_FACTS, Stop, home_created, stop_in
-from holdfast.session.items import ANSWERS, ItemRow, item_key, item_of, next_item
 from holdfast.session.money import CAP_FACTS, path_of
-from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
+from holdfast.session.rows import ANSWERS, FIRST, ItemRow, SessionRow, first_row, item_key, item_of, next_item, next_row
 
 
 class View(Books, Protocol):

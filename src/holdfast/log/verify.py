@@ -15,14 +15,13 @@ from msgspec.structs import replace
 
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased
-from holdfast.facts.budget import Period
 from holdfast.facts.codec import Event, genesis, stored_envelope
+from holdfast.facts.shift import Period
 from holdfast.log.chain import Blob, StoredBlob, StoredEvent, check_head, damaged, events_of
 from holdfast.log.ledger import with_cap
 from holdfast.session import money
-from holdfast.session.accounts import AccountRow, add_spend
-from holdfast.session.items import ANSWERS, ItemRow, item_of, next_item
-from holdfast.session.rows import FIRST, SessionRow, first_row, next_row
+from holdfast.session.money import AccountRow, add_spend
+from holdfast.session.rows import ANSWERS, FIRST, ItemRow, SessionRow, first_row, item_of, next_item, next_row
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
 from holdfast.notify.base import Notice, NoticeKind, notice_id
-from holdfast.session.context.visible import visible
+from holdfast.session.context.text import visible
 from holdfast.session.money import usd
 
 Round = Literal["first", "reminder", "second"]

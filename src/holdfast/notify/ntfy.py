@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import NotifyError, UsageError
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.facts.people import Verdict
 from holdfast.notify.base import Notice, NoticeKind, Replies, Reply
 from holdfast.notify.http import Patience, Request, ask, checked_url, persist, settle
@@ -212,7 +212,7 @@ class Ntfy:
 
 def _line(line: bytes) -> _Line | None:
     try:
-        return nesting.decode_as(line, _Line)
+        return bounded_json.decode_as(line, _Line)
     except (msgspec.DecodeError, UnicodeError):
         return None
 

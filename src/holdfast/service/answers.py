@@ -21,10 +21,9 @@ from holdfast.facts.people import (
 from holdfast.facts.session import Agent, People, SessionCreated
 from holdfast.log.base import PostReceipt
 from holdfast.service.posting import Poster, person
-from holdfast.session.accounts import AccountRow
-from holdfast.session.decide.people import may_answer, proof_text, seen_until_us
-from holdfast.session.items import ItemRow, item_key
-from holdfast.session.money import usd
+from holdfast.session.decide.waits import may_answer, proof_text, seen_until_us
+from holdfast.session.money import AccountRow, usd
+from holdfast.session.rows import ItemRow, item_key
 from holdfast.session.tools import find_tool, main_argument
 
 GRANT_EXAMPLE = "an example is: holdfast approve ITEM --for 2h"

@@ -19,10 +19,10 @@ from holdfast.brain.recall import PAGE
 from holdfast.errors import CannotRunSafely, HoldfastError, LogDamaged, Refused, UnknownSession, UsageError
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
+from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import Agent, SessionForked, Workspace
 from holdfast.facts.tool import ToolDispatched
-from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.hands.user import choose_user, make_ready
 from holdfast.ids import new_session_id
 from holdfast.log.base import Log

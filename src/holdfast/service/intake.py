@@ -8,21 +8,26 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Text
-from holdfast.facts.budget import BudgetSet, Period
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
-from holdfast.facts.people import ApprovalRequested, Grant
+from holdfast.facts.people import (
+    ApprovalRequested,
+    Grant,
+    UserCancel,
+    UserInterrupt,
+    UserMessage,
+    UserPause,
+    UserResume,
+)
 from holdfast.facts.session import SessionCreated, SessionUpdated
+from holdfast.facts.shift import BudgetSet, EmergencyReleased, EmergencyStopped, Period
 from holdfast.facts.union import AnyFact
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.ids import new_session_id
 from holdfast.log.base import PostReceipt, Which
 from holdfast.service import answers
 from holdfast.service.answers import Answer, check_cap
 from holdfast.service.posting import Caller, Poster, person
-from holdfast.session.decide.people import STOPPED
+from holdfast.session.decide.waits import STOPPED
 from holdfast.session.home import HOME, Stop
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import ItemRow, SessionRow
 
 OVER = ("done", "failed", "cancelled")
 """Statuses of a session that has ended: there is nothing to pause or to hand over."""

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from holdfast.errors import RepositoryUnfit, UsageError
-from holdfast.facts.contract import Contract, ContractAmended
-from holdfast.facts.mission import ReplanAsked
+from holdfast.facts.mission import Contract, ContractAmended, ReplanAsked
+from holdfast.facts.people import UserPause, UserResume
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.user import UserPause, UserResume
 from holdfast.log.base import Log, PostReceipt, Which
 from holdfast.repo.repository import Repository, Standing
 from holdfast.service.intake import OVER

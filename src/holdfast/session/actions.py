@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.context import ResetCause
+from holdfast.facts.model import ResetCause
 from holdfast.facts.people import Verdict
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolResult

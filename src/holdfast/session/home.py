@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import Draft, Event
-from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
 from holdfast.facts.people import NoticeSent
 from holdfast.facts.session import Agent, SessionCreated, Workspace
+from holdfast.facts.shift import BriefRead, BudgetSet, EmergencyReleased, EmergencyStopped
 
 HOME = "ses_home"
 """The session whose log holds what concerns them all. It is never due, never acquired, never listed."""

@@ -24,10 +24,9 @@ from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResul
 from holdfast.kinds import KINDS
 from holdfast.log.base import EVERY, Lease, Post, PostReceipt, Snapshot, Which
 from holdfast.model.base import ModelRequest, StreamPart
-from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow, Uptime
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import ItemRow, SessionRow, Uptime
 from holdfast.sim.process import FullDisk, NoHands, NoSandbox, Process, StuckHands
 from holdfast.sim.record import Asked, Heard, Served
 from holdfast.sim.script import PRICE

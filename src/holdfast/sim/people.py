@@ -8,15 +8,14 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.errors import UsageError
-from holdfast.facts.budget import Period
 from holdfast.facts.people import Grant, Verdict
 from holdfast.facts.session import Agent, ContextPolicy, Limits, People, Rule, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.shift import Period
 from holdfast.ids import new_session_id
 from holdfast.service.answers import Answer
 from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import ItemRow, SessionRow
 from holdfast.sim.doors import SPARE, ClockDoor, StoreDoor
 from holdfast.sim.process import Process
 from holdfast.sim.record import Replied, Said

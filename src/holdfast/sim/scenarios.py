@@ -6,12 +6,12 @@ import asyncio
 import json
 from random import Random
 
-from holdfast.brain.acts.news import gather
+from holdfast.brain.acts.results import gather
 from holdfast.brain.recall import recall
 from holdfast.errors import Fenced, HandsError
-from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Draft
 from holdfast.facts.session import Agent, ContextPolicy, Limits, SessionCreated, Workspace
+from holdfast.facts.shift import ChildOpened
 from holdfast.ids import new_event_id, new_session_id
 from holdfast.kinds import KINDS
 from holdfast.log.base import Post

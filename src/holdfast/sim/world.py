@@ -10,13 +10,11 @@ from typing import Any
 
 import anyio
 
-from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.facts.job import JobEnded, JobStarted
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.shift import ShiftEnded, ShiftStarted
-from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown
+from holdfast.facts.shift import ChildOpened, ShiftEnded, ShiftStarted
+from holdfast.facts.tool import JobEnded, JobStarted, ToolDispatched, ToolOutcomeUnknown
 from holdfast.hands.base import ExecRequest
 from holdfast.hands.fake.calls import Files
 from holdfast.hands.fake.provider import FakeProvider

@@ -18,8 +18,7 @@ from typing import Protocol
 import anyio
 
 from holdfast.environment.base import Draft, Environments, Made, Wanted
-from holdfast.facts.environment import EnvironmentRecorded, Step
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EnvironmentRecorded, HandsProvisioned, Step
 from holdfast.facts.session import Environment, Workspace
 
 

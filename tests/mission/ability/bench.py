@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.kinds.mission.check import ability
 from holdfast.kinds.mission.check.ability import Outcome, Probe
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.facts.contract import Check, Metric
+from holdfast.facts.mission import Check, Metric
 from holdfast.kinds.mission.check import ability
 from holdfast.kinds.mission.check.ability import programs
 from tests.mission.ability.bench import of

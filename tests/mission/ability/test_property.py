@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from tests.mission.ability.bench import of, probed
 
 pytestmark = pytest.mark.real

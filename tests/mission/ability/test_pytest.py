@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.kinds.mission.check import ability
 from tests.mission.ability.bench import NONCE, of, probed, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.kinds.mission.check import ability
 from holdfast.kinds.mission.contract.contents import canonical_bytes
 from holdfast.kinds.mission.contract.formats.files import read_contract

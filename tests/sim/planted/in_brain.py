@@ -13,7 +13,7 @@ from holdfast.brain import recall, response, wake
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts import model as model_act
 from holdfast.brain.acts import tool as tool_act
-from holdfast.brain.acts.waiting import wait
+from holdfast.brain.acts.results import wait
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event

@@ -12,15 +12,14 @@ from holdfast.brain.acts import child as child_act
 from holdfast.brain.acts import context as context_act
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import Parent, SessionCreated
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import ChildFinished, ShiftEnded
 from holdfast.ids import new_event_id
 from holdfast.log.base import Post
-from holdfast.session.context import transcript
-from holdfast.session.decide import children, lifecycle
+from holdfast.session.context import handoff
+from holdfast.session.decide import context, waits
 from tests.sim.planted.kit import Bed
 
 BED = Bed()
@@ -69,7 +68,7 @@ def a_child_reports_twice(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S4", "children_end_with_their_parent", first=4751)
 def children_of_a_cancelled_session_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(children, "cancel_first", lambda state: None)
+    patch.setattr(waits, "cancel_first", lambda state: None)
 
 
 @BED.plant("S4", "children_end_with_their_parent")
@@ -94,7 +93,7 @@ def a_report_makes_nothing_due(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S16", "summaries_are_of_raw_turns")
 def summaries_are_made_from_summaries(patch: pytest.MonkeyPatch) -> None:
-    for module in (context_act, lifecycle, transcript):
+    for module in (context_act, context, handoff):
         patch.setattr(module, "raw", list)
 
 

@@ -12,9 +12,9 @@ from holdfast.errors import HeadMoved
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Draft, Event, chain
 from holdfast.facts.model import ModelRequestEnd
+from holdfast.facts.people import UserMessage
 from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.log import transaction
 from holdfast.log.base import Lease, Post, Snapshot
 from holdfast.log.ledger import Ledger

@@ -11,10 +11,9 @@ import pytest
 
 from holdfast.brain.shift import Shift
 from holdfast.errors import Fenced
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.task import Judged, TaskJudged, TaskQueued
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.task import Judged, RepoMerged, TaskJudged, TaskQueued
 from holdfast.kinds.mission.acts import conducting as mission_act
 from holdfast.kinds.mission.acts import inspecting, merging, open_roles
 from holdfast.kinds.mission.acts.checkouts import Ground, Laying, Place, Places

@@ -12,17 +12,16 @@ from holdfast.brain.shift import Shift
 from holdfast.errors import ItemClosed
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.people import ApprovalExpired, ApprovalRequested, ApprovalSuperseded, Verdict
-from holdfast.facts.user import UserMessage
+from holdfast.facts.people import ApprovalExpired, ApprovalRequested, ApprovalSuperseded, UserMessage, Verdict
 from holdfast.log.base import Post, PostReceipt
 from holdfast.log.transaction import Transaction
 from holdfast.service import answers
-from holdfast.session import decide, fold, home, items
+from holdfast.session import decide, fold, home, rows
 from holdfast.session.actions import Action, EndCalls, Expire
-from holdfast.session.decide import calls, people
+from holdfast.session.decide import calls, waits
 from holdfast.session.fold import calls as fold_calls
 from holdfast.session.home import Stop
-from holdfast.session.items import ItemRow
+from holdfast.session.rows import ItemRow
 from holdfast.session.state import Call, State
 from holdfast.session.tools.policy import Ruling
 from tests.sim.planted.kit import Bed
@@ -63,7 +62,7 @@ def a_refusal_is_an_approval(patch: pytest.MonkeyPatch) -> None:
 
     def approval(state: State, call: Call, now_us: int) -> str | Action:
         said = whole(state, call, now_us)
-        ask = people.ask_for(state, call.call_id, "tool")
+        ask = waits.ask_for(state, call.call_id, "tool")
         return ask.item_id if isinstance(said, EndCalls) and ask is not None and ask.verdict == "deny" else said
 
     patch.setattr(calls, "_approval", approval)
@@ -121,12 +120,12 @@ def an_item_expires_the_other_way(patch: pytest.MonkeyPatch) -> None:
 
 @BED.plant("S21", "items_close_with_their_session", first=23)
 def questions_outlive_their_session(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(people, "close_all", lambda state, reason: ())
+    patch.setattr(waits, "close_all", lambda state, reason: ())
 
 
 @BED.plant("S21", "items_close_with_their_session", first=47)
 def the_inbox_keeps_what_counts_no_more(patch: pytest.MonkeyPatch) -> None:
-    whole = items.next_item
+    whole = rows.next_item
 
     def next_item(item: ItemRow | None, event: Event) -> ItemRow | None:
         return item if isinstance(event.fact, ApprovalSuperseded) else whole(item, event)

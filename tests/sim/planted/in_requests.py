@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.brain import wake
-from holdfast.brain.acts import attempt
+from holdfast.brain.acts import model as model_act
 from holdfast.brain.response import Response
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
@@ -124,10 +124,10 @@ def the_wire_is_touched_before_the_log(patch: pytest.MonkeyPatch) -> None:
             break
         return await whole(shift, model, request, **more)
 
-    whole = attempt.begin
-    patch.setattr(attempt, "begin", begin)
+    whole = model_act.begin
+    patch.setattr(model_act, "begin", begin)
 
 
 @BED.plant("S14", "stops_are_prompt", first=29)
 def a_stream_is_not_stopped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(attempt, "_stream", attempt._consume)
+    patch.setattr(model_act, "_stream", model_act._consume)

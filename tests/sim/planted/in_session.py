@@ -13,9 +13,9 @@ from holdfast.brain.acts import model as model_act
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestStart
+from holdfast.facts.people import UserMessage
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.session import decide, fold
 from holdfast.session.actions import Action, AskModel, Dispatch, End
 from holdfast.session.context import window

@@ -19,7 +19,7 @@ from holdfast.app.settings.sizes import size_text
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
-from holdfast.facts.egress import EgressRecorded, EgressSeen
+from holdfast.facts.hands import EgressRecorded, EgressSeen
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse, SessionUpdated
 from holdfast.session.decide.taint import held_secrets, is_tainted, marks, may_become_tainted
 from holdfast.session.home import HOME

@@ -19,7 +19,7 @@ from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
 from holdfast.clock import SystemClock
 from holdfast.service.posting import person
-from holdfast.session.items import ItemRow
+from holdfast.session.rows import ItemRow
 
 
 def inbox_arguments(parser: argparse.ArgumentParser) -> None:

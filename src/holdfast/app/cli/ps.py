@@ -12,7 +12,7 @@ from holdfast.app.compose import open_runtime
 from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.log.base import EVERY, Index, Which
-from holdfast.session.decide.people import PAUSED, STOPPED
+from holdfast.session.decide.waits import PAUSED, STOPPED
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import TAINTED, WEAK, RowStatus, SessionRow
 

@@ -25,7 +25,7 @@ from holdfast.service import forks
 from holdfast.service.forks import Forked, Ground, Point, Wish, point_at
 from holdfast.service.opening import check_key, check_models
 from holdfast.session.context.notes import job_name
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow

@@ -17,9 +17,9 @@ from holdfast.app.call import Call, ReaderGone
 from holdfast.app.settings.config import load_settings
 from holdfast.app.trouble import sentence_of
 from holdfast.app.trusting import project_found, settled
-from holdfast.brain.alongside import alongside
+from holdfast.brain.shift import alongside
 from holdfast.errors import HoldfastError
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 
 DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when standard output is closed."""

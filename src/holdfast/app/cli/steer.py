@@ -17,11 +17,10 @@ from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.errors import EmergencyStop, LeaseHeld, UsageError
-from holdfast.facts.budget import Period
+from holdfast.facts.shift import Period
 from holdfast.service import missions
-from holdfast.session.accounts import AccountRow
-from holdfast.session.fold.fork import RESTING
-from holdfast.session.money import usd, usd_float
+from holdfast.session.fold.hands import RESTING
+from holdfast.session.money import AccountRow, usd, usd_float
 from holdfast.session.rows import SessionRow
 
 

@@ -21,9 +21,9 @@ from holdfast.app.screen.progress import JsonProgress, counted, one_line
 from holdfast.app.serving import serve
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.targets import poll_every_s
-from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import NoObserver, Observer
 from holdfast.brain.recall import recall
+from holdfast.brain.shift import alongside
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.fleet.serve import Service

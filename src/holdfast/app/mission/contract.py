@@ -14,7 +14,7 @@ from holdfast.app.settings.nofollow import read_beneath
 from holdfast.app.settings.project_files import MISSION_FILE, read_mission
 from holdfast.app.trusting import Found, settled
 from holdfast.errors import ContractInvalid, UsageError
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.kinds.mission.contract.formats.files import read_contract
 
 CONTRACTS = ("feature_list.json", "prd.json")

@@ -31,8 +31,7 @@ from holdfast.app.settings.project_files import MISSION_FILE as FILE
 from holdfast.app.settings.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import Role, WorkSubmitted
+from holdfast.facts.mission import Contract, Role, WorkSubmitted
 from holdfast.facts.session import Agent, Destination, EgressPolicy, Rule, Workspace
 from holdfast.hands.base import ExecRequest, ExecResult, HandsSpec, Network
 from holdfast.hands.user import HandsUser, choose_user

@@ -25,8 +25,7 @@ from holdfast.brain.acts.environment import layer
 from holdfast.clock import SystemClock
 from holdfast.environment.store import LayerStore
 from holdfast.errors import ContractInvalid, HandsError
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.facts.session import EgressPolicy, Environment, HandsPolicy, Workspace
 from holdfast.globs import matches
 from holdfast.hands.base import ExecRequest, Hands, HandsSpec, Network
@@ -51,7 +50,7 @@ from holdfast.kinds.mission.lint import (
 from holdfast.kinds.mission.ratchet.planted import ENVIRONMENT
 from holdfast.repo.base import Owner
 from holdfast.repo.repository import Repository
-from holdfast.session.outside import opens
+from holdfast.session.egress import opens
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

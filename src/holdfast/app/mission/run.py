@@ -22,8 +22,7 @@ from holdfast.app.settings.project_files import has_hooks
 from holdfast.app.settings.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import Mission, MissionPolicy
+from holdfast.facts.mission import Contract, Mission, MissionPolicy
 from holdfast.facts.session import Agent
 from holdfast.kinds.mission.contract.contents import slug
 from holdfast.kinds.mission.fold.state import mission_of

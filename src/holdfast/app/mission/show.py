@@ -14,7 +14,7 @@ from holdfast.errors import UsageError
 from holdfast.kinds.mission.check.metrics import curve, metric_of, values
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState, mission_of, of_mission
 from holdfast.log.base import Which
-from holdfast.session.decide.people import unanswered
+from holdfast.session.decide.waits import unanswered
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State

@@ -20,10 +20,9 @@ from holdfast.app.python.types import Delta, Result, result_of
 from holdfast.app.running.drive import share_of
 from holdfast.app.serving import serve
 from holdfast.app.settings.config import database_path
-from holdfast.brain.alongside import alongside
-from holdfast.brain.custom import ToolRunner
-from holdfast.brain.doors import NoObserver, Observer
+from holdfast.brain.doors import NoObserver, Observer, ToolRunner
 from holdfast.brain.recall import recall
+from holdfast.brain.shift import alongside
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, NeedsProgram, UsageError

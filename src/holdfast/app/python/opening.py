@@ -21,8 +21,8 @@ from holdfast.app.settings.config import budget_pico, count, known_key, pinned_r
 from holdfast.app.settings.trust import require
 from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Document, Image, Text
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.user import UserMessage
 from holdfast.service.opening import (
     Change,
     NewSession,

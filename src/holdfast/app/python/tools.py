@@ -18,7 +18,7 @@ import anyio.lowlevel
 import msgspec
 
 from holdfast.app.python.signatures import KEY, Signature
-from holdfast.brain.custom import CustomResult
+from holdfast.brain.doors import CustomResult
 from holdfast.errors import UsageError
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import CustomTool

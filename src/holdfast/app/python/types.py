@@ -15,9 +15,8 @@ from holdfast.app.running.drive import last_message
 from holdfast.brain.recall import recall
 from holdfast.facts.base import Document, Image, Usage
 from holdfast.facts.people import ApprovalRequested, ItemKind, Verdict
-from holdfast.session.items import ItemRow, ItemStatus
 from holdfast.session.money import PICO
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import ItemRow, ItemStatus, SessionRow
 from holdfast.session.state import State
 
 Status = Literal["running", "runnable", "parked", "done", "failed", "cancelled"]

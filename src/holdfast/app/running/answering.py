@@ -13,8 +13,8 @@ from holdfast.app.settings.config import budget_pico
 from holdfast.errors import UsageError
 from holdfast.facts.people import Grant, Verdict
 from holdfast.service.answers import Answer
-from holdfast.session.context.visible import visible_line
-from holdfast.session.items import ItemRow
+from holdfast.session.context.text import visible_line
+from holdfast.session.rows import ItemRow
 
 DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 

@@ -22,9 +22,9 @@ from holdfast.app.screen.painter import Painter
 from holdfast.app.screen.progress import JsonProgress, PlainProgress, counted, terminal_width
 from holdfast.app.serving import attend, is_served, workers
 from holdfast.app.settings.config import database_path, terminal_wishes
-from holdfast.brain.alongside import alongside
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall
+from holdfast.brain.shift import alongside
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError, LeaseHeld
@@ -34,7 +34,7 @@ from holdfast.facts.model import AgentMessage
 from holdfast.fleet.dispatch import InlineDispatcher
 from holdfast.fleet.serve import Share
 from holdfast.log.base import Which
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State

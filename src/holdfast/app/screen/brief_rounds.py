@@ -13,7 +13,7 @@ from holdfast.app.screen.looking import look
 from holdfast.app.screen.progress import counted, known_cost, one_line
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import UnknownSession
-from holdfast.facts.home import BriefRead
+from holdfast.facts.shift import BriefRead
 from holdfast.log.base import Which
 from holdfast.session.home import HOME
 from holdfast.session.money import usd, usd_float

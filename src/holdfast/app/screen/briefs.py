@@ -14,7 +14,7 @@ from holdfast.app.settings.config import duration_s
 from holdfast.clock import SystemClock
 from holdfast.errors import SnapshotFailed, UsageError
 from holdfast.facts.codec import Event
-from holdfast.facts.workspace import WorkspaceSnapshotted
+from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.kinds.mission.brief.brief import Brief, brief
 from holdfast.kinds.mission.brief.document import markdown
 from holdfast.log.base import Which

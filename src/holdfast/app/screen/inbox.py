@@ -9,10 +9,9 @@ from typing import Any, Literal
 from holdfast.app.screen.progress import counted, one_line
 from holdfast.clock import rfc3339
 from holdfast.facts.people import ApprovalRequested
-from holdfast.session.context.visible import visible, visible_line
-from holdfast.session.items import ItemRow
+from holdfast.session.context.text import visible, visible_line
 from holdfast.session.money import usd, usd_float
-from holdfast.session.rows import TAINTED, WEAK, SessionRow
+from holdfast.session.rows import TAINTED, WEAK, ItemRow, SessionRow
 from holdfast.session.tools.policy import TREE
 
 Group = Literal["needs you", "errors", "finished", "running"]

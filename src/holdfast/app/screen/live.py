@@ -14,7 +14,7 @@ import anyio
 from holdfast.app.screen.painter import Painter
 from holdfast.app.screen.panel import Panel
 from holdfast.app.screen.progress import PlainProgress
-from holdfast.brain.alongside import alongside, first_error
+from holdfast.brain.shift import alongside, first_error
 from holdfast.clock import Clock
 from holdfast.facts.codec import Event
 from holdfast.model.base import StreamPart

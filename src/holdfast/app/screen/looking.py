@@ -11,8 +11,7 @@ from holdfast.app.screen.progress import describe
 from holdfast.clock import SystemClock
 from holdfast.facts.shift import ParkReason
 from holdfast.log.base import Index, Which
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import ItemRow, SessionRow
 from holdfast.session.state import State
 
 SHOWN = 100

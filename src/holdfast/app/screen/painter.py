@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from holdfast.app.screen.panel import Row
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 
 _WRAP_ON = "\x1b[?7h"
 _WRAP_OFF = "\x1b[?7l"

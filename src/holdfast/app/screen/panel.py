@@ -15,7 +15,7 @@ from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd, Mo
 from holdfast.facts.shift import ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.model.base import StreamPart, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 from holdfast.session.fold import fold
 from holdfast.session.money import usd
 from holdfast.session.state import State

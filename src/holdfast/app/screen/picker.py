@@ -19,7 +19,7 @@ from holdfast.app.detached import see_to
 from holdfast.app.screen.looking import SHOWN, look
 from holdfast.app.screen.pages import Chosen, Pages
 from holdfast.app.screen.painter import Painter
-from holdfast.brain.alongside import alongside
+from holdfast.brain.shift import alongside
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.service.answers import Answer

@@ -11,19 +11,21 @@ from holdfast.app.screen.progress_mission import about_mission
 from holdfast.app.screen.progress_outside import about_outside, policy_line
 from holdfast.clock import Clock, rfc3339
 from holdfast.facts.base import Usage, text_of
-from holdfast.facts.budget import BreakerClosed, BreakerOpened, BudgetSet
 from holdfast.facts.codec import Event, export_line
-from holdfast.facts.context import (
+from holdfast.facts.hands import HandsLost, HandsReleased, WorkspaceSnapshotted
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
     ContextCompacted,
     ContextFailed,
     ContextReset,
     ContextSign,
+    ModelRequestEnd,
+    ModelRequestStart,
     PhaseEnded,
     RuleBreached,
 )
-from holdfast.facts.hands import HandsLost, HandsReleased
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import (
     ApprovalDecided,
     ApprovalExpired,
@@ -31,15 +33,28 @@ from holdfast.facts.people import (
     ApprovalSeen,
     ApprovalSuperseded,
     NoticeSent,
+    UserCancel,
+    UserInterrupt,
+    UserMessage,
+    UserPause,
+    UserResume,
 )
 from holdfast.facts.session import SessionCreated, SessionError, SessionEventsLost, SessionForked, SessionUpdated
-from holdfast.facts.shift import ClockSet, LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import (
+    BreakerClosed,
+    BreakerOpened,
+    BudgetSet,
+    ClockSet,
+    EmergencyReleased,
+    EmergencyStopped,
+    LeaseStolen,
+    ShiftEnded,
+    ShiftStarted,
+)
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
-from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.model.base import StreamPart
-from holdfast.session.context.visible import harmless
-from holdfast.session.decide.people import proof_text
+from holdfast.session.context.text import harmless
+from holdfast.session.decide.waits import proof_text
 from holdfast.session.money import usd
 from holdfast.session.rows import SessionRow
 from holdfast.session.tools import TOOLS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.facts.base import Fact
-from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
+from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 
 
 def about_jobs(fact: Fact) -> str:

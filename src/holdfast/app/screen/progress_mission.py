@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.facts.base import Fact
-from holdfast.facts.contract import ContractAmended, ContractSealed
-from holdfast.facts.hook import HookRan
 from holdfast.facts.mission import (
+    ContractAmended,
+    ContractSealed,
     CriterionChecked,
     FlakeNoted,
     LessonApplied,
@@ -21,18 +21,24 @@ from holdfast.facts.mission import (
     VerificationStarted,
     WorkSubmitted,
 )
-from holdfast.facts.proof import CheckProved
-from holdfast.facts.repo import BatchRefused, MergeStarted, RepoCommitted, RepoConflicted, RepoMerged, RepoMoved
 from holdfast.facts.task import (
+    BatchRefused,
+    CheckProved,
     FindingNoted,
     JudgeOpened,
+    MergeStarted,
     RatchetViolated,
+    RepoCommitted,
+    RepoConflicted,
+    RepoMerged,
+    RepoMoved,
     TaskEnded,
     TaskHandedIn,
     TaskJudged,
     TaskRefused,
     TaskStarted,
 )
+from holdfast.facts.tool import HookRan
 
 SHORT = 10
 

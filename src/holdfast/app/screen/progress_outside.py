@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.facts.base import Fact
-from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen, SessionTainted
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsRestored
+from holdfast.facts.hands import (
+    EgressFailed,
+    EgressRecorded,
+    EgressSeen,
+    EnvironmentRecorded,
+    HandsHostFiles,
+    HandsProvisioned,
+    HandsRestored,
+    SessionTainted,
+)
 from holdfast.facts.session import EgressPolicy
 from holdfast.session.decide.taint import marks
-from holdfast.session.outside import opens
+from holdfast.session.egress import opens
 from holdfast.session.rows import is_weak
 from holdfast.session.state import State
 

@@ -17,7 +17,7 @@ from holdfast.kinds.mission.fold.state import mission_of, of_mission
 from holdfast.kinds.mission.why import Link, Merge, Written, beginning, chain, handed_in, mapped, suspects
 from holdfast.log.base import Which
 from holdfast.repo.repository import Repository
-from holdfast.session.context.visible import harmless
+from holdfast.session.context.text import harmless
 from holdfast.session.fold import empty, fold
 from holdfast.session.rows import SessionRow
 from holdfast.session.state import State

@@ -29,8 +29,7 @@ from holdfast.app.settings.project_keys import Change, changes, flat, keep
 from holdfast.app.settings.tables import NAME, Key, at_least, money, one_of, or_none, read_table, text, texts, yes_or_no
 from holdfast.app.settings.trust import Ignored, SettingsFile
 from holdfast.errors import UsageError
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import MissionPolicy, RoleKind
+from holdfast.facts.mission import Contract, MissionPolicy, RoleKind
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
 
 ROLES: tuple[str, ...] = get_args(RoleKind)

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.app.settings.trust import SettingsFile, read_settings_file
 from holdfast.errors import UsageError
-from holdfast.facts.hook import SCRIPTS, SETTINGS
+from holdfast.facts.tool import SCRIPTS, SETTINGS
 
 FILE = "holdfast.toml"
 MISSION_FILE = "mission.toml"

@@ -24,7 +24,7 @@ import msgspec
 
 from holdfast.app.settings.nofollow import FOLDER, list_beneath, read_beneath
 from holdfast.errors import CannotRunSafely, NotTrusted
-from holdfast.session.context.visible import visible
+from holdfast.session.context.text import visible
 
 STORE = "trust.json"
 

@@ -10,17 +10,16 @@ import msgspec
 from holdfast.brain.shift import Shift
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.base import Fact, Text, Usage, text_of
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.model import AgentMessage
+from holdfast.facts.people import UserCancel, UserMessage
 from holdfast.facts.session import Agent, Environment, Limits, Parent, SessionCreated
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened, ShiftEnded
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserCancel, UserMessage
 from holdfast.ids import new_session_id
 from holdfast.log.base import Post
 from holdfast.session.context.notes import child_report
-from holdfast.session.decide.people import deadline_us
 from holdfast.session.decide.taint import is_tainted
+from holdfast.session.decide.waits import deadline_us
 from holdfast.session.money import path_of, pico_from_usd
 from holdfast.session.state import Call, ResponseItem
 

@@ -8,23 +8,21 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.brain.acts import attempt
-from holdfast.brain.acts.chain import model_or_rest
+from holdfast.brain.acts import model as model_act
+from holdfast.brain.acts.model import model_or_rest
 from holdfast.brain.response import Response
 from holdfast.brain.shift import Shift
 from holdfast.facts.base import Fact
-from holdfast.facts.context import ContextCompacted, ContextFailed, ContextReset, Handoff, RuleBreached, RuleChecked
+from holdfast.facts.model import ContextCompacted, ContextFailed, ContextReset, Handoff, RuleBreached, RuleChecked
 from holdfast.model.base import ModelRequest
 from holdfast.session.actions import CheckRules, Compact, End, Reset
 from holdfast.session.context.conversation import Message, TextPart
-from holdfast.session.context.handoff import files_of, mechanical, merge, parse, schema
-from holdfast.session.context.inputs import line_tokens
+from holdfast.session.context.handoff import files_of, mechanical, merge, parse, raw, schema, transcript
 from holdfast.session.context.notes import note_of, running
-from holdfast.session.context.rules_check import GRACE_TURNS, Breach, Deed, check, deeds_of
-from holdfast.session.context.rules_grammar import Checkable
-from holdfast.session.context.tokens import BYTES_PER_TOKEN, estimate
-from holdfast.session.context.transcript import raw, transcript
-from holdfast.session.decide.lifecycle import checkable, note_characters, stretch, window_tokens
+from holdfast.session.context.text import BYTES_PER_TOKEN, estimate
+from holdfast.session.context.window import line_tokens
+from holdfast.session.decide.context import checkable, note_characters, stretch, window_tokens
+from holdfast.session.signs.rules import GRACE_TURNS, Breach, Checkable, Deed, check, deeds_of
 from holdfast.session.state import Item, State
 
 SUMMARY_TOKENS = 4_096
@@ -49,7 +47,7 @@ async def renew(shift: Shift, action: Compact | Reset) -> End | None:
     items = stretch(state, action.through_seq) if isinstance(action, Compact) else raw(state.window)
     request = _request(shift, purpose, action.attempt, items, await shift.bodies())
     digest = hashlib.sha256(msgspec.json.encode((request.system, request.messages))).hexdigest()
-    started = await attempt.begin(
+    started = await model_act.begin(
         shift,
         model,
         request,
@@ -68,7 +66,7 @@ async def renew(shift: Shift, action: Compact | Reset) -> End | None:
             return [_compacted(shift.state, action, started.start_seq, response, before, size)]
         return [_reset(shift.state, action, started.start_seq, response, before)]
 
-    await attempt.run(started, whole, keep_part=False)
+    await model_act.run(started, whole, keep_part=False)
     return None
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import anyio
 import msgspec
 
-from holdfast.brain.alongside import alongside
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Shift, alongside
 from holdfast.egress.base import Egress, Notes
 from holdfast.errors import EgressUnavailable, SecretUnavailable
-from holdfast.facts.egress import EgressFailed, EgressRecorded, EgressSeen
+from holdfast.facts.hands import EgressFailed, EgressRecorded, EgressSeen
 from holdfast.facts.session import Workspace
 from holdfast.facts.shift import ShiftEnded
 from holdfast.hands.base import Network
 from holdfast.session.decide.taint import held_secrets, may_become_tainted, next_change_us
-from holdfast.session.outside import egress_digest, opens
+from holdfast.session.egress import egress_digest, opens
 
 KINDS_MAX = 64
 """So many kinds of requests stand in one event; of more, those that nobody has to act on are only counted."""

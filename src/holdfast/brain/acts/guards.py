@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from holdfast.brain.acts import hands as hands_act
-from holdfast.brain.acts import snapshot as snapshot_act
 from holdfast.brain.shift import Shift
 from holdfast.errors import HoldfastError, Refused
 from holdfast.facts.model import AgentToolUse
 from holdfast.hands.base import ExecRequest, Hands
 from holdfast.repo.base import Change
-from holdfast.session.context.render import own_programs
+from holdfast.session.context.text import own_programs
 from holdfast.session.decide.calls import rule_for
 from holdfast.session.state import Call, GrantHeld, State
 from holdfast.session.tools import TOOLS
@@ -54,7 +53,7 @@ async def written_by_jobs(shift: Shift, guards: dict[str, str]) -> tuple[str, ..
     assert state.created is not None
     folder = state.created.workspace.path
     found = [path for line in lines for path in effects_of("bash", {"command": line}, folder=folder).writes or ()]
-    if state.snapshot and not snapshot_act.wanted(state) and not state.live_children():
+    if state.snapshot and not hands_act.snapshot_wanted(state) and not state.live_children():
         found += [each.path for each in await _changes(shift, state.snapshot, guards.get(TREE, ""))]
     return tuple(dict.fromkeys(path for path in found if not path.startswith("/") and path != "."))
 
@@ -77,7 +76,7 @@ async def changed(
 
 async def outdated(shift: Shift, call: Call, use: AgentToolUse, held: GrantHeld) -> str:
     """The reason why a grant does not cover this call now: a file that it can execute has changed."""
-    await snapshot_act.last(shift)  # so that what the grant's last call changed by itself is known
+    await hands_act.snapshot_before_end(shift)  # so that what the grant's last call changed by itself is known
     held = next(each for each in shift.state.grants if each.seq == held.seq)
     now = await guards_of(shift, call, use)
     if now.get(POLICY) != held.guards.get(POLICY):
@@ -156,7 +155,7 @@ async def _tree(shift: Shift) -> str:
     if shift.doors.shelf is None or shift.state.workspace_with:
         return ""
     try:
-        return (await snapshot_act.keep(shift, shift.state.seq)).snapshot
+        return (await hands_act.take_snapshot(shift, shift.state.seq)).snapshot
     except Refused:
         raise
     except HoldfastError:

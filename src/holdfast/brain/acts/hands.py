@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+from pathlib import Path
 
 import anyio
 import msgspec
 
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import environment as environment_act
-from holdfast.brain.acts import news, restore
+from holdfast.brain.acts import results
 from holdfast.brain.shift import Shift
-from holdfast.errors import HandsError, HandsLost
-from holdfast.facts.hands import HandsHostFiles, HandsProvisioned, HandsReleased, HandsRestored, HostFile
+from holdfast.errors import HandsError, HandsLost, HoldfastError, Refused
+from holdfast.facts.hands import (
+    HandsHostFiles,
+    HandsProvisioned,
+    HandsReleased,
+    HandsRestored,
+    HostFile,
+    WorkspaceSnapshotted,
+)
 from holdfast.facts.hands import HandsLost as HandsLostFact
-from holdfast.facts.job import ServiceEnded
 from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.tool import ServiceEnded
 from holdfast.hands import host_files
 from holdfast.hands.base import Hands, HandsSpec
+from holdfast.hands.user import choose_user
 from holdfast.ids import new_hands_id
-from holdfast.session.state import State
+from holdfast.repo.base import Kept, Owner
+from holdfast.session.state import ResponseItem, State
 
 PATH_MAX = 1000
 """Characters of a path that are recorded."""
@@ -74,8 +84,8 @@ async def _make(shift: Shift) -> tuple[Hands, HandsRestored | None]:
     """New hands; others when somebody ended them while they started."""
     for _ in range(MAKES - 1):
         with contextlib.suppress(HandsLost):
-            return await restore.provision(shift, await _spec(shift))
-    return await restore.provision(shift, await _spec(shift))
+            return await environment_act.provision(shift, await _spec(shift))
+    return await environment_act.provision(shift, await _spec(shift))
 
 
 async def _spec(shift: Shift) -> HandsSpec:
@@ -180,7 +190,7 @@ async def lost(shift: Shift, hands_id: str, reason: str) -> None:
     shift.hands = None
     if shift.state.hands is not None and shift.state.hands.hands_id == hands_id:
         await _lost(shift, hands_id, reason)
-        await news.look(shift)
+        await results.look(shift)
 
 
 async def clear_lost(shift: Shift) -> bool:
@@ -195,7 +205,7 @@ async def clear_lost(shift: Shift) -> bool:
         held = shift.state.workspace_with == identity.hands_id
         with contextlib.suppress(HandsError):  # what cannot be taken away harms nobody
             if held:
-                await restore.bring_back(shift, hands)
+                await environment_act.bring_back(shift, hands)
             await hands.release(shift.epoch)
             if held:
                 await _gave_back(shift, identity.hands_id)
@@ -220,3 +230,80 @@ async def give_back(shift: Shift) -> None:
         await _lost(shift, identity.hands_id, str(gone))
     except HandsError as stuck:
         await _lost(shift, identity.hands_id, f"not released: {stuck}")
+
+
+def snapshot_wanted(state: State) -> bool:
+    """Whether the workspace may have changed since it was last kept."""
+    return state.mutated_seq > state.snapshot_seq
+
+
+def begin_snapshot(shift: Shift) -> None:
+    """Keep it in the background: while a model answers, no call runs and nothing writes."""
+    if shift.doors.shelf is None or shift.keeping is not None or not snapshot_wanted(shift.state):
+        return
+    shift.keeping = anyio.Event()
+    shift.background.start_soon(_snapshot_beside, shift, _snapshot_through(shift.state))
+
+
+async def settle_snapshot(shift: Shift) -> None:
+    """Before something writes: have what is being kept kept, and the very first state too."""
+    if shift.keeping is not None:
+        await shift.keeping.wait()
+        return
+    if shift.doors.shelf is not None and not shift.state.snapshot_seq and not shift.state.snapshot_error:
+        await _snapshot(shift, shift.state.seq)
+
+
+async def snapshot_before_end(shift: Shift) -> None:
+    """Before a shift ends: keep what it leaves."""
+    if shift.keeping is not None:
+        await shift.keeping.wait()
+    if shift.doors.shelf is not None and snapshot_wanted(shift.state):
+        await _snapshot(shift, _snapshot_through(shift.state))
+
+
+def _snapshot_through(state: State) -> int:
+    """The end of the latest call: what came after it changed no file, so it can be forked from there on (S22)."""
+    for item in reversed(state.window):
+        if isinstance(item, ResponseItem):
+            ended = max(item.results, default=0)
+            return ended if ended > state.mutated_seq else state.seq
+    return state.seq
+
+
+async def _snapshot_beside(shift: Shift, seq: int) -> None:
+    done = shift.keeping
+    assert done is not None
+    try:
+        await _snapshot(shift, seq)
+    finally:
+        shift.keeping = None
+        done.set()
+
+
+async def _snapshot(shift: Shift, seq: int) -> None:
+    """What cannot be kept stops nobody: it is an event, once for each reason in a row."""
+    if shift.state.workspace_with:
+        return  # the work is with hands that were lost: what is here is older
+    try:
+        kept = await take_snapshot(shift, seq)
+    except Refused:
+        raise
+    except HoldfastError as error:
+        if str(error) != shift.state.snapshot_error:
+            await shift.fact(WorkspaceSnapshotted(through_seq=seq, error=str(error)))
+        return
+    fact = WorkspaceSnapshotted(through_seq=seq, snapshot=kept.snapshot, files=kept.files, bytes=kept.bytes)
+    await shift.fact(fact)
+
+
+async def take_snapshot(shift: Shift, seq: int) -> Kept:
+    """Keep the workspace as it is after every event up to `seq`. No event says so."""
+    shelf, state = shift.doors.shelf, shift.state
+    assert shelf is not None
+    assert state.created is not None
+    if state.hands is not None and state.hands.holds_workspace:
+        await environment_act.bring_back(shift, await current(shift))
+    workspace = state.created.workspace
+    user = choose_user(workspace)
+    return await shelf.keep(state.session_id, Path(workspace.path), seq, user=Owner(user.uid, user.gid))

@@ -9,20 +9,17 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from holdfast.brain.acts.news import look, service_key
-from holdfast.brain.acts.told import content_of
-from holdfast.brain.alongside import alongside
-from holdfast.brain.shift import Shift
+from holdfast.brain.acts.results import content_of, look, service_key
+from holdfast.brain.shift import Shift, alongside
 from holdfast.errors import HandsLost
 from holdfast.facts.base import Fact
-from holdfast.facts.job import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.session import Service
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ServiceEnded, ServiceStarted, ToolResult
 from holdfast.hands.base import CallStatus, ExecRequest, Hands
 from holdfast.session.context.notes import job_name
 from holdfast.session.state import Call
-from holdfast.session.state.jobs import STANDING, Job, ServiceRun
+from holdfast.session.state.parts import STANDING, Job, ServiceRun
 from holdfast.session.tools.jobs import JOB_START, JOB_STOP, LONGEST_S, SERVICE_START, SERVICE_STOP
 
 STOPS = frozenset({JOB_STOP, SERVICE_STOP})

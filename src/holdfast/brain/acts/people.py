@@ -7,16 +7,18 @@ from typing import Any
 from holdfast.brain.acts.guards import guards_of, written_by_jobs
 from holdfast.brain.shift import Shift
 from holdfast.errors import BudgetRefused, HeadMoved
-from holdfast.facts.budget import BreakerOpened, BudgetReached
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import ApprovalExpired, ApprovalRequested, NoticeSent
-from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.shift import BreakerOpened, BudgetReached, ShiftEnded
 from holdfast.ids import new_item_id
 from holdfast.notify.base import Outlet, deliver, notice_id, quiet_until
 from holdfast.notify.notices import item_notice
-from holdfast.session.actions import AskPerson, End, Escalate, Expire, Notify
-from holdfast.session.context.render import action_digest, action_text, touches
-from holdfast.session.decide.people import deadline_us
+from holdfast.session.actions import AskPerson, AskUse, End, Escalate, Expire, Notify
+from holdfast.session.context.text import action_digest, action_text, touches
+from holdfast.session.decide.taint import READ
+from holdfast.session.decide.waits import deadline_us
+from holdfast.session.egress import HeldUse, egress_digest
+from holdfast.session.fold.hands import EGRESS_GUARD, use_digest
 from holdfast.session.money import path_of, usd
 from holdfast.session.state import Call
 from holdfast.session.tools.policy import TREE
@@ -233,3 +235,61 @@ def _quiet_us(outlet: Outlet, quiet: str, now_us: int) -> int | None:
     """When the quiet of the session and of the target are over; None when neither holds now."""
     ends = [outlet.held_until_us(now_us), quiet_until(now_us, quiet) if quiet else None]
     return max((at for at in ends if at is not None), default=None)
+
+
+HELD_FIRST_S = 0.1
+HELD_LONGEST_S = 5.0
+HELD_TRIES = 40
+"""Money that others hold for open requests may come back: it is waited for about three minutes, then for a timer."""
+
+HELD_PARK_US = 60_000_000
+
+
+async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
+    """Not even a short response fits: wait for what others hold, or park.
+
+    Raises `HeadMoved` after a wait, and after a person was asked, so that everything is looked at again.
+    """
+    fits_later = refused.wanted_pico <= refused.left_pico + refused.held_pico
+    if fits_later and shift.money_waits < HELD_TRIES:
+        shift.money_waits += 1
+        pause_s = min(HELD_LONGEST_S, HELD_FIRST_S * 2.0 ** min(shift.money_waits, 10))
+        await shift.doors.clock.sleep(pause_s * (0.5 + shift.doors.entropy(1)[0] / 512))
+        raise HeadMoved("money that others held may be free again", folded=shift.state.seq, head=shift.state.seq)
+    if fits_later:
+        due_us = shift.doors.clock.now_us() + HELD_PARK_US
+        detail = "the money that is left is held by other sessions for now"
+        return End(ShiftEnded(status="parked", reason="budget", detail=detail, due_us=due_us))
+    return await out_of_money(shift, refused)
+
+
+async def ask_use(shift: Shift, action: AskUse) -> None:
+    """Ask a person about the use of a secret that the proxy held (S21)."""
+    outside = shift.state.outside
+    use = outside.held[action.secret]
+    words = await shift.latest_words()
+    tainted = f"The session {_because(shift)}." if outside.read else "Each use of a secret is asked about."
+    await shift.decision(
+        new_item(
+            shift,
+            kind="egress",
+            title=f"may the secret {use.secret} be used?",
+            action=use_text(use),
+            action_digest=use_digest(use),
+            guards={EGRESS_GUARD: egress_digest(outside.policy)},
+            why="\n\n".join(part for part in (tainted, words) if part),
+            touches=f"{use.host}, as whoever the secret belongs to",
+            evidence=(*outside.read, use.seq),
+            default="deny",
+        )
+    )
+
+
+def _because(shift: Shift) -> str:
+    return f"{READ} ({shift.state.outside.reason})"
+
+
+def use_text(use: HeldUse) -> str:
+    """The use of a secret as people are shown it."""
+    port = "" if use.port == 443 else f":{use.port}"
+    return f"use secret {use.secret} for {use.method or 'a request to'} https://{use.host}{port}{use.path}"

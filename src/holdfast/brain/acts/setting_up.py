@@ -16,15 +16,12 @@ from typing import NamedTuple
 import anyio
 import msgspec
 
-from holdfast.brain.alongside import alongside
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Shift, alongside
 from holdfast.environment.base import SHARED, WORKSPACE, Draft, Environments, Laid, Made, Tools, Wanted
 from holdfast.environment.layers import packages_laid
 from holdfast.environment.recipes import APT_CONF, LIBRARIES, PLACES, VERSIONS, unpack, versions_of
 from holdfast.errors import EnvironmentFailed, HandsError, HandsLost, HeadMoved
-from holdfast.facts.egress import EgressRecorded, EgressSeen
-from holdfast.facts.environment import EnvironmentRecorded, Step
-from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.hands import EgressRecorded, EgressSeen, EnvironmentRecorded, HandsProvisioned, Step
 from holdfast.facts.session import EgressPolicy, Environment, Workspace
 from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec, Layer, Network
 from holdfast.ids import new_hands_id

@@ -7,31 +7,27 @@ import posixpath
 import anyio
 import msgspec
 
-from holdfast.brain.acts import custom as custom_act
 from holdfast.brain.acts import egress as egress_act
 from holdfast.brain.acts import guards as guards_act
 from holdfast.brain.acts import hands as hands_act
+from holdfast.brain.acts import harness
 from holdfast.brain.acts import jobs as jobs_act
-from holdfast.brain.acts import snapshot as snapshot_act
-from holdfast.brain.acts.money import does_not_fit
-from holdfast.brain.acts.people import ask_person
-from holdfast.brain.acts.told import content_of
-from holdfast.brain.acts.waiting import wait
-from holdfast.brain.alongside import first_error
-from holdfast.brain.shift import Shift
+from holdfast.brain.acts.people import ask_person, does_not_fit
+from holdfast.brain.acts.results import content_of, wait
+from holdfast.brain.shift import Shift, first_error
 from holdfast.errors import BudgetRefused, HandsLost
 from holdfast.facts.model import AgentToolUse
 from holdfast.facts.people import ApprovalRequested, ApprovalSuperseded
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.hands.base import CallStatus, ExecRequest, ExecResult, FileExpectation, Hands
 from holdfast.session.actions import AskPerson, Dispatch, End, Reconcile
-from holdfast.session.context.render import action_digest
-from holdfast.session.decide.people import ask_for
+from holdfast.session.context.text import action_digest
 from holdfast.session.decide.taint import wants_rewiring
+from holdfast.session.decide.waits import ask_for
 from holdfast.session.state import Call
 from holdfast.session.tools import TOOLS, timeout_s
+from holdfast.session.tools.jobs import WEB_SEARCH, search_input
 from holdfast.session.tools.policy import GRANT
-from holdfast.session.tools.web import WEB_SEARCH, search_input
 
 RETRIES = 3
 """Dispatches of one call at most; then its outcome is told as unknown."""
@@ -52,16 +48,16 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         return None
     if shift.state.call(action.call_ids[0]).where == "process":
         for use in uses:
-            custom_act.runner(shift, use.name)
+            harness.custom_runner(shift, use.name)
         try:
             await shift.decision(*(_intent(shift, use, 1, None, action.approval_id) for use in uses))
         except BudgetRefused as refused:
             return await does_not_fit(shift, refused)
         shift.money_waits = 0
-        await custom_act.run_all(shift, uses)
+        await harness.run_custom(shift, uses)
         return None
     if not all(shift.state.call(call_id).read_only for call_id in action.call_ids):
-        await snapshot_act.settle(shift)
+        await hands_act.settle_snapshot(shift)
         if shift.state.seq != shift.decided_at:
             return None  # the snapshot is an event: decide again
     if problem := jobs_act.refusal(shift, uses[0]):
@@ -273,7 +269,7 @@ async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: b
     if call.where == "process":
         await shift.decision(_intent(shift, use, call.attempt + 1, None, approval_id, happened=happened))
         shift.money_waits = 0
-        await custom_act.run_all(shift, [use])
+        await harness.run_custom(shift, [use])
         return
     if shift.state.hands is None:
         await hands_act.provision(shift)
@@ -323,10 +319,10 @@ async def _reconcile_custom(shift: Shift, call: Call) -> None:
     """A function of a process that is gone: nobody but its own probe can testify (S12)."""
     stop = shift.state.stopping
     if not stop and call.attempt < RETRIES:
-        happened = await custom_act.probe(shift, await _use(shift, call)) if call.on_unknown == "probe" else None
+        happened = await harness.probe_custom(shift, await _use(shift, call)) if call.on_unknown == "probe" else None
         if happened is True:
             content = f"The {call.name} was done; that was checked after an interruption."
-            await shift.fact(custom_act.settled(call, "ok", content, reconciled=True))
+            await shift.fact(harness.custom_settled(call, "ok", content, reconciled=True))
             return
         if happened is False or call.on_unknown == "retry":
             await _again(shift, call, happened=happened is None)

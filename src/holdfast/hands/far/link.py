@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from holdfast.errors import HandsUnreachable
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json as nesting
 from holdfast.hands.far.protocol import LINE_MAX, PROTOCOL, Answer, Ask, Hello
 
 PATIENCE_S = 30.0

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from holdfast.errors import HandsError, HandsUnreachable, SandboxUnavailable, UsageError, WorkspaceGone
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json as nesting
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Finding, HandsSpec, Output
 from holdfast.hands.far.link import Link

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HandsError, HoldfastError, UsageError, WorkspaceGone
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json as nesting
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider

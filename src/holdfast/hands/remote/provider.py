@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HandsError, HandsUnreachable
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import Capabilities, Finding, HandsSpec
 from holdfast.hands.far.protocol import Answer, Ask
@@ -40,7 +40,7 @@ class QueueLink:
             while self._clock.monotonic_s() < until:
                 said = self._queue.answer(seq)
                 if said is not None:
-                    return nesting.decode_as(said, Answer)
+                    return bounded_json.decode_as(said, Answer)
                 await anyio.sleep(LOOKS_S[min(looks // 20, len(LOOKS_S) - 1)])
                 looks += 1
         except msgspec.MsgspecError:

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from anyio.to_thread import run_sync
 from msgspec.structs import replace
 
-from holdfast.brain.custom import CustomResult, ToolRunner
+from holdfast.brain.doors import CustomResult, ToolRunner
 from holdfast.brain.recall import recall
 from holdfast.errors import ContractInvalid, HoldfastError, ModelError
 from holdfast.facts.base import Usage

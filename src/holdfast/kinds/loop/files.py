@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 
 from holdfast.errors import CannotRunSafely, ContractInvalid
-from holdfast.facts.contract import Check, Item
+from holdfast.facts.mission import Check, Item
 from holdfast.kinds.mission.contract.formats.files import entries_in, marked, read_contract, write_back
 from holdfast.kinds.mission.contract.formats.positions import decode, parse
 

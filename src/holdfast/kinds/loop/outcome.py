@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from holdfast.clock import rfc3339
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.kinds.loop.files import Board, Kept, checks_of
 from holdfast.kinds.loop.plan import STEP, LoopSpec, Plan, probes
 from holdfast.kinds.loop.prompt import TOKEN

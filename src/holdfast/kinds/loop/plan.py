@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.errors import ContractInvalid
 from holdfast.facts.base import Usage
-from holdfast.facts.contract import Check, Item
+from holdfast.facts.mission import Check, Item
 from holdfast.kinds.loop.files import (
     ANALYSIS,
     PROGRESS,

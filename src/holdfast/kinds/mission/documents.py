@@ -25,8 +25,17 @@ from holdfast.facts.mission import (
     VerificationEnded,
 )
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired
-from holdfast.facts.repo import BatchRefused, RepoConflicted, RepoMerged
-from holdfast.facts.task import FindingNoted, RatchetViolated, TaskEnded, TaskHandedIn, TaskJudged, TaskRefused
+from holdfast.facts.task import (
+    BatchRefused,
+    FindingNoted,
+    RatchetViolated,
+    RepoConflicted,
+    RepoMerged,
+    TaskEnded,
+    TaskHandedIn,
+    TaskJudged,
+    TaskRefused,
+)
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
 
 RULE_FILES = ("AGENTS.md", "CLAUDE.md")

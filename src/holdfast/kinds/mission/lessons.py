@@ -15,8 +15,7 @@ from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import LessonApplied, LessonProposed
 from holdfast.facts.people import ApprovalDecided
-from holdfast.facts.repo import BatchRefused, RepoConflicted
-from holdfast.facts.task import FindingNoted, RatchetViolated, TaskInspected, TaskRefused
+from holdfast.facts.task import BatchRefused, FindingNoted, RatchetViolated, RepoConflicted, TaskInspected, TaskRefused
 from holdfast.kinds.mission.check.judging import named
 from holdfast.kinds.mission.documents import Told, one_line, turned_down
 

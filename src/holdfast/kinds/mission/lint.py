@@ -23,8 +23,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, MissionPolicy
 from holdfast.globs import matches
 from holdfast.kinds.mission.check.ability.probes import KINDS, Kind
 from holdfast.kinds.mission.check.checking import Obstacle, obstacle, read, telling

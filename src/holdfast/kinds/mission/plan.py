@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts.contract import Contract, Item
-from holdfast.facts.mission import Task
+from holdfast.facts.mission import Contract, Item, Task
 from holdfast.kinds.mission.contract.contents import find_ring
 from holdfast.kinds.mission.fold.state import OVER, MissionState, TaskState
 

@@ -14,8 +14,7 @@ import msgspec
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked, MissionOpened
 from holdfast.facts.model import AgentToolUse
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskJudged, TaskQueued
+from holdfast.facts.task import RepoMerged, TaskHandedIn, TaskInspected, TaskJudged, TaskQueued
 from holdfast.facts.tool import ToolResult
 from holdfast.kinds.mission.brief.document import Evidence, of, plain
 from holdfast.kinds.mission.fold.state import MissionState

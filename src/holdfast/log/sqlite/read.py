@@ -19,10 +19,9 @@ from holdfast.log.sqlite.connect import SQL, code_of, damaged_file
 from holdfast.log.sqlite.tables import SqliteView, account_row, item_row, number, session_row
 from holdfast.log.transaction import pick, pick_item, unknown
 from holdfast.log.verify import Beside, Look
-from holdfast.session.accounts import AccountRow
 from holdfast.session.home import HOME, Stop, stop_in
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import RowStatus, SessionRow, Uptime
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import ItemRow, RowStatus, SessionRow, Uptime
 from holdfast.session.state import CLOCK_STEP_US
 
 T = TypeVar("T")

@@ -24,10 +24,9 @@ from holdfast.log.sqlite.threads import ANYTHING, ConnectionThread, Watch
 from holdfast.log.transaction import Transaction, fenced, ready
 from holdfast.log.verify import Beside, Look
 from holdfast.log.worker_locks import is_live
-from holdfast.session.accounts import AccountRow
 from holdfast.session.home import Stop
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow, Uptime
+from holdfast.session.money import AccountRow
+from holdfast.session.rows import ItemRow, SessionRow, Uptime
 
 T = TypeVar("T")
 

@@ -13,10 +13,9 @@ from holdfast.facts.codec import SCHEMA
 from holdfast.log.chain import BLOB_OVER, StoredBlob, damaged
 from holdfast.log.sqlite.connect import SQL
 from holdfast.log.transaction import Sealed, Transaction
-from holdfast.session.accounts import AccountRow, Spend
 from holdfast.session.home import HOME, stop_in
-from holdfast.session.items import ItemRow
-from holdfast.session.rows import SessionRow
+from holdfast.session.money import AccountRow, Spend
+from holdfast.session.rows import ItemRow, SessionRow
 
 _FIELDS = SessionRow.__struct_fields__
 _INSERT_EVENT, _INSERT_BLOB, _MOVE_SESSION = SQL["insert_event"], SQL["insert_blob"], SQL["move_session"]

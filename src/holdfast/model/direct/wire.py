@@ -19,7 +19,7 @@ import msgspec
 from holdfast import __version__
 from holdfast.clock import Clock
 from holdfast.errors import ModelError
-from holdfast.facts.nesting import DEPTH_MAX
+from holdfast.facts.bounded_json import DEPTH_MAX
 from holdfast.model.names import is_loopback
 
 _FIELD = re.compile(rb"(?::|(?:event|data|id|retry)(?::|$))")

@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint
 
 from holdfast.clock import Clock
 from holdfast.facts.base import Usage
-from holdfast.facts.context import Handoff
+from holdfast.facts.model import Handoff
 from holdfast.model.base import Finish, ModelRequest, StreamPart, TextDelta, ToolCallDelta, ToolCallStart
 from holdfast.proof.rebuild.strip import Block
 from holdfast.session.money import price_per_mtok

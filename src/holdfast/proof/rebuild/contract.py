@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item
+from holdfast.facts.mission import Check, Contract, Criterion, Item
 from holdfast.kinds.mission.contract.protected import protected
 from holdfast.proof.rebuild.items import WorkItem
 from holdfast.proof.rebuild.library import Library, suite_prefix

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.context import ContextCompacted, ContextReset, Handoff, RuleBreached
-from holdfast.facts.egress import EgressFailed
-from holdfast.facts.environment import EnvironmentRecorded
-from holdfast.facts.hands import HandsRestored
-from holdfast.facts.hook import HookRan
-from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
+from holdfast.facts.hands import EgressFailed, EnvironmentRecorded, HandsRestored
+from holdfast.facts.model import ContextCompacted, ContextReset, Handoff, RuleBreached
 from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSuperseded
 from holdfast.facts.session import SessionEventsLost, SessionForked
-from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.state.jobs import Job, ServiceRun
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.tool import HookRan, JobEnded, JobLine, ServiceEnded, ToolOutcomeUnknown, ToolResult
+from holdfast.session.state.parts import Job, ServiceRun
 
 HANDOFF_HEAD = (
     "Your earlier conversation was put aside to give you a clear head. Nothing of it is lost: `search_log`, when you "

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStatus
 from holdfast.session.actions import Action, AskModel, End, PresumeRequest
-from holdfast.session.context.inputs import inputs_through
-from holdfast.session.decide import breakers, calls, children, jobs, lifecycle, lost, people, providers, taint
+from holdfast.session.context.window import inputs_through
+from holdfast.session.decide import calls, context, providers, taint, waits
 from holdfast.session.rows import Uptime
 from holdfast.session.state import CLOCK_STEP_US, ResponseItem, State
 
@@ -30,7 +30,7 @@ def is_idle(state: State, now_us: int, up: Uptime | None = None) -> bool:
 
 def decide(state: State, now_us: int) -> Action:
     """The next action of the brain that holds the session's lease."""
-    return jobs.with_due(state, _decide(state, now_us), now_us)
+    return calls.with_job_deadlines(state, _decide(state, now_us), now_us)
 
 
 def _decide(state: State, now_us: int) -> Action:
@@ -47,10 +47,10 @@ def _decide(state: State, now_us: int) -> Action:
     if opened:
         return calls.next_call(state, opened, now_us)
     if state.cancelled:
-        return children.cancel_first(state) or end(state, "cancelled", detail="cancelled by a person")
+        return waits.cancel_first(state) or end(state, "cancelled", detail="cancelled by a person")
     if state.interrupted > state.message_seq:
         return end(state, "parked", "person", "interrupted; send a message to go on")
-    action = breakers.step(state, now_us) or lifecycle.step(state, now_us)
+    action = providers.check_breakers(state, now_us) or context.step(state, now_us)
     action = state.tenant.kind.instead(state, action)
     if action is not None:
         return action
@@ -66,20 +66,20 @@ def _before_the_work(state: State, now_us: int) -> Action | None:
     if any(call.attempt for call in state.open_calls()) or state.cancelled:
         return None
     if state.paused:
-        return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
-    gone = lost.step(state, now_us)
+        return end(state, "parked", "person", waits.STOPPED if state.stop_seq else waits.PAUSED)
+    gone = waits.wait_for_workspace(state, now_us)
     if gone is not None:
         return gone
     if state.environment_error and not state.interrupted:
         return end(state, "parked", "person", state.environment_error)
-    return jobs.step(state, now_us) or people.step(state, now_us)
+    return calls.late_jobs(state, now_us) or waits.expire_or_notify(state, now_us)
 
 
 def end(
     state: State, status: ShiftStatus, reason: ParkReason | None = None, detail: str = "", due_us: int | None = None
 ) -> End:
     """The end of this shift. A session that is over asks nobody anything any more."""
-    over = people.close_all(state, f"the session is {status}") if status != "parked" else ()
+    over = waits.close_all(state, f"the session is {status}") if status != "parked" else ()
     return End(ShiftEnded(status=status, reason=reason, detail=detail, due_us=due_us), over)
 
 
@@ -98,7 +98,7 @@ def _after_response(state: State) -> Action | None:
         return end(state, "parked", "child", f"waits for {len(working)} of its children ({names})")
     at_work = state.live_jobs()
     if at_work:
-        return end(state, "parked", "job", jobs.waiting(at_work))
+        return end(state, "parked", "job", calls.waiting_for(at_work))
     return state.tenant.kind.stopped(state) or end(state, "done")
 
 
@@ -106,7 +106,7 @@ def _request(state: State, now_us: int) -> Action:
     limits = state.limits
     if state.responses >= limits.max_turns:
         return end(state, "parked", "cap", f"the cap of {limits.max_turns} turns is reached")
-    tokens = lifecycle.window_tokens(state)
+    tokens = context.window_tokens(state)
     if tokens > limits.context_tokens:
         detail = f"the context has about {tokens} tokens, the line is {limits.context_tokens}"
         return end(state, "parked", "context", detail)

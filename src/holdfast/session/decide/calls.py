@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from holdfast.facts.people import ApprovalSuperseded
-from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.actions import Action, AskPerson, Dispatch, EndCalls, Provision, Reconcile, Record, RunHarness
-from holdfast.session.decide import children, jobs, people
+from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.tool import JobLine, ToolOutcomeUnknown, ToolResult
+from holdfast.session.actions import (
+    Action,
+    AskPerson,
+    Dispatch,
+    End,
+    EndCalls,
+    Provision,
+    Reconcile,
+    Record,
+    RunHarness,
+)
+from holdfast.session.context.notes import job_name
+from holdfast.session.context.window import arrived
+from holdfast.session.decide import waits
+from holdfast.session.decide.waits import due, is_over
 from holdfast.session.state import Ask, Call, State
+from holdfast.session.state.parts import Job
+from holdfast.session.tools import jobs as job_tools
+from holdfast.session.tools.jobs import JOB_STOP, SERVICE_STOP
 from holdfast.session.tools.policy import GRANT, Ruling, evaluate, grants
 
 BLOCKING_ENDS = frozenset({"denied", "unknown", "skipped", "cancelled"})
@@ -46,7 +65,7 @@ def next_call(state: State, opened: list[Call], now_us: int) -> Action:
     if call.where == "harness":
         return _harness(state, call, now_us)
     if call.where == "" and state.hands is None:
-        return RunHarness(call.call_id) if jobs.is_about_nothing(state, call) else Provision()
+        return RunHarness(call.call_id) if is_about_nothing(state, call) else Provision()
     return Dispatch((call.call_id,) if approval_id else _runnable_together(state, opened, now_us), approval_id)
 
 
@@ -62,7 +81,7 @@ def _end(state: State, results: list[ToolResult]) -> EndCalls:
     ended = {result.call_id for result in results}
     over = tuple(
         ApprovalSuperseded(item_id=ask.item_id, reason="the call it was about has ended")
-        for ask in people.unanswered(state)
+        for ask in waits.unanswered(state)
         if ask.call_id in ended
     )
     return EndCalls(tuple(results), over)
@@ -81,7 +100,7 @@ def _runnable_together(state: State, opened: list[Call], now_us: int) -> tuple[s
 
 def _approval(state: State, call: Call, now_us: int) -> str | Action:
     """What a person has allowed this call by; otherwise what to do: ask, wait, or end it (S21)."""
-    ask = people.ask_for(state, call.call_id, "tool")
+    ask = waits.ask_for(state, call.call_id, "tool")
     if ask is None:
         held = _granted(state, call, now_us)
         return held if held else AskPerson(call.call_id)
@@ -91,7 +110,7 @@ def _approval(state: State, call: Call, now_us: int) -> str | Action:
         return EndCalls((_not_run(call, "denied", _refusal(ask)),))
     if state.message_seq > ask.seq:
         return _wrote_instead(state, call)
-    return people.wait(state, now_us, f"{call.name} waits for an approval")
+    return waits.wait(state, now_us, f"{call.name} waits for an approval")
 
 
 def _refusal(ask: Ask) -> str:
@@ -121,11 +140,11 @@ def _harness(state: State, call: Call, now_us: int) -> Action:
     """A call that the harness answers: at once, or when what it waits for has come."""
     match call.name:
         case "sleep":
-            return children.sleep(state, call, now_us)
+            return waits.sleep(state, call, now_us)
         case "wait_for_children":
-            return children.wait_for(state, call, now_us)
-        case jobs.JOB_WAIT:
-            return jobs.wait_for(state, call, now_us)
+            return waits.wait_for_children(state, call, now_us)
+        case job_tools.JOB_WAIT:
+            return wait_for_jobs(state, call, now_us)
         case "ask_person":
             return _question(state, call, now_us)
         case _:
@@ -133,13 +152,13 @@ def _harness(state: State, call: Call, now_us: int) -> Action:
 
 
 def _question(state: State, call: Call, now_us: int) -> Action:
-    ask = people.ask_for(state, call.call_id, "question")
+    ask = waits.ask_for(state, call.call_id, "question")
     if ask is None:
         return AskPerson(call.call_id)
     if ask.verdict is None:
         if state.message_seq > ask.seq:
             return _wrote_instead(state, call)
-        return people.wait(state, now_us, "the agent has a question")
+        return waits.wait(state, now_us, "the agent has a question")
     if ask.expired:
         return EndCalls((_not_run(call, "denied", "Nobody answered in time. Go on without, or say why not."),))
     if ask.verdict == "approve":
@@ -149,13 +168,15 @@ def _question(state: State, call: Call, now_us: int) -> Action:
 
 def _reconcile(state: State, call: Call, now_us: int) -> Action:
     """A call that went out and has no end. Where a person has to say what to do, they are asked (S12)."""
-    ask = people.ask_for(state, call.call_id, "unknown")
+    ask = waits.ask_for(state, call.call_id, "unknown")
     if ask is None:
         return Reconcile(call.call_id)
     if state.cancelled or state.interrupted or (ask.verdict is None and state.message_seq > ask.seq):
         return _leave_unknown(state, call, "a person wrote instead of saying whether it happened")
     if ask.verdict is None:
-        return people.step(state, now_us) or people.wait(state, now_us, f"nobody knows whether {call.name} happened")
+        return waits.expire_or_notify(state, now_us) or waits.wait(
+            state, now_us, f"nobody knows whether {call.name} happened"
+        )
     return Reconcile(call.call_id, ask.verdict)
 
 
@@ -170,7 +191,82 @@ def _leave_unknown(state: State, call: Call, reason: str) -> Record:
     )
     over = (
         ApprovalSuperseded(item_id=ask.item_id, reason=reason)
-        for ask in people.unanswered(state)
+        for ask in waits.unanswered(state)
         if ask.call_id == call.call_id
     )
     return Record((*over, fact))
+
+
+LATE_US = 120_000_000
+"""A job without an end so long after its latest one is asked after: whoever would have told of it may be gone."""
+
+WAITS = frozenset({"job", "timer", "person", "child", "provider"})
+"""Reasons to park under which a job's deadline counts: in the others, nothing would come of waking up."""
+
+
+def is_about_nothing(state: State, call: Call) -> bool:
+    """Whether a call would stop what runs nowhere: no hands need be made to say so."""
+    return call.name in (JOB_STOP, SERVICE_STOP) and not state.hands_at_work()
+
+
+def late_jobs(state: State, now_us: int) -> Record | None:
+    """Tell of the deadlines that have passed."""
+    late = [
+        job
+        for job in state.live_jobs()
+        if job.deadline_us is not None and is_over(state, job.seq, job.deadline_us, now_us)
+    ]
+    if not late:
+        return None
+    told = "[Job {} still runs, and its deadline has passed.]"
+    return Record(tuple(JobLine(job_id=job.job_id, content=told.format(job_name(job)), deadline=True) for job in late))
+
+
+def wait_for_jobs(state: State, call: Call, now_us: int) -> Action:
+    """Go on with a call that waits for jobs: report, or wait without a process."""
+    over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us, call.at_us)
+    came_in = arrived(state, call)
+    if over or came_in or not call.waits_for or any(_has_news(state, job_id) for job_id in call.waits_for):
+        return RunHarness(call.call_id)
+    jobs = [state.jobs[job_id] for job_id in call.waits_for]
+    due_us = None if call.until_us is None else due(state, call.seq, call.until_us, call.at_us)
+    return End(ShiftEnded(status="parked", reason="job", detail=waiting_for(jobs), due_us=due_us))
+
+
+def _has_news(state: State, job_id: str) -> bool:
+    """Whether there is something to tell of a job that no request has shown yet; of one that is over always."""
+    job = state.jobs.get(job_id)
+    if job is None or job.outcome is not None:
+        return True
+    told = {item.seq for item in state.pending}
+    return bool(told & {job.line_seq, job.late_seq})
+
+
+def waiting_for(jobs: list[Job]) -> str:
+    """Whom a session waits for, in words."""
+    first = jobs[0]
+    since = datetime.fromtimestamp(first.started_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    others = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
+    return f"waits for job {job_name(first)}, at work since {since}{others}"
+
+
+def with_job_deadlines(state: State, action: Action, now_us: int) -> Action:
+    """A session that parks is woken by the deadlines of its jobs too, and looks after one that nobody told of."""
+    if not isinstance(action, End) or action.fact.status != "parked" or action.fact.reason not in WAITS or state.paused:
+        return action
+    times = [each for job in state.live_jobs() for each in _times(state, job, now_us)]
+    if not times:
+        return action
+    ended = action.fact
+    due_us = min([*times, *([ended.due_us] if ended.due_us is not None else [])])
+    fact = ShiftEnded(status=ended.status, reason=ended.reason, detail=ended.detail, due_us=due_us)
+    return End(fact, action.before)
+
+
+def _times(state: State, job: Job, now_us: int) -> list[int]:
+    times = []
+    if job.deadline_us is not None:
+        times.append(due(state, job.seq, job.deadline_us))
+    if job.until_us is not None:
+        times.append(max(due(state, job.seq, job.until_us), now_us) + LATE_US)
+    return times

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.facts.budget import BreakerClosed, BreakerOpened
 from holdfast.facts.model import Purpose
-from holdfast.facts.shift import ShiftEnded
-from holdfast.session.actions import Action, End, Record, WaitUntil
-from holdfast.session.context.inputs import inputs
-from holdfast.session.decide.children import due, is_over
-from holdfast.session.decide.people import close_all
-from holdfast.session.decide.retry import PARK_BEYOND_S, RETRYABLE, delay_s
+from holdfast.facts.shift import BreakerClosed, BreakerOpened, ShiftEnded
+from holdfast.session.actions import Action, End, Escalate, Record, WaitUntil
+from holdfast.session.context.window import inputs
+from holdfast.session.decide.waits import close_all, due, is_over, standing, wait
+from holdfast.session.fold.clock import SPEND_STEP_US, SPEND_STEPS
 from holdfast.session.fold.requests import PROVIDER, TOO_LONG
+from holdfast.session.money import usd
 from holdfast.session.state import Failure, Provider, State
 
 
@@ -129,3 +128,64 @@ def _tired(state: State, failure: Failure, models: tuple[str, ...], now_us: int)
     rest_us = max(int(limits.provider_rest_s * 1_000_000), asked_us)
     why = f"{provider.failures} failures in a row, the last with {failure.kind}: {failure.message}"
     return Record((BreakerOpened(breaker=PROVIDER + failure.model, detail=why, until_us=failure.at_us + rest_us),))
+
+
+RETRYABLE = frozenset({"rate_limited", "overloaded", "timeout", "bad_stream", "unavailable"})
+"""Kinds of failure that another attempt can mend."""
+
+FIRST_DELAY_S = 0.5
+LONGEST_DELAY_S = 30.0
+
+PARK_BEYOND_S = 60.0
+"""A longer wait than this parks the session: a parked one costs nothing."""
+
+
+def delay_s(failure: Failure, tries: int) -> float:
+    """Seconds from the failure to the next attempt: what the provider asked for, else doubling.
+
+    `tries` counts the failed attempts of this shift, from 1.
+    """
+    if failure.retry_after_s is not None:
+        return max(0.0, failure.retry_after_s)
+    return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** (tries - 1))
+
+
+HOUR_S = SPEND_STEP_US * SPEND_STEPS // 1_000_000
+
+
+def check_breakers(state: State, now_us: int) -> Action | None:
+    """What a breaker wants; None when the work may go on."""
+    if state.breaker:
+        return _open_breaker(state, now_us)
+    limits = state.limits.breakers
+    cap = limits.spend_per_hour_pico
+    if cap is not None:
+        spent = spent_last_hour(state, now_us)
+        if spent >= cap:
+            return Escalate("spend_rate", f"{usd(spent)} were spent within an hour; the line is {usd(cap)}")
+    if state.failed_calls >= limits.tool_failures:
+        evidence = tuple(call.seq for call in state.calls)
+        return Escalate("tool_failures", f"{state.failed_calls} tool calls failed in a row", evidence)
+    return None
+
+
+def spent_last_hour(state: State, now_us: int) -> int:
+    """Pico-dollars of the last hour, by steps of five minutes."""
+    first = now_us // SPEND_STEP_US - SPEND_STEPS
+    return sum(pico for at, pico in state.spend.items() if at > first)
+
+
+def _open_breaker(state: State, now_us: int) -> Action:
+    """A breaker is open: a person says whether to go on, or says something new."""
+    ask = next((each for each in state.asks.values() if each.kind == "escalation"), None)
+    if ask is None or (ask.verdict is None and state.message_seq > ask.seq):
+        why = "a person wrote" if ask is not None else "nothing is asked any more"
+        over = standing(state, "escalation", "a person wrote instead")
+        return Record((BreakerClosed(breaker=state.breaker, detail=why), *over))
+    if ask.verdict is None:
+        return wait(state, now_us, f"{state.breaker}: a person is asked how to go on")
+    if ask.verdict == "approve":
+        return Record((BreakerClosed(breaker=state.breaker, detail=ask.note or "a person said to go on"),))
+    note = f": {ask.note}" if ask.note else ""
+    who = "nobody answered in time" if ask.expired else "a person stopped it"
+    return End(ShiftEnded(status="failed", detail=f"{state.breaker}: {who}{note}"), close_all(state, "over"))

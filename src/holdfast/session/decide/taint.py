@@ -6,12 +6,12 @@ carry the data out. The first two cannot be taken back, so the third is what a p
 
 from __future__ import annotations
 
-from holdfast.facts.egress import SessionTainted
+from holdfast.facts.hands import SessionTainted
 from holdfast.facts.people import ApprovalSuperseded
 from holdfast.session.actions import Action, AskUse, Record
-from holdfast.session.decide import people
-from holdfast.session.fold.egress import EGRESS_GUARD
-from holdfast.session.outside import HeldUse, SecretGrant, egress_digest, opens
+from holdfast.session.decide import waits
+from holdfast.session.egress import HeldUse, SecretGrant, egress_digest, opens
+from holdfast.session.fold.hands import EGRESS_GUARD
 from holdfast.session.state import State
 
 READ = "has read what strangers may have written"
@@ -92,7 +92,7 @@ def _asking(state: State, now_us: int) -> Action | None:
             return _over(use, "what this session may talk to has changed since it was asked")
         if state.message_seq > ask.seq:
             return _over(use, "a person wrote instead of answering")
-        return people.wait(state, now_us, f"the use of the secret {use.secret} waits for an approval")
+        return waits.wait(state, now_us, f"the use of the secret {use.secret} waits for an approval")
     return None
 
 

@@ -11,31 +11,31 @@ import msgspec
 
 from holdfast.errors import LogDamaged
 from holdfast.facts.base import Erased, Fact
-from holdfast.facts.budget import BudgetReached
 from holdfast.facts.codec import Event, genesis
-from holdfast.facts.home import BriefRead, EmergencyReleased, EmergencyStopped
-from holdfast.facts.hook import NOT_HANDED_IN, HookRan
-from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.hands import WorkspaceSnapshotted
+from holdfast.facts.people import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.facts.session import SessionCreated, SessionError, SessionForked, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
-from holdfast.facts.workspace import WorkspaceSnapshotted
-from holdfast.session.context.tokens import estimate, estimate_content, estimate_pinned
+from holdfast.facts.shift import (
+    BriefRead,
+    BudgetReached,
+    EmergencyReleased,
+    EmergencyStopped,
+    LeaseStolen,
+    ShiftEnded,
+    ShiftStarted,
+)
+from holdfast.facts.task import RepoCommitted
+from holdfast.facts.tool import NOT_HANDED_IN, HookRan
+from holdfast.session.context.text import estimate, estimate_content, estimate_pinned
+from holdfast.session.fold import approvals as fold_approvals
 from holdfast.session.fold import calls as fold_calls
-from holdfast.session.fold import children as fold_children
 from holdfast.session.fold import clock as fold_clock
-from holdfast.session.fold import context as fold_context
-from holdfast.session.fold import egress as fold_egress
-from holdfast.session.fold import environment as fold_environment
-from holdfast.session.fold import fork as fold_fork
 from holdfast.session.fold import hands as fold_hands
-from holdfast.session.fold import jobs as fold_jobs
-from holdfast.session.fold import people as fold_people
 from holdfast.session.fold import requests as fold_requests
+from holdfast.session.signs.trace import first_that_counts, note
 from holdfast.session.state import Apply, Kinds, State
 from holdfast.session.tenant import Tenant, kind_name
 from holdfast.session.tools.policy import TREE
-from holdfast.session.trace import first_that_counts, note
 
 _FORKED = str(SessionForked.__struct_config__.tag)
 
@@ -93,7 +93,7 @@ def _created(state: State, fact: SessionCreated, event: Event) -> None:
     state.created, state.limits, state.created_us = fact, fact.limits, event.at_us
     state.owner = fact.people.owner
     state.window_tokens = estimate_pinned(fact)
-    fold_egress.began(state, fact, event)
+    fold_hands.egress_began(state, fact, event)
     kinds = state.tenant.kinds
     kind = kinds(kind_name(fact))
     state.tenant = Tenant(kinds, kind, kind.began(fact))
@@ -108,14 +108,14 @@ def _updated(state: State, fact: SessionUpdated, event: Event) -> None:
     state.limits = msgspec.structs.replace(state.limits, **changed)
     state.owner = state.owner if fact.owner is None else fact.owner
     if fact.egress is not None:
-        fold_egress.changed(state, fact.egress, event)
+        fold_hands.egress_changed(state, fact.egress, event)
     state.ended = None
 
 
 def _message(state: State, fact: UserMessage, event: Event) -> None:
     state.ended = None
     state.message_seq = event.seq
-    fold_environment.forget_failures(state)
+    fold_hands.forget_failures(state)
     state.failed_calls = 0
     state.clear_signs()
     state.posted(event.seq, estimate_content(fact.content))
@@ -193,15 +193,9 @@ _APPLY: dict[type[Fact], Apply] = {
     ShiftEnded: _shift_ended,
     **fold_requests.APPLY,
     **fold_calls.APPLY,
-    **fold_people.APPLY,
-    **fold_children.APPLY,
     **fold_clock.APPLY,
-    **fold_jobs.APPLY,
-    **fold_context.APPLY,
-    **fold_egress.APPLY,
-    **fold_environment.APPLY,
-    **fold_fork.APPLY,
     **fold_hands.APPLY,
+    **fold_approvals.APPLY,
     HookRan: _hook,
 }
 """What each fact of the kernel does to a state."""

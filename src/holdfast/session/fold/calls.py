@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse
-from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
+from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.tool import (
+    JobEnded,
+    JobLine,
+    JobStarted,
+    ServiceEnded,
+    ServiceStarted,
+    ToolDispatched,
+    ToolOutcomeUnknown,
+    ToolResult,
+)
 from holdfast.session.context.notes import result_text
-from holdfast.session.context.tokens import estimate, estimate_content, estimate_input
-from holdfast.session.fold import egress as fold_egress
-from holdfast.session.fold.money import spend
-from holdfast.session.state import Call, ResponseItem, State
+from holdfast.session.context.text import estimate, estimate_content, estimate_input
+from holdfast.session.fold.clock import spend
+from holdfast.session.fold.hands import untrusted_read
+from holdfast.session.state import Apply, Call, Child, ResponseItem, State
+from holdfast.session.state.parts import Job, ServiceRun
 from holdfast.session.tools import check_input, main_argument
 from holdfast.session.tools.effects import effects_of
 from holdfast.session.tools.jobs import JOB_STOP, JOB_WAIT
@@ -77,10 +87,10 @@ def _call(state: State, fact: AgentToolUse, event: Event) -> Call:
 
 def _why_malformed(text: str) -> str:
     try:
-        nesting.decode(text)
+        bounded_json.decode(text)
     except msgspec.DecodeError as error:
-        if str(error) == nesting.TOO_DEEP:
-            return f"are JSON, but {nesting.TOO_DEEP}; send them flatter"
+        if str(error) == bounded_json.TOO_DEEP:
+            return f"are JSON, but {bounded_json.TOO_DEEP}; send them flatter"
     return "are not a JSON object"
 
 
@@ -156,7 +166,7 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
         state.context.did_seq = event.seq
     if isinstance(fact, ToolResult):
         if fact.untrusted:
-            fold_egress.read(state, event.seq, f"the result of {call.name} is from outside")
+            untrusted_read(state, event.seq, f"the result of {call.name} is from outside")
         for file in fact.files:
             state.seen[file.path] = file.digest
         if call.attempt or call.where == "harness":
@@ -179,11 +189,112 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
         state.pending = [posted for posted in state.pending if posted.seq not in reported]
 
 
-APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
+COMMAND_MAX = 200
+"""So much of a command is kept, for lists and notes."""
+
+ENDED_KEPT = 32
+"""Jobs that are over are forgotten but for so many: a later `job_wait` or `job_log` may ask for one."""
+
+
+def _started(state: State, fact: JobStarted, event: Event) -> None:
+    state.jobs[fact.job_id] = Job(
+        fact.job_id,
+        fact.call_id,
+        fact.hands_id,
+        fact.name,
+        event.seq,
+        event.at_us,
+        command=fact.command[:COMMAND_MAX],
+        line=bool(fact.line),
+        deadline_us=fact.deadline_us,
+        until_us=fact.until_us,
+    )
+    over = [job.job_id for job in state.jobs.values() if job.outcome is not None]
+    for job_id in over[:-ENDED_KEPT]:
+        del state.jobs[job_id]
+
+
+def _line(state: State, fact: JobLine, event: Event) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is None or job.outcome is not None:  # its end says more
+        return
+    if fact.deadline:
+        job.deadline_us, job.late_seq = None, event.seq
+    elif job.line_seq:
+        return
+    else:
+        job.line_seq = event.seq
+    state.stirred()
+    state.posted(event.seq, estimate(fact.content))
+
+
+def _job_ended(state: State, fact: JobEnded, event: Event) -> None:
+    job = state.jobs.get(fact.job_id)
+    if job is None or job.outcome is not None:
+        return
+    job.outcome, job.ended_seq = fact.outcome, event.seq
+    state.mutated_seq = event.seq
+    state.stirred()
+    state.posted(event.seq, estimate(fact.content))
+
+
+def _service_started(state: State, fact: ServiceStarted, event: Event) -> None:
+    state.services[fact.name] = ServiceRun(
+        fact.name, fact.call_id, fact.hands_id, event.seq, command=fact.command[:COMMAND_MAX]
+    )
+
+
+def _service_ended(state: State, fact: ServiceEnded, event: Event) -> None:
+    run = state.services.get(fact.name)
+    if run is None or run.hands_id != fact.hands_id:
+        return
+    del state.services[fact.name]
+    if fact.content:
+        state.posted(event.seq, estimate(fact.content))
+
+
+def _opened(state: State, fact: ChildOpened, event: Event) -> None:
+    state.children[fact.child_id] = Child(fact.child_id, fact.call_id, event.seq, fact.name)
+
+
+def _messaged(state: State, fact: ChildMessaged, event: Event) -> None:
+    child = state.children.get(fact.child_id)
+    if child is not None:  # it has something to do again
+        child.status = None
+
+
+def _cancelled(state: State, fact: ChildCancelled, event: Event) -> None:
+    child = state.children.get(fact.child_id)
+    if child is not None:
+        child.cancelled = True
+
+
+def _finished(state: State, fact: ChildFinished, event: Event) -> None:
+    state.stirred()
+    child = state.children.get(fact.child_id)
+    if child is None:
+        return
+    child.status, child.finished_seq = fact.status, event.seq
+    if fact.untrusted:
+        untrusted_read(state, event.seq, "a child reported that had read what strangers may have written")
+    if not child.cancelled:  # whoever cancelled it need not be told
+        state.posted(event.seq, estimate(fact.summary) + estimate(fact.detail))
+
+
+APPLY: dict[type[Fact], Apply] = {
     AgentThinking: _part,
     AgentMessage: _part,
     AgentToolUse: _part,
     ToolDispatched: _dispatched,
     ToolResult: _ended,
     ToolOutcomeUnknown: _ended,
+    JobStarted: _started,
+    JobLine: _line,
+    JobEnded: _job_ended,
+    ServiceStarted: _service_started,
+    ServiceEnded: _service_ended,
+    ChildOpened: _opened,
+    ChildMessaged: _messaged,
+    ChildCancelled: _cancelled,
+    ChildFinished: _finished,
 }

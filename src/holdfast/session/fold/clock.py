@@ -62,3 +62,22 @@ def _set(state: State, fact: ClockSet, event: Event) -> None:
 
 
 APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {ClockSet: _set}
+
+
+SPEND_STEP_US = 300_000_000
+"""Spend is kept in mind by the five minutes."""
+
+SPEND_STEPS = 12
+"""An hour of them."""
+
+
+def spend(state: State, pico: int, at_us: int) -> None:
+    """Count what was spent, also by the time."""
+    state.cost_pico += pico
+    if not pico:
+        return
+    step = at_us // SPEND_STEP_US
+    state.spend[step] = state.spend.get(step, 0) + pico
+    newest = max(state.spend)
+    for old in [each for each in state.spend if each <= newest - SPEND_STEPS]:
+        del state.spend[old]

@@ -2,17 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.hands import HandsHostFiles, HandsLost, HandsProvisioned, HandsReleased, HandsRestored
-from holdfast.facts.session import SessionEventsLost
-from holdfast.session.context.notes import note_of
-from holdfast.session.context.tokens import estimate
-from holdfast.session.fold import egress as fold_egress
-from holdfast.session.state import State
+from holdfast.facts.hands import (
+    EgressFailed,
+    EgressRecorded,
+    EgressSeen,
+    EnvironmentRecorded,
+    HandsHostFiles,
+    HandsLost,
+    HandsProvisioned,
+    HandsReleased,
+    HandsRestored,
+    SessionTainted,
+)
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    ApprovalSuperseded,
+)
+from holdfast.facts.session import EgressPolicy, Environment, SessionCreated, SessionEventsLost, SessionForked
+from holdfast.facts.shift import ShiftEnded
+from holdfast.session.context.notes import FORKED_CALL, note_of
+from holdfast.session.context.text import action_digest, estimate
+from holdfast.session.egress import EVIDENCE_MAX, HeldUse, Outside, SecretGrant, egress_digest, opens
+from holdfast.session.state import Apply, Ask, ResponseItem, State
+from holdfast.session.tenant import Tenant
+
+SET_UP_MAX = 100
+"""So many places that set-ups asked for are counted; the log has all."""
+
+EGRESS_GUARD = "egress"
+"""The guard of an item about a secret: the digest of what the session may talk to."""
+
+
+def egress_began(state: State, fact: SessionCreated, event: Event) -> None:
+    """A session begins; that of a tainted parent is tainted by it."""
+    state.outside.policy, state.outside.policy_seq = fact.egress, event.seq
+    if fact.parent is not None and fact.parent.tainted:
+        untrusted_read(state, event.seq, "the session that opened it had read what strangers may have written")
+
+
+def egress_changed(state: State, policy: EgressPolicy, event: Event) -> None:
+    """Another policy: what people said about secrets was said of the old one."""
+    outside = state.outside
+    outside.policy, outside.policy_seq = policy, event.seq
+    outside.granted, outside.denied, outside.told = {}, [], False
+    outside.held = {name: use for name, use in outside.held.items() if use.item_id}
+
+
+def egress_forked(state: State) -> None:
+    """A fork has its own way outside: the same policy, what was read, and no word of a person (S22).
+
+    That it is tainted is said anew: its own row beside the events shows it.
+    """
+    origin = state.outside
+    state.outside = Outside(
+        policy=origin.policy,
+        policy_seq=origin.policy_seq,
+        read=origin.read,
+        reason=origin.reason,
+    )
+
+
+def untrusted_read(state: State, seq: int, reason: str) -> None:
+    """Something came in that strangers may have written."""
+    outside = state.outside
+    outside.reason = outside.reason or reason
+    if len(outside.read) < EVIDENCE_MAX and seq not in outside.read:
+        outside.read.append(seq)
+
+
+def egress_provisioned(state: State) -> None:
+    """Hands are there: with a way outside when the policy has one and it could be opened for them."""
+    outside = state.outside
+    outside.wired = opens(outside.policy) and not outside.failing
+    outside.told = outside.told and not outside.wired
+    outside.failing = ""
+
+
+def use_digest(use: HeldUse) -> str:
+    """The digest that binds an answer to the use of a secret."""
+    value = {"secret": use.secret, "method": use.method, "host": use.host, "port": use.port, "path": use.path}
+    return action_digest("use_secret", value)
+
+
+def use_asked(state: State, fact: ApprovalRequested) -> None:
+    """A person is asked about the use of a secret."""
+    for use in state.outside.held.values():
+        if not use.item_id and use_digest(use) == fact.action_digest:
+            use.item_id = fact.item_id
+
+
+def use_answered(state: State, ask: Ask, fact: ApprovalDecided | ApprovalExpired, event: Event) -> None:
+    """A person allowed the use of a secret, or did not; the model is told. It counts for the policy they saw."""
+    outside = state.outside
+    del state.asks[ask.item_id]
+    use = next((each for each in outside.held.values() if each.item_id == ask.item_id), None)
+    if use is None:
+        return
+    del outside.held[use.secret]
+    if ask.guards.get(EGRESS_GUARD) == egress_digest(outside.policy):
+        if fact.verdict == "approve":
+            grant = fact.grant if isinstance(fact, ApprovalDecided) else None
+            for_s, uses = (grant.for_s, grant.uses) if grant is not None else (None, None)
+            outside.granted[use.secret] = SecretGrant(event.seq, event.at_us, for_s, uses)
+        elif use.secret not in outside.denied:
+            outside.denied.append(use.secret)
+    _tell(state, fact, event)
+
+
+def use_superseded(state: State, ask: Ask, fact: ApprovalSuperseded, event: Event) -> None:
+    """A question about a secret counts no more: the next use of it asks again."""
+    held = state.outside.held
+    for name in [name for name, use in held.items() if use.item_id == ask.item_id]:
+        del held[name]
+        _tell(state, fact, event)
+
+
+def _tell(state: State, fact: Fact, event: Event) -> None:
+    state.posted(event.seq, estimate(note_of(fact)))
+
+
+def _recorded(state: State, fact: EgressRecorded, event: Event) -> None:
+    outside = state.outside
+    if fact.set_up:  # what it brought in is said by `environment.recorded`
+        for seen in fact.seen:
+            place = f"{seen.host}:{seen.port} {seen.verdict}"
+            if place in outside.set_up or len(outside.set_up) < SET_UP_MAX:
+                outside.set_up[place] = outside.set_up.get(place, 0) + seen.count
+        return
+    outside.through = fact.through
+    outside.dropped += fact.dropped
+    for seen in fact.seen:
+        outside.sent += seen.sent
+        outside.received += seen.received
+        match seen.verdict:
+            case "allowed":
+                outside.allowed_count += seen.count
+                _allowed(state, seen, event)
+            case "refused":
+                outside.refused_count += seen.count
+            case "held":
+                outside.held_count += seen.count
+                _held(state, seen, event)
+
+
+def _allowed(state: State, seen: EgressSeen, event: Event) -> None:
+    if not seen.registry:
+        untrusted_read(state, event.seq, f"it has read from {seen.host}")
+    grant = state.outside.granted.get(seen.secret)
+    if grant is not None:
+        grant.used += seen.count
+
+
+def _held(state: State, seen: EgressSeen, event: Event) -> None:
+    """The first held use of a secret is asked about; more of it wait for the same answer."""
+    outside = state.outside
+    bound = any(use.name == seen.secret for use in outside.policy.secrets)
+    if bound and seen.secret not in outside.denied and seen.secret not in outside.held:
+        outside.granted.pop(seen.secret, None)  # it was held, so what was allowed is used up
+        outside.held[seen.secret] = HeldUse(seen.secret, seen.host, seen.port, seen.method, seen.path, event.seq)
+
+
+def _failed(state: State, fact: EgressFailed, event: Event) -> None:
+    outside = state.outside
+    if state.hands is None:
+        outside.failing = fact.reason or "it could not be opened"
+    if not outside.told:
+        outside.told = True
+        _tell(state, fact, event)
+
+
+def _tainted(state: State, fact: SessionTainted, event: Event) -> None:
+    state.outside.tainted_seq = event.seq
 
 
 def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
@@ -20,7 +186,7 @@ def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
     state.hands_known[fact.hands_id] = fact
     state.workspace_with = ""
     state.had_hands = True
-    fold_egress.provisioned(state)
+    egress_provisioned(state)
 
 
 def _gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
@@ -59,11 +225,106 @@ def _events_lost(state: State, fact: SessionEventsLost, event: Event) -> None:
     state.posted(event.seq, estimate(note_of(fact)))
 
 
-APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {
+def required(policy: Environment) -> bool:
+    """Whether the work must not begin without it: the policy names something, rather than leave it to what is found."""
+    return any(
+        getattr(policy, name)
+        for name in ("setup", "packages", "toolchains", "services", "recipes", "dotenv", "submodules", "lfs")
+    )
+
+
+def forget_failures(state: State) -> None:
+    """A person spoke: what could not be made is tried again."""
+    state.environment_failed = state.environment_error = ""
+
+
+def _environment_recorded(state: State, fact: EnvironmentRecorded, event: Event) -> None:
+    """The model is told of another environment than before, and of one that it has to go on without."""
+    for seen in fact.seen:
+        if seen.verdict == "allowed" and not seen.registry:
+            untrusted_read(state, event.seq, f"what stands ready for it was made with what {seen.host} sent")
+    if fact.error:
+        stops = state.created is not None and required(state.created.environment)
+        state.environment_error = fact.error if stops else ""
+        state.environment_failed = "" if stops else fact.digest
+    else:
+        forget_failures(state)
+    if not state.environment_error and (fact.error or fact.digest != state.environment):
+        state.posted(event.seq, estimate(note_of(fact)))
+    state.environment = "" if fact.error else fact.digest
+
+
+RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests until it is woken or told something")
+"""How a fork stands before anybody does anything with it: nothing makes it run by itself."""
+
+MADE_ANEW = frozenset(
+    "session_id seq at_us hash epoch created limits owner ended tenant".split()
+    + "snapshot_seq snapshot_error snapshot outside failing".split()
+)
+"""What a fork has of its own from its first event on."""
+
+CARRIED = frozenset(
+    "created_us window window_tokens pending unseen calls seen context trace responses summaries handoffs rule_uses "
+    "message_seq providers mutated_seq set_back boot_id booted_us clock_seq".split()
+)
+"""What goes on where the origin was. Time and uses that a rule allows go on counting: a fork renews no permission."""
+
+NOT_CARRIED = frozenset(
+    "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
+    "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
+    "environment_error workspace_with had_hands host_files uncounted".split()
+)
+"""What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
+
+
+def _forked(state: State, fact: SessionForked, event: Event) -> None:
+    """A fork begins where its origin was; what was open there is not its own."""
+    assert state.created is not None
+    limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
+    state.created = msgspec.structs.replace(
+        state.created, workspace=fact.workspace, accounts=fact.accounts, limits=limits, key=fact.key, parent=None
+    )
+    state.created = msgspec.structs.replace(state.created, mission=None, role=None)
+    state.limits, state.owner = limits, fact.owner
+    state.tenant = Tenant(state.tenant.kinds)
+    _end_calls(state, event)
+    fresh = State(session_id=state.session_id)
+    for name in NOT_CARRIED:
+        setattr(state, name, getattr(fresh, name))
+    state.ended = RESTING
+    state.snapshot_seq, state.snapshot_error, state.snapshot = event.seq, "", fact.snapshot
+    state.clear_signs()
+    egress_forked(state)
+    state.posted(event.seq, estimate(note_of(fact)))
+
+
+def _end_calls(state: State, event: Event) -> None:
+    opened = state.open_calls()
+    if not opened:
+        return
+    item = state.window[-1]
+    assert isinstance(item, ResponseItem)
+    tokens = estimate(FORKED_CALL)
+    for call in opened:
+        call.end = "cancelled"
+        item.results[state.calls.index(call)] = event.seq
+        item.tokens += tokens
+        item.tool_tokens += tokens
+        state.window_tokens += tokens
+        state.context.tool_tokens += tokens
+    state.unseen = True
+
+
+APPLY: dict[type[Fact], Apply] = {
+    EgressRecorded: _recorded,
+    EgressFailed: _failed,
+    SessionTainted: _tainted,
     HandsProvisioned: _provisioned,
     HandsLost: _gone,
     HandsReleased: _gone,
     HandsRestored: _restored,
     HandsHostFiles: _host_files,
     SessionEventsLost: _events_lost,
+    EnvironmentRecorded: _environment_recorded,
+    SessionForked: _forked,
 }

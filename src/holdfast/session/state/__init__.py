@@ -18,14 +18,12 @@ from holdfast.facts.model import Purpose, StopReason
 from holdfast.facts.people import Grant, ItemKind, Verdict
 from holdfast.facts.session import Limits, SessionCreated
 from holdfast.facts.shift import ShiftEnded
-from holdfast.session.outside import Outside
-from holdfast.session.state.context import ContextState
-from holdfast.session.state.failures import Failing
-from holdfast.session.state.jobs import Job, ServiceRun
+from holdfast.session.egress import Outside
+from holdfast.session.signs.trace import Step
+from holdfast.session.state.parts import ContextState, Failing, Job, ServiceRun
 from holdfast.session.tenant import Kind, Tenant
 from holdfast.session.tools import Tool, Where, find_tool
 from holdfast.session.tools.effects import Part
-from holdfast.session.trace import Step
 
 CallEnd = Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
 

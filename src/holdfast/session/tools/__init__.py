@@ -14,11 +14,9 @@ import msgspec
 
 from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Agent, CustomTool, EgressPolicy, Searcher
-from holdfast.session.outside import opens
+from holdfast.session.egress import opens
 from holdfast.session.tools.effects import whole_of
-from holdfast.session.tools.jobs import DECLARED, JOB_START, job_input_problem
-from holdfast.session.tools.web import DECLARED as WEB_DECLARED
-from holdfast.session.tools.web import WEB_FETCH, WEB_TOOLS
+from holdfast.session.tools.jobs import DECLARED, JOB_START, WEB_DECLARED, WEB_FETCH, WEB_TOOLS, job_input_problem
 
 Where = Literal["", "process", "harness"]
 """Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""

@@ -12,12 +12,11 @@ from typing import Any
 import msgspec
 
 from holdfast.facts.session import EgressPolicy, Searcher, Workspace
-from holdfast.session.outside import opens
+from holdfast.session.egress import opens
 from holdfast.session.tools.commands import ROOT, Paths, commands, doing, hosts_in, joined, program_of
-from holdfast.session.tools.jobs import JOB_START, JOB_STOP, SERVICE_START, SERVICE_STOP
+from holdfast.session.tools.jobs import JOB_START, JOB_STOP, SERVICE_START, SERVICE_STOP, WEB_FETCH, WEB_SEARCH
 from holdfast.session.tools.shell import Redirect, Simple
 from holdfast.session.tools.shell_words import UNKNOWN, Unparsed
-from holdfast.session.tools.web import WEB_FETCH, WEB_SEARCH
 
 SHOWN_MAX = 20
 _NO_FILE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "-")

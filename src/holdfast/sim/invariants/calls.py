@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.facts.context import ContextReset
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
+from holdfast.facts.model import ContextReset
+from holdfast.facts.people import UserCancel, UserInterrupt, UserPause
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
 from holdfast.sim.invariants.history import HARNESS, READ_ONLY, CallHistory, History
 from holdfast.sim.record import Asked
 

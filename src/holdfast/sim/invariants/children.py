@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.job import JobEnded, JobLine, JobStarted
 from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import UserCancel, UserMessage
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.tool import ToolDispatched, ToolResult
-from holdfast.facts.user import UserCancel, UserMessage
+from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened, ShiftEnded
+from holdfast.facts.tool import JobEnded, JobLine, JobStarted, ToolDispatched, ToolResult
 from holdfast.session.context.conversation import TextPart, ToolResultPart
 from holdfast.sim.invariants.history import History
 from holdfast.sim.invariants.rest import working_children

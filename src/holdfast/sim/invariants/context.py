@@ -8,11 +8,10 @@ from typing import Any
 
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import AgentThinking, AgentToolUse
+from holdfast.facts.model import AgentThinking, AgentToolUse, ContextCompacted, ContextReset
 from holdfast.facts.session import SessionCreated
 from holdfast.session.context.conversation import TextPart
-from holdfast.session.context.tokens import estimate
+from holdfast.session.context.text import estimate
 from holdfast.sim.doors import PROMPT
 from holdfast.sim.invariants.history import History, RequestHistory
 from holdfast.sim.invariants.window import contexts, goal_of

@@ -8,20 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
-from holdfast.facts.context import RuleBreached
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
+    ModelRequestEnd,
+    ModelRequestStart,
+    RuleBreached,
+)
 from holdfast.facts.people import (
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
     ApprovalSeen,
     ApprovalSuperseded,
+    UserMessage,
 )
 from holdfast.facts.session import SessionCreated
+from holdfast.facts.shift import ChildFinished
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.sim.record import Commit, Effect
 from holdfast.sim.script import SaidCall, Turn
 from holdfast.sim.world import Session, World

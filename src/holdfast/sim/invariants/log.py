@@ -9,12 +9,11 @@ from random import Random
 
 from holdfast.brain.recall import decode, encode
 from holdfast.facts.base import Usage, text_of
-from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import Event
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import SessionCreated, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import BudgetSet, LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
 from holdfast.kinds import KINDS
 from holdfast.session.fold import empty, fold

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import ModelRequestStart
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, ApprovalSeen, UserPause, UserResume
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.shift import ClockSet, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import ChildOpened, ClockSet, EmergencyReleased, EmergencyStopped, ShiftEnded, ShiftStarted
 from holdfast.facts.tool import ToolDispatched
-from holdfast.facts.user import UserPause, UserResume
 from holdfast.session.home import HOME
 from holdfast.sim.invariants.history import HARNESS, History
 from holdfast.sim.world import World

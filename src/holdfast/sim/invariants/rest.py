@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.brain.doors import uptime
-from holdfast.facts.budget import BudgetSet
-from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.hands import HandsLost, HandsProvisioned, HandsReleased
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired
+from holdfast.facts.people import (
+    ApprovalDecided,
+    ApprovalExpired,
+    UserCancel,
+    UserInterrupt,
+    UserMessage,
+    UserPause,
+    UserResume,
+)
 from holdfast.facts.session import SessionError, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import (
+    BudgetSet,
+    ChildFinished,
+    ChildMessaged,
+    ChildOpened,
+    LeaseStolen,
+    ShiftEnded,
+    ShiftStarted,
+)
 from holdfast.facts.tool import ToolDispatched, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserMessage, UserPause, UserResume
 from holdfast.kinds import KINDS
 from holdfast.session.decide import is_idle
 from holdfast.session.fold import empty, fold

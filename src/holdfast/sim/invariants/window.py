@@ -6,16 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from holdfast.facts.base import text_of
-from holdfast.facts.child import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.codec import Event
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
+    ContextCompacted,
+    ContextReset,
+    ModelRequestEnd,
+    ModelRequestStart,
+)
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
+from holdfast.facts.shift import ChildCancelled, ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.session.context.conversation import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from holdfast.session.context.notes import left_out, note_of
-from holdfast.session.context.tokens import estimate
+from holdfast.session.context.text import estimate
 from holdfast.session.context.window import CUT_SHORT
 from holdfast.sim.invariants.history import CallHistory, History, RequestHistory
 

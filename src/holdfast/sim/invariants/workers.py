@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from holdfast.errors import HoldfastError, LogUnavailable, SchemaTooNew, StorageFull
 from holdfast.facts.model import AgentToolUse
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.fleet.dispatch import FIRST_REST_S, LONGEST_REST_S, STORAGE_REST_S
 from holdfast.fleet.serve import LOOK_S
 from holdfast.session.rows import SessionRow, first_row, next_row

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from holdfast.facts.child import ChildFinished, ChildMessaged, ChildOpened
 from holdfast.facts.mission import MissionReplanned, PlannerOpened
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.repo import RepoConflicted
 from holdfast.facts.session import SessionUpdated
-from holdfast.facts.task import JudgeOpened, TaskEnded, TaskHandedIn, TaskRefused, TaskStarted
+from holdfast.facts.shift import ChildFinished, ChildMessaged, ChildOpened
+from holdfast.facts.task import JudgeOpened, RepoConflicted, TaskEnded, TaskHandedIn, TaskRefused, TaskStarted
 from holdfast.kinds.mission.conductor.tasks import CONFLICTS_MAX
 from holdfast.sim.missions.world import MissionHistory
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from holdfast.facts.mission import CriterionChecked, MissionOpened, VerificationEnded, VerificationStarted
-from holdfast.facts.proof import CheckProved
-from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged
 from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.task import JudgeOpened, TaskInspected, TaskJudged, TaskQueued
+from holdfast.facts.task import (
+    BatchRefused,
+    CheckProved,
+    JudgeOpened,
+    MergeStarted,
+    RepoConflicted,
+    RepoMerged,
+    TaskInspected,
+    TaskJudged,
+    TaskQueued,
+)
 from holdfast.sim.invariants import Violation, log, rest
 from holdfast.sim.invariants.history import History
 from holdfast.sim.missions import caps

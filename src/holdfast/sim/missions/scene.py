@@ -12,8 +12,7 @@ import shlex
 from collections.abc import Mapping, MutableMapping
 from random import Random
 
-from holdfast.facts.contract import Check, Contract, Criterion, Item, Metric
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Check, Contract, Criterion, Item, Metric, MissionPolicy
 
 GUARD = "guard"
 """The guard criterion, met from the start."""

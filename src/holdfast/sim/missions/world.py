@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Criterion
 from holdfast.facts.mission import (
+    Criterion,
     CriterionChecked,
     Mission,
     MissionFinished,
@@ -20,9 +20,8 @@ from holdfast.facts.mission import (
     VerificationStarted,
     WorkSubmitted,
 )
-from holdfast.facts.repo import RepoMerged
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
-from holdfast.facts.task import TaskJudged
+from holdfast.facts.task import RepoMerged, TaskJudged
 from holdfast.hands.fake.calls import ROOT, Files
 from holdfast.ids import new_session_id
 from holdfast.kinds.mission.fold.state import LAST

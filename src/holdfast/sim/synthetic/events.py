@@ -12,10 +12,18 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.facts.base import Fact, Text, Usage
-from holdfast.facts.context import ContextCompacted, ContextReset, Handoff
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
+    ContextCompacted,
+    ContextReset,
+    Handoff,
+    ModelRequestEnd,
+    ModelRequestStart,
+)
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import FileSeen, ToolDispatched, ToolResult
-from holdfast.facts.user import UserMessage
 
 HELD_OUT = 1_000_000
 """Seeds from here on are for measuring only; thresholds were chosen on lower ones."""

@@ -7,8 +7,8 @@ import anyio
 from holdfast.errors import BudgetRefused, Fenced, HeadMoved, LogDamaged, UnknownSession, UsageError
 from holdfast.facts.base import Erased, text_of
 from holdfast.facts.codec import body_digest, chain, encode_body, genesis
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.log.base import Post, PostReceipt
 from holdfast.testing.log.rig import Rig, Scenario
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import anyio
 
 from holdfast.errors import BudgetRefused, UsageError
-from holdfast.facts.budget import Period
 from holdfast.facts.people import ApprovalDecided
 from holdfast.facts.session import SessionUpdated
+from holdfast.facts.shift import Period
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
 from holdfast.log.base import Lease, Post
-from holdfast.session.accounts import AccountRow, spent_within
-from holdfast.session.items import item_key
+from holdfast.session.money import AccountRow, spent_within
+from holdfast.session.rows import item_key
 from holdfast.testing.log.rig import Rig, Scenario
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from holdfast.errors import EmergencyStop, HeadMoved, LogDamaged, UnknownSession, UsageError
 from holdfast.facts.base import Erased, Text
-from holdfast.facts.child import ChildFinished, ChildOpened
 from holdfast.facts.codec import Draft, Event, body_digest, chain, encode_body, genesis
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import Parent, SessionCreated, SessionForked, SessionUpdated, Workspace
-from holdfast.facts.user import UserMessage
+from holdfast.facts.shift import ChildFinished, ChildOpened
 from holdfast.log.base import Lease, Post, PostReceipt, Snapshot, Which, each_session
 from holdfast.log.verify import verify
 from holdfast.session.fold import empty, fold

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from holdfast.errors import EmergencyStop, Fenced, HeadMoved, LeaseHeld, UnknownSession, UsageError
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.session import SessionCreated, SessionUpdated
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import EmergencyReleased, EmergencyStopped, LeaseStolen, ShiftEnded, ShiftStarted
 from holdfast.log.base import Lease, Post
 from holdfast.log.verify import verify
 from holdfast.session.home import HOME

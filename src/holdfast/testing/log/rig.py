@@ -8,21 +8,25 @@ from typing import Protocol, TypeVar
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
 from holdfast.facts.base import Text, Usage
-from holdfast.facts.budget import BudgetSet, Period
 from holdfast.facts.codec import Draft, Event
-from holdfast.facts.home import EmergencyReleased, EmergencyStopped
 from holdfast.facts.model import ModelRequestEnd, ModelRequestStart
-from holdfast.facts.people import ApprovalDecided, ApprovalRequested, Verdict
+from holdfast.facts.people import ApprovalDecided, ApprovalRequested, UserMessage, Verdict
 from holdfast.facts.session import Agent, Limits, Parent, People, SessionCreated, Workspace
-from holdfast.facts.shift import ParkReason, ShiftEnded, ShiftStarted
+from holdfast.facts.shift import (
+    BudgetSet,
+    EmergencyReleased,
+    EmergencyStopped,
+    ParkReason,
+    Period,
+    ShiftEnded,
+    ShiftStarted,
+)
 from holdfast.facts.tool import ToolDispatched, ToolResult
 from holdfast.facts.union import AnyFact
-from holdfast.facts.user import UserMessage
 from holdfast.log.base import Index, Lease, Leases, Log, Post, PostReceipt, Snapshots
 from holdfast.log.verify import Beside, Source, rebuild, verify
 from holdfast.session.home import HOME
-from holdfast.session.items import item_key
-from holdfast.session.rows import SessionRow
+from holdfast.session.rows import SessionRow, item_key
 
 E = TypeVar("E", bound=HoldfastError)
 

@@ -9,8 +9,7 @@ from holdfast.facts.session import SessionUpdated
 from holdfast.facts.shift import ShiftEnded
 from holdfast.log.base import Post, Snapshot
 from holdfast.log.verify import rebuild, verify
-from holdfast.session.items import item_key
-from holdfast.session.rows import Uptime
+from holdfast.session.rows import Uptime, item_key
 from holdfast.session.state import CLOCK_STEP_US
 from holdfast.testing.log.rig import LATER_US, Rig, Scenario
 

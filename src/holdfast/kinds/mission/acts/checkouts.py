@@ -18,7 +18,7 @@ from holdfast.brain.acts.environment import dress_aside
 from holdfast.brain.acts.jobs import stand_up
 from holdfast.brain.shift import Shift
 from holdfast.errors import EnvironmentFailed, Fenced, HandsError, HandsLost
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.facts.session import Service, Workspace
 from holdfast.globs import literal, matches
 from holdfast.hands.base import Hands, HandsSpec

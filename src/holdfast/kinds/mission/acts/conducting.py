@@ -14,8 +14,7 @@ import anyio.lowlevel
 import msgspec
 
 from holdfast.brain.acts.people import new_item
-from holdfast.brain.alongside import alongside
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Shift, alongside
 from holdfast.errors import HandsError, HoldfastError, Refused
 from holdfast.facts.mission import CriterionChecked, MissionEscalated
 from holdfast.kinds.mission.acts import documents, inspecting, merging, open_roles, verifying
@@ -39,7 +38,7 @@ from holdfast.kinds.mission.conductor.decide import decide
 from holdfast.kinds.mission.conductor.ending import unmet_now
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.session.actions import Action, End
-from holdfast.session.context.render import action_digest
+from holdfast.session.context.text import action_digest
 
 TRIES = 3
 """Attempts at a failing effect in one shift."""

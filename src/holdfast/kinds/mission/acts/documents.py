@@ -12,14 +12,14 @@ from holdfast.errors import ContractInvalid
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import LessonApplied, LessonProposed, Mission
-from holdfast.facts.repo import RepoCommitted
+from holdfast.facts.task import RepoCommitted
 from holdfast.globs import literal
 from holdfast.kinds.mission import documents, lessons
 from holdfast.kinds.mission.contract.formats.files import write_back
 from holdfast.kinds.mission.documents import Told
 from holdfast.kinds.mission.fold.state import of_mission
 from holdfast.repo.repository import Repository
-from holdfast.session.context.render import action_digest
+from holdfast.session.context.text import action_digest
 
 PAGE = 5_000
 TRIES = 3

@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 from holdfast.brain.acts import hands as hands_act
 from holdfast.brain.acts.people import new_item
-from holdfast.brain.acts.waiting import wait
+from holdfast.brain.acts.results import wait
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsError, HandsLost, HeadMoved
 from holdfast.facts.base import Fact
-from holdfast.facts.budget import BreakerOpened
-from holdfast.facts.hook import SCRIPTS, HookRan
 from holdfast.facts.mission import Role
 from holdfast.facts.model import AgentToolUse
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.shift import BreakerOpened
+from holdfast.facts.tool import SCRIPTS, HookRan, ToolResult
 from holdfast.hands.base import ExecRequest, ExecResult, Hands
 from holdfast.kinds.mission.acts import worker
 from holdfast.kinds.mission.acts.worker import Hooked, working
@@ -25,7 +24,7 @@ from holdfast.kinds.mission.role import hook_protocol as talk
 from holdfast.kinds.mission.role import hooks as project
 from holdfast.kinds.mission.role.fold import role_state
 from holdfast.kinds.mission.role.kind import role_of
-from holdfast.session.context.render import action_digest
+from holdfast.session.context.text import action_digest
 from holdfast.session.state import Call
 
 LOSSES = 2

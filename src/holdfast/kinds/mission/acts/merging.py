@@ -12,10 +12,8 @@ from typing import NamedTuple
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.base import Fact
-from holdfast.facts.contract import ContractSealed
-from holdfast.facts.mission import Mission, MissionOpened
-from holdfast.facts.repo import MergeStarted, RepoConflicted, RepoMerged, RepoMoved
-from holdfast.facts.task import TaskJudged
+from holdfast.facts.mission import ContractSealed, Mission, MissionOpened
+from holdfast.facts.task import MergeStarted, RepoConflicted, RepoMerged, RepoMoved, TaskJudged
 from holdfast.globs import matches
 from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Look, Open
 from holdfast.kinds.mission.conductor.tasks import by_rubric

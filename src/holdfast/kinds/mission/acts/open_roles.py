@@ -15,11 +15,11 @@ import msgspec
 from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.base import Fact, Text
-from holdfast.facts.child import ChildMessaged, ChildOpened
 from holdfast.facts.mission import CriterionChecked, Mission, PlannerOpened, Role, RoleKind
+from holdfast.facts.people import UserMessage, UserResume
 from holdfast.facts.session import Agent, Limits, Parent, Rule, SessionCreated, SessionUpdated, Workspace
+from holdfast.facts.shift import ChildMessaged, ChildOpened
 from holdfast.facts.task import FindingNoted, JudgeOpened, TaskHandedIn, TaskInspected, TaskRefused, TaskStarted
-from holdfast.facts.user import UserMessage, UserResume
 from holdfast.hands.user import choose_user
 from holdfast.ids import new_session_id
 from holdfast.kinds.mission import documents

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from holdfast.brain.alongside import together
-from holdfast.facts.contract import Check
-from holdfast.facts.proof import TESTS_MAX, CheckProbed, CheckProved
+from holdfast.brain.shift import together
+from holdfast.facts.mission import Check
+from holdfast.facts.task import TESTS_MAX, CheckProbed, CheckProved
 from holdfast.globs import matches
 from holdfast.kinds.mission.acts.checkouts import Ground, Place
 from holdfast.kinds.mission.acts.runs import (

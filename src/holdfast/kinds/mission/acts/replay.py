@@ -16,9 +16,8 @@ from holdfast.brain.recall import recall
 from holdfast.brain.shift import Shift
 from holdfast.errors import RepositoryUnfit
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import ContractAmended
-from holdfast.facts.mission import MissionOpened
-from holdfast.facts.repo import RepoMerged
+from holdfast.facts.mission import ContractAmended, MissionOpened
+from holdfast.facts.task import RepoMerged
 from holdfast.hands.base import ExecRequest
 from holdfast.kinds.mission.acts.checkouts import Ground, Places, give_back
 from holdfast.kinds.mission.check import checking

@@ -13,14 +13,14 @@ import anyio.to_thread
 from holdfast.brain.acts.people import new_item
 from holdfast.brain.shift import Shift
 from holdfast.errors import HandsLost, RepositoryUnfit
-from holdfast.facts.proof import Ability, TestOutcome
+from holdfast.facts.task import Ability, TestOutcome
 from holdfast.hands.base import ExecRequest, ExecResult, Hands
 from holdfast.kinds.mission.acts.checkouts import Ground, Place, Places, give_back
 from holdfast.kinds.mission.check import ability, checking, flakes, metrics, proofs
 from holdfast.kinds.mission.check.ability import Probe
 from holdfast.kinds.mission.check.checking import Group, Read
 from holdfast.kinds.mission.fold.state import of_mission
-from holdfast.session.context.render import action_digest
+from holdfast.session.context.text import action_digest
 
 LOST_MAX = 3
 """Attempts at a run whose hands are lost."""

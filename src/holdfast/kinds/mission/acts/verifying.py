@@ -17,12 +17,10 @@ from functools import partial
 from pathlib import Path
 
 from holdfast.brain.acts import egress as egress_act
-from holdfast.brain.alongside import both
-from holdfast.brain.shift import Shift
+from holdfast.brain.shift import Shift, both
 from holdfast.errors import EnvironmentFailed, HandsError, HeadMoved
 from holdfast.facts.base import Fact
-from holdfast.facts.contract import Metric
-from holdfast.facts.mission import CriterionChecked, FlakeNoted, VerificationEnded, VerificationStarted
+from holdfast.facts.mission import CriterionChecked, FlakeNoted, Metric, VerificationEnded, VerificationStarted
 from holdfast.facts.task import RatchetViolated, Violation
 from holdfast.hands.base import Hands
 from holdfast.kinds.mission.acts.checkouts import Ground, Place, Places, give_back, people_of
@@ -45,7 +43,7 @@ from holdfast.kinds.mission.conductor.actions import Verify
 from holdfast.kinds.mission.conductor.merges import stands
 from holdfast.kinds.mission.contract import protected
 from holdfast.kinds.mission.fold.state import BASE, BEFORE, LAST, MissionState, OpenVerification, of_mission, only_looks
-from holdfast.session.outside import outside_digest
+from holdfast.session.egress import outside_digest
 
 RED_ENOUGH = 3
 """Failed criteria after which the rest of a merge is not checked."""

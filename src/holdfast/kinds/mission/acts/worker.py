@@ -7,14 +7,14 @@ from pathlib import Path
 
 import anyio
 
+from holdfast.brain.acts import environment as environment_act
 from holdfast.brain.acts import hands as hands_act
-from holdfast.brain.acts import restore
 from holdfast.brain.shift import Acts, Shift
 from holdfast.errors import HoldfastError, Refused, RepositoryUnfit
 from holdfast.facts.mission import Role
-from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionError
 from holdfast.facts.shift import ShiftEnded
+from holdfast.facts.task import RepoCommitted
 from holdfast.globs import literal, matches
 from holdfast.kinds.mission.acts.open_roles import owner_of
 from holdfast.kinds.mission.role.fold import role_state
@@ -123,7 +123,7 @@ async def _read(shift: Shift, role: Role, parent: str, repository: Repository, m
     created = shift.state.created
     assert created is not None
     if shift.state.hands is not None and shift.state.hands.holds_workspace:
-        await restore.bring_back(shift, await hands_act.current(shift))
+        await environment_act.bring_back(shift, await hands_act.current(shift))
     folder, user = Path(created.workspace.path), owner_of(shift, created.workspace)
     kept = (*([Kept(role.base, role.hidden)] if role.hidden else []), *more)
     at_us = shift.doors.clock.now_us()

@@ -10,15 +10,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from holdfast.facts.base import text_of
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
+from holdfast.facts.hands import WorkspaceSnapshotted
 from holdfast.facts.mission import CriterionChecked
 from holdfast.facts.model import AgentMessage, ModelRequestEnd
-from holdfast.facts.repo import RepoMerged
-from holdfast.facts.shift import ShiftEnded
-from holdfast.facts.task import TaskRefused
+from holdfast.facts.shift import ChildFinished, ShiftEnded
+from holdfast.facts.task import RepoMerged, TaskRefused
 from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
-from holdfast.facts.workspace import WorkspaceSnapshotted
 from holdfast.kinds.mission.brief import events as brief_kinds
 from holdfast.kinds.mission.brief import mission as brief_mission
 from holdfast.kinds.mission.brief.decisions import asked, decisions, items_of, told

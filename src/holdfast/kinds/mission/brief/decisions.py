@@ -8,8 +8,8 @@ from holdfast.facts.codec import Event
 from holdfast.facts.people import ApprovalRequested, ItemKind
 from holdfast.kinds.mission.brief.document import Line, Option, Part, Tree, of, plain
 from holdfast.kinds.mission.brief.mission import Known
-from holdfast.session.items import ItemRow, item_of, next_item
 from holdfast.session.money import usd
+from holdfast.session.rows import ItemRow, item_of, next_item
 from holdfast.session.state import State
 
 LEADS: dict[ItemKind, tuple[str, str]] = {

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from holdfast.facts.base import Fact
-from holdfast.facts.budget import BreakerOpened, BudgetReached
-from holdfast.facts.context import ContextFailed, ContextReset, RuleBreached
-from holdfast.facts.egress import EgressFailed, EgressRecorded, SessionTainted
-from holdfast.facts.hands import HandsHostFiles, HandsLost
-from holdfast.facts.hook import NOT_HANDED_IN, HookRan
-from holdfast.facts.job import JobEnded
+from holdfast.facts.hands import (
+    EgressFailed,
+    EgressRecorded,
+    HandsHostFiles,
+    HandsLost,
+    SessionTainted,
+    WorkspaceSnapshotted,
+)
 from holdfast.facts.mission import (
     FlakeNoted,
     LessonApplied,
@@ -21,15 +23,22 @@ from holdfast.facts.mission import (
     PlanRefused,
     VerificationEnded,
 )
-from holdfast.facts.model import AgentToolUse, ModelRequestEnd
-from holdfast.facts.people import ApprovalDecided, ApprovalExpired, NoticeSent
-from holdfast.facts.repo import BatchRefused, RepoConflicted, RepoMoved
+from holdfast.facts.model import AgentToolUse, ContextFailed, ContextReset, ModelRequestEnd, RuleBreached
+from holdfast.facts.people import ApprovalDecided, ApprovalExpired, NoticeSent, UserCancel, UserInterrupt, UserPause
 from holdfast.facts.session import SessionError, SessionEventsLost
-from holdfast.facts.shift import LeaseStolen, ShiftEnded, ShiftStarted
-from holdfast.facts.task import FindingNoted, RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused
-from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserCancel, UserInterrupt, UserPause
-from holdfast.facts.workspace import WorkspaceSnapshotted
+from holdfast.facts.shift import BreakerOpened, BudgetReached, LeaseStolen, ShiftEnded, ShiftStarted
+from holdfast.facts.task import (
+    BatchRefused,
+    FindingNoted,
+    RatchetViolated,
+    RepoConflicted,
+    RepoMoved,
+    TaskHandedIn,
+    TaskInspected,
+    TaskJudged,
+    TaskRefused,
+)
+from holdfast.facts.tool import NOT_HANDED_IN, HookRan, JobEnded, ToolOutcomeUnknown, ToolResult
 from holdfast.kinds.mission.brief.document import Example, Line, Tree, counted, lined, listed, of, plain
 from holdfast.kinds.mission.role.tools import SUBMIT_VERDICT
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import ContractAmended
-from holdfast.facts.egress import EgressRecorded
-from holdfast.facts.mission import CriterionChecked, MissionOpened
-from holdfast.facts.repo import RepoCommitted, RepoMerged
-from holdfast.facts.task import TaskHandedIn, TaskInspected, TaskJudged
+from holdfast.facts.hands import EgressRecorded
+from holdfast.facts.mission import ContractAmended, CriterionChecked, MissionOpened
+from holdfast.facts.task import RepoCommitted, RepoMerged, TaskHandedIn, TaskInspected, TaskJudged
 from holdfast.globs import matches
 from holdfast.kinds.mission.brief.document import Example, Line, Tree, lined, listed, of, plain
 from holdfast.kinds.mission.check.checking import Obstacle, obstacle, telling

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.kinds.mission.contract.contents import command_line, metric_holds, metric_value
 
 COMMAND_MAX = 60_000

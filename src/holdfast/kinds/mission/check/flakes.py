@@ -20,7 +20,7 @@ import math
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.contract import Contract, ContractAmended
+from holdfast.facts.mission import Contract, ContractAmended
 from holdfast.kinds.mission.contract.contents import contract_digest
 from holdfast.kinds.mission.fold.state import MissionState, of_mission
 from holdfast.session.state import State

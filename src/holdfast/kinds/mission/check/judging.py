@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from holdfast.facts.contract import Check, Contract
+from holdfast.facts.mission import Check, Contract
 from holdfast.globs import matches
 from holdfast.kinds.mission.contract.commands import Run, deciding, placed
 from holdfast.kinds.mission.contract.contents import command_line

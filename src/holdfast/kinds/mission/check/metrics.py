@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from holdfast.facts.contract import Metric
-from holdfast.facts.mission import MissionReplanned, Task
+from holdfast.facts.mission import Metric, MissionReplanned, Task
 from holdfast.kinds.mission.contract.contents import in_words
 from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.plan import free_id

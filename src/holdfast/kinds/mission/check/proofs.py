@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from holdfast.facts.proof import Ability
+from holdfast.facts.task import Ability
 from holdfast.kinds.mission.fold.state import CheckAbility, MissionState
 
 UNPROVEN = "not proven able to fail"

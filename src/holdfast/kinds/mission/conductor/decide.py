@@ -23,7 +23,9 @@ from holdfast.kinds.mission.documents import key_of
 from holdfast.kinds.mission.fold.state import BASE, OVER, MissionState, of_mission
 from holdfast.kinds.mission.ratchet import inspection
 from holdfast.session.actions import Action, CancelChildren, End, Record
-from holdfast.session.decide import children, end, people
+from holdfast.session.decide import end
+from holdfast.session.decide import waits as children
+from holdfast.session.decide import waits as people
 from holdfast.session.state import State
 
 LOOK_AGAIN = "look:astray"

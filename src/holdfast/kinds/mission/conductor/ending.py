@@ -11,8 +11,8 @@ from holdfast.kinds.mission.conductor.tasks import by_rubric
 from holdfast.kinds.mission.fold.state import MissionState
 from holdfast.kinds.mission.role.submissions import read_verdict
 from holdfast.session.actions import Action, Record
-from holdfast.session.decide import people
-from holdfast.session.decide.people import standing, wait
+from holdfast.session.decide import waits
+from holdfast.session.decide.waits import standing, wait
 from holdfast.session.state import Ask, State
 
 TRIED_KEPT = 12
@@ -151,4 +151,4 @@ def _answered(state: State, mission: MissionState, ask: Ask, now_us: int) -> Act
         return wait(state, now_us, "the plans are used up: a person is asked how to go on")
     if ask.verdict == "approve":
         return Record((ReplanAsked(reason=ask.note or "a person said to go on"), *over))
-    return Record((*over, *people.close_all(state, "the mission is over"), _finished(mission, "failed")))
+    return Record((*over, *waits.close_all(state, "the mission is over"), _finished(mission, "failed")))

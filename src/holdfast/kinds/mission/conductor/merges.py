@@ -11,8 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from holdfast.facts.repo import BatchRefused
-from holdfast.facts.task import TaskRefused
+from holdfast.facts.task import BatchRefused, TaskRefused
 from holdfast.kinds.mission.check import metrics, proofs
 from holdfast.kinds.mission.conductor.actions import Advance, Assemble, Found, Verify
 from holdfast.kinds.mission.fold.state import BASE, LAST, MissionState, OpenMerge

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.mission import MissionPlanned, MissionReplanned, PlanRefused, Task
+from holdfast.facts.shift import ChildFinished
 from holdfast.kinds.mission.conductor.actions import Found, OpenRole
 from holdfast.kinds.mission.conductor.tasks import waits_for_budget
 from holdfast.kinds.mission.fold.state import MissionState

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal, assert_never
 
 from holdfast.facts.base import Fact
-from holdfast.facts.child import ChildFinished
+from holdfast.facts.shift import ChildFinished
 from holdfast.facts.task import (
     FindingNoted,
     RefusalKind,

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from holdfast.facts.contract import Check, Contract, Criterion, Metric
+from holdfast.facts.mission import Check, Contract, Criterion, Metric
 
 GOAL = "goal"
 PROTECTED = "protected "

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.globs import matches
 from holdfast.kinds.mission.contract.contents import command_line
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from holdfast.facts.contract import Check, Contract, Metric
+from holdfast.facts.mission import Check, Contract, Metric
 
 SLUG_LENGTH = 40
 

@@ -16,7 +16,7 @@ from itertools import takewhile
 
 import msgspec
 
-from holdfast.facts.contract import Check, Contract
+from holdfast.facts.mission import Check, Contract
 from holdfast.globs import matches
 from holdfast.kinds.mission.contract.commands import deciding, placed, words_of
 

@@ -12,8 +12,15 @@ from holdfast.facts.mission import (
     VerificationEnded,
     VerificationStarted,
 )
-from holdfast.facts.proof import CheckProbed, CheckProved
-from holdfast.facts.repo import BatchRefused, MergeStarted, RepoConflicted, RepoMerged, RepoMoved
+from holdfast.facts.task import (
+    BatchRefused,
+    CheckProbed,
+    CheckProved,
+    MergeStarted,
+    RepoConflicted,
+    RepoMerged,
+    RepoMoved,
+)
 from holdfast.kinds.mission.fold.state import (
     LAST,
     OVER,

@@ -6,13 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.facts.child import ChildFinished
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import Contract
 from holdfast.facts.hands import HandsProvisioned
-from holdfast.facts.mission import MissionPolicy, RoleKind, Task
-from holdfast.facts.proof import Ability
-from holdfast.facts.task import TaskJudged
+from holdfast.facts.mission import Contract, MissionPolicy, RoleKind, Task
+from holdfast.facts.shift import ChildFinished
+from holdfast.facts.task import Ability, TaskJudged
 from holdfast.session.state import State
 
 TaskStatus = Literal[

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.budget import BudgetSet
-from holdfast.facts.child import ChildFinished, ChildMessaged
 from holdfast.facts.codec import Event
-from holdfast.facts.contract import ContractAmended, ContractSealed
 from holdfast.facts.mission import (
+    ContractAmended,
+    ContractSealed,
     LessonApplied,
     MissionEscalated,
     MissionFinished,
@@ -22,10 +21,11 @@ from holdfast.facts.mission import (
     PlanRefused,
     ReplanAsked,
 )
-from holdfast.facts.repo import RepoCommitted
 from holdfast.facts.session import SessionUpdated
+from holdfast.facts.shift import BudgetSet, ChildFinished, ChildMessaged
 from holdfast.facts.task import (
     JudgeOpened,
+    RepoCommitted,
     TaskEnded,
     TaskHandedIn,
     TaskInspected,

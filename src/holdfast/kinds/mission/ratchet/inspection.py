@@ -17,15 +17,14 @@ from typing import Protocol
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Contract, MissionPolicy
 from holdfast.facts.people import ApprovalSuperseded
 from holdfast.facts.task import Violation
 from holdfast.globs import matches
 from holdfast.kinds.mission.ratchet.additions import last_name, parsed
 from holdfast.kinds.mission.ratchet.planted import is_test_file, wanted
 from holdfast.kinds.mission.ratchet.rules import CODE, LINKS, Trees, violations
-from holdfast.session.decide.people import unanswered
+from holdfast.session.decide.waits import unanswered
 from holdfast.session.state import Ask, State
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.facts.task import Violation
 from holdfast.globs import matches
 from holdfast.kinds.mission.check import judging

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from holdfast.facts.contract import Criterion
-from holdfast.facts.mission import CriterionChecked
+from holdfast.facts.mission import Criterion, CriterionChecked
 from holdfast.facts.task import FindingNoted, TaskHandedIn, TaskRefused
 from holdfast.kinds.mission.check import metrics
 from holdfast.kinds.mission.contract.contents import in_words

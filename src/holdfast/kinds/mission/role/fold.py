@@ -8,11 +8,10 @@ import msgspec
 
 from holdfast.facts.base import Fact
 from holdfast.facts.codec import Event
-from holdfast.facts.hook import NOT_HANDED_IN, HookRan
 from holdfast.facts.mission import WorkSubmitted
-from holdfast.facts.repo import RepoCommitted
-from holdfast.facts.tool import ToolResult
-from holdfast.facts.user import UserMessage
+from holdfast.facts.people import UserMessage
+from holdfast.facts.task import RepoCommitted
+from holdfast.facts.tool import NOT_HANDED_IN, HookRan, ToolResult
 from holdfast.kinds.mission.role.tools import HANDING_IN
 from holdfast.session.state import Apply, State
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
 from holdfast.kinds.mission.role.hooks import Hook, tool_name
 
 CONTENT_CHARS = 4_000
@@ -138,7 +138,7 @@ def _answer(text: str) -> _Answer | str:
     if not text.lstrip().startswith("{"):
         return ""
     try:
-        return nesting.decode_as(text.strip(), _Answer)
+        return bounded_json.decode_as(text.strip(), _Answer)
     except msgspec.DecodeError as error:
         return str(error)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts import nesting
-from holdfast.facts.hook import SCRIPTS, SETTINGS
+from holdfast.facts import bounded_json
+from holdfast.facts.tool import SCRIPTS, SETTINGS
 
 PATHS = (*SETTINGS, f"{SCRIPTS}/**")
 """Globs of the files that are read from the base."""
@@ -85,7 +85,7 @@ def read(files: Mapping[str, bytes]) -> Settings:
 
 def _read_file(path: str, content: bytes, hooks: list[Hook], problems: list[str]) -> None:
     try:
-        value = nesting.decode(content)
+        value = bounded_json.decode(content)
     except msgspec.DecodeError as error:
         problems.append(f"{path} is not valid JSON ({error}): its hooks do not run")
         return

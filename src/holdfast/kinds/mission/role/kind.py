@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.facts.hook import NOT_HANDED_IN, HookRan
 from holdfast.facts.mission import Role
 from holdfast.facts.session import SessionCreated
 from holdfast.facts.shift import ShiftEnded, ShiftStatus
-from holdfast.facts.tool import ToolResult
+from holdfast.facts.tool import NOT_HANDED_IN, HookRan, ToolResult
 from holdfast.kinds.mission.role.fold import FOLD, RoleState, role_state
 from holdfast.kinds.mission.role.tools import SUBMITS, TOOLS
 from holdfast.session.actions import Action, End, EndCalls, Escalate, Record
-from holdfast.session.decide.people import close_all
+from holdfast.session.decide.waits import close_all
 from holdfast.session.state import State
 from holdfast.session.tenant import Kind
 

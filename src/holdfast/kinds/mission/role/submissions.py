@@ -11,9 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from holdfast.errors import ContractInvalid
-from holdfast.facts.child import ChildFinished
-from holdfast.facts.contract import Contract
-from holdfast.facts.mission import MissionPolicy
+from holdfast.facts.mission import Contract, MissionPolicy
+from holdfast.facts.shift import ChildFinished
 from holdfast.facts.task import Judged, TaskJudged
 from holdfast.globs import literal, matches
 from holdfast.kinds.mission.check import metrics

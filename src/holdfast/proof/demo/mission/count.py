@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 
 from holdfast.app.compose import Runtime
 from holdfast.facts.base import Fact, text_of
-from holdfast.facts.child import ChildOpened
 from holdfast.facts.codec import Event
 from holdfast.facts.mission import CriterionChecked, MissionFinished, WorkSubmitted
 from holdfast.facts.model import AgentMessage, AgentToolUse, ModelRequestEnd
+from holdfast.facts.people import UserMessage
 from holdfast.facts.session import SessionCreated
-from holdfast.facts.shift import ShiftStarted
+from holdfast.facts.shift import ChildOpened, ShiftStarted
 from holdfast.facts.task import RatchetViolated, TaskHandedIn, TaskInspected, TaskJudged, TaskRefused, TaskStarted
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
 from holdfast.kinds.mission.role.tools import SUBMITS
 from holdfast.proof.oracle.faults import FAULT_PREFIX
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from holdfast.app.compose import Runtime
 from holdfast.errors import CannotRunSafely
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.proof.demo.mission.probe import Say, find_needs, proven
 from holdfast.proof.oracle.answers import MissionAnswers, save_answers
 from holdfast.proof.oracle.faults import Fault

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.globs import matches
 from holdfast.kinds.mission.check.ability import golang, javascript, programs, python
 from holdfast.kinds.mission.check.ability.runners import (

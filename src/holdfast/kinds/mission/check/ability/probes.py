@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.globs import matches
 from holdfast.kinds.mission.check.ability import placement, programs
 from holdfast.kinds.mission.check.ability.placement import Place, Probe, patient

@@ -12,7 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.globs import matches
 from holdfast.kinds.mission.check import judging
 from holdfast.kinds.mission.check.ability.braces import arguments, masked, near

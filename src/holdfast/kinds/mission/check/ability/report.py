@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.kinds.mission.check.ability.runners import PYTEST, Runner, inside, recognized
 from holdfast.kinds.mission.contract.contents import command_line
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from holdfast.facts.contract import Check
+from holdfast.facts.mission import Check
 from holdfast.kinds.mission.contract.contents import command_line
 
 Kind = Literal["pytest", "unittest", "node", "jest", "vitest", "mocha", "go"]

@@ -9,7 +9,7 @@ from typing import Literal, NoReturn
 
 import msgspec
 
-from holdfast.facts.contract import Check, Criterion, Item, Metric
+from holdfast.facts.mission import Check, Criterion, Item, Metric
 from holdfast.kinds.mission.contract.contents import find_ring, free_name, in_words, slug
 from holdfast.kinds.mission.contract.formats.positions import Node, Source
 

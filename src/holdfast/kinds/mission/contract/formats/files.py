@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection
 
 from holdfast.errors import ContractInvalid
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.kinds.mission.contract.formats.entry import Reading
 from holdfast.kinds.mission.contract.formats.markdown import boxes, read_document, read_plan
 from holdfast.kinds.mission.contract.formats.positions import RIGHT_LIST, Node, Source, decode, parse

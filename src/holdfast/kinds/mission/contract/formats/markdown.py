@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.facts.contract import Contract
+from holdfast.facts.mission import Contract
 from holdfast.kinds.mission.contract.contents import free_name, slug
 from holdfast.kinds.mission.contract.formats.entry import Reading
 from holdfast.kinds.mission.contract.formats.positions import Node, Source

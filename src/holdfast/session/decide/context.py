@@ -10,17 +10,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
-from holdfast.facts.context import ContextSign, ResetCause
+from holdfast.facts.model import ContextSign, ResetCause
 from holdfast.session.actions import Action, CheckRules, Compact, Escalate, Record, Reset
-from holdfast.session.context.handoff import CHARACTERS_MAX
-from holdfast.session.context.inputs import inputs, line_tokens, real
-from holdfast.session.context.novelty import CHANGE, turns
-from holdfast.session.context.rules_grammar import Checkable, parse
-from holdfast.session.context.signs import Sign, sign
-from holdfast.session.context.tokens import BYTES_PER_TOKEN
-from holdfast.session.context.transcript import raw
+from holdfast.session.context.handoff import CHARACTERS_MAX, raw
+from holdfast.session.context.text import BYTES_PER_TOKEN
+from holdfast.session.context.window import inputs, line_tokens, real
 from holdfast.session.decide import providers
-from holdfast.session.fold.context import cut_at
+from holdfast.session.fold.requests import cut_at
+from holdfast.session.signs import Sign, sign
+from holdfast.session.signs.rules import Checkable, parse
+from holdfast.session.signs.trace import CHANGE, turns
 from holdfast.session.state import Item, ResponseItem, State
 
 TOOL_SHARE = 0.8

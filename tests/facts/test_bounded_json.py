@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import LogDamaged
-from holdfast.facts import nesting
+from holdfast.facts import bounded_json
+from holdfast.facts.bounded_json import DEPTH_MAX, TOO_DEEP
 from holdfast.facts.codec import decode_body, stored_envelope
-from holdfast.facts.nesting import DEPTH_MAX, TOO_DEEP
 
 SHAPES = {
     "arrays": ("[", "]"),
@@ -32,14 +32,14 @@ def deep(shape: str, levels: int) -> str:
 @pytest.mark.parametrize("levels", [DEPTH_MAX + 2, 1_100, 100_000])
 def test_what_is_nested_too_deep_is_refused(shape: str, levels: int) -> None:
     with pytest.raises(msgspec.DecodeError, match=TOO_DEEP):
-        nesting.decode(deep(shape, levels))
+        bounded_json.decode(deep(shape, levels))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_not_is_decoded(shape: str) -> None:
     text = deep(shape, DEPTH_MAX)
-    assert nesting.decode(text) == msgspec.json.decode(text)
-    assert not nesting.too_deep(nesting.decode(text))
+    assert bounded_json.decode(text) == msgspec.json.decode(text)
+    assert not bounded_json.too_deep(bounded_json.decode(text))
 
 
 @given(st.integers(1, 130))
@@ -47,7 +47,7 @@ def test_the_bound_is_where_it_is_said_to_be(levels: int) -> None:
     value: object = 1
     for _ in range(levels):
         value = [value]
-    assert nesting.too_deep(value) == (levels > DEPTH_MAX)
+    assert bounded_json.too_deep(value) == (levels > DEPTH_MAX)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

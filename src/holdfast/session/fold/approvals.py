@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from holdfast.facts.base import Fact
-from holdfast.facts.budget import BudgetSet
 from holdfast.facts.codec import Event
 from holdfast.facts.people import (
     ApprovalDecided,
@@ -18,8 +17,9 @@ from holdfast.facts.people import (
     ApprovalSuperseded,
     NoticeSent,
 )
+from holdfast.facts.shift import BudgetSet
 from holdfast.session.fold import clock as fold_clock
-from holdfast.session.fold import egress as fold_egress
+from holdfast.session.fold.hands import use_answered, use_asked, use_superseded
 from holdfast.session.state import Ask, GrantHeld, Notice, State, notice_key
 from holdfast.session.tools.policy import GRANT, covers
 
@@ -41,7 +41,7 @@ def _requested(state: State, fact: ApprovalRequested, event: Event) -> None:
         fact.uncounted,
     )
     if fact.kind == "egress":
-        fold_egress.asked(state, fact)
+        use_asked(state, fact)
 
 
 def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
@@ -50,7 +50,7 @@ def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
     if ask is None:
         return
     if ask.kind == "egress":
-        fold_egress.answered(state, ask, fact, event)
+        use_answered(state, ask, fact, event)
         return
     ask.verdict, ask.decided_seq, ask.note = fact.verdict, event.seq, fact.note
     if fact.grant is not None and fact.verdict == "approve":
@@ -92,7 +92,7 @@ def _expired(state: State, fact: ApprovalExpired, event: Event) -> None:
     state.stirred()
     ask = state.asks.get(fact.item_id)
     if ask is not None and ask.kind == "egress":
-        fold_egress.answered(state, ask, fact, event)
+        use_answered(state, ask, fact, event)
     elif ask is not None and ask.verdict is None:
         ask.verdict, ask.decided_seq, ask.expired = fact.verdict, event.seq, True
 
@@ -102,7 +102,7 @@ def _superseded(state: State, fact: ApprovalSuperseded, event: Event) -> None:
         held.outdated = held.outdated or fact.item_id == f"{GRANT}{held.seq}"
     ask = state.asks.pop(fact.item_id, None)
     if ask is not None and ask.kind == "egress":
-        fold_egress.superseded(state, ask, fact, event)
+        use_superseded(state, ask, fact, event)
     for call in state.calls:
         if ask is not None and call.call_id == ask.call_id:
             call.replaces = fact.item_id

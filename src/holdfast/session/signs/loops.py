@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from holdfast.session.context.novelty import CHANGE, INFORMATION, NOTHING, Turn
-from holdfast.session.trace import ERROR, NOT_RUN, OPEN, UNKNOWN, CallNote
-from holdfast.session.trace.digests import CHECKS, MUTATES, READS, WRITERS, alike
+from holdfast.session.signs.features import CHECKS, MUTATES, READS, WRITERS, alike
+from holdfast.session.signs.trace import CHANGE, ERROR, INFORMATION, NOT_RUN, NOTHING, OPEN, UNKNOWN, CallNote, Turn
 
 WINDOW = 14
 """Turns that are looked at."""

@@ -1,7 +1,7 @@
-"""JSON from outside, decoded with a bound on its nesting.
+"""JSON decoder with a bound on nesting, for input from outside.
 
-A decoder recurses with the depth of what it reads, so what a model, a client, or a file says could end the process
-that reads it. How deep a decoder gets depends on who calls it; this bound does not.
+A decoder recurses as deep as its input is nested, so input from a model, a client, or a file could crash the process
+that reads it. The depth that a decoder reaches depends on its caller's stack; this bound does not.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ T = TypeVar("T")
 _ANY: Any = Any
 
 DEPTH_MAX = 64
-"""Objects and arrays within each other; the outermost counts as one."""
+"""Maximum depth of objects and arrays; the outermost counts as one."""
 
 TOO_DEEP = f"it is nested more than {DEPTH_MAX} levels deep"
 
 
 def decode(data: str | bytes) -> Any:
-    """The value of a JSON text. Raises `msgspec.DecodeError`, also for one that is nested more than `DEPTH_MAX`."""
+    """Decode JSON text. Raises `msgspec.DecodeError`, also for values nested deeper than `DEPTH_MAX`."""
     return decode_as(data, _ANY)
 
 
 def decode_as(data: str | bytes, kind: type[T]) -> T:
-    """The same as a value of that type; fields that the type does not know may be nested deeper."""
+    """Decode JSON text into `kind`. Fields that the type does not have may be nested deeper."""
     try:
         value = msgspec.json.decode(data, type=kind)
     except RecursionError as error:
@@ -37,7 +37,7 @@ def decode_as(data: str | bytes, kind: type[T]) -> T:
 
 
 def too_deep(value: object) -> bool:
-    """Whether dicts and lists are within each other more than `DEPTH_MAX` deep."""
+    """Return True if dicts and lists are nested deeper than `DEPTH_MAX`."""
     level = [value]
     for _ in range(DEPTH_MAX):
         if not level:

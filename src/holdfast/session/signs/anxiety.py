@@ -10,10 +10,22 @@ from statistics import median, quantiles
 
 import msgspec
 
-from holdfast.session.context.novelty import CHANGE, Turn
-from holdfast.session.trace import OK, CallNote
-from holdfast.session.trace.digests import CHECKS, KEEPS, MUTATES, PROSE, READS, WRITERS, alike
-from holdfast.session.trace.phrases import BRIEF, LEFT, LIMIT, SKIP, STOP, STUB
+from holdfast.session.signs.features import (
+    BRIEF,
+    CHECKS,
+    KEEPS,
+    LEFT,
+    LIMIT,
+    MUTATES,
+    PROSE,
+    READS,
+    SKIP,
+    STOP,
+    STUB,
+    WRITERS,
+    alike,
+)
+from holdfast.session.signs.trace import CHANGE, OK, CallNote, Turn
 
 ANXIOUS_FROM = 0.4
 """Below this part of the context line there is no anxiety: the reports place it near a believed limit."""

@@ -1,6 +1,6 @@
 """What the signs look at: the latest responses and their calls, as a few small numbers each. Pure.
 
-The fold feeds every fact to `note`. Bodies are not kept, only digests (`holdfast.session.trace.digests`), so a state
+The fold feeds every fact to `note`. Bodies are not kept, only digests (`holdfast.session.signs.features`), so a state
 with a trace stays small. The trace follows from the last `STEPS_MAX` responses alone: a fold of a long log may
 leave out what stands before `first_that_counts`.
 """
@@ -13,12 +13,30 @@ from zlib import crc32
 import msgspec
 
 from holdfast.facts.base import Fact, text_of
-from holdfast.facts.context import ContextCompacted, ContextReset
-from holdfast.facts.model import AgentMessage, AgentThinking, AgentToolUse, ModelRequestEnd, ModelRequestStart
+from holdfast.facts.model import (
+    AgentMessage,
+    AgentThinking,
+    AgentToolUse,
+    ContextCompacted,
+    ContextReset,
+    ModelRequestEnd,
+    ModelRequestStart,
+)
+from holdfast.facts.people import UserMessage
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.facts.user import UserMessage
-from holdfast.session.trace.digests import PROSE, about, call_digest, flags_of, result_digests
-from holdfast.session.trace.phrases import stub_marks, text_marks
+from holdfast.session.signs.features import (
+    MUTATES,
+    PROSE,
+    READS,
+    WAITS,
+    about,
+    alike,
+    call_digest,
+    flags_of,
+    result_digests,
+    stub_marks,
+    text_marks,
+)
 
 STEPS_MAX = 60
 """Older steps are dropped: a context has about forty (100,000 tokens at 2,500 a step)."""
@@ -197,3 +215,81 @@ def _find(steps: list[Step], id: int) -> CallNote | None:
             if call.id == id and call.outcome == OPEN:
                 return call
     return None
+
+
+NOTHING, INFORMATION, CHANGE = range(3)
+"""What a call or a step brought."""
+
+SHORT_RESULT = 24
+"""A result of fewer bytes says nothing without the call that it answers."""
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """A step that ended, with what it brought. `waits` is set when one of its calls waited."""
+
+    step: Step
+    brought: int
+    waits: bool
+
+
+class _Known(msgspec.Struct):
+    """What the steps so far have shown."""
+
+    files: set[int]
+    alterations: list[CallNote]
+    by_value: dict[int, list[CallNote]]
+    by_call: dict[int, list[CallNote]]
+
+
+def turns(steps: list[Step]) -> tuple[list[Turn], int]:
+    """The steps that have ended, each with what it brought, and the index of the first after the last boundary."""
+    known = _Known(set(), [], {}, {})
+    out: list[Turn] = []
+    first = 0
+    for step in steps:
+        if step.boundary:
+            first = len(out)
+            known.by_value, known.by_call = {}, {}
+            continue
+        brought = NOTHING
+        for call in step.calls:
+            brought = max(brought, _brought(call, known))
+            _learn(call, known)
+        if step.ended():
+            out.append(Turn(step, brought, any(call.kind & WAITS for call in step.calls)))
+    return out, first
+
+
+def _brought(call: CallNote, known: _Known) -> int:
+    if call.outcome in (OPEN, NOT_RUN):
+        return NOTHING
+    if call.outcome == OK and not call.kind & READS:
+        if call.files:
+            return NOTHING if known.files.issuperset(call.files) else CHANGE
+        if call.kind & MUTATES and not any(_reworded(call, each) for each in known.alterations):
+            return CHANGE
+    for each in known.by_call.get(call.call, ()):
+        if each.shape == call.shape and (each.value == call.value or call.length > each.length > SHORT_RESULT):
+            return NOTHING
+    shown = known.by_value.get(call.value, ())
+    if not shown:
+        return INFORMATION
+    if call.length >= SHORT_RESULT or any(alike(each.words, call.words) for each in shown):
+        return NOTHING
+    return INFORMATION
+
+
+def _reworded(call: CallNote, other: CallNote) -> bool:
+    if other.call == call.call:
+        return True
+    return other.outcome == call.outcome and other.shape == call.shape and alike(other.words, call.words, 0.8)
+
+
+def _learn(call: CallNote, known: _Known) -> None:
+    if call.outcome in (OPEN, NOT_RUN):
+        return
+    known.files.update(call.files)
+    known.by_value.setdefault(call.value, []).append(call)
+    known.by_call.setdefault(call.call, []).append(call)
+    if call.kind & MUTATES:
+        known.alterations.append(call)

@@ -6,15 +6,16 @@ has news, or a worker that looks after hands which say nothing. The keys are the
 
 from __future__ import annotations
 
+import anyio
 import msgspec
 
-from holdfast.brain.acts.told import content_of, ending
-from holdfast.brain.shift import Shift
-from holdfast.facts.job import JobEnded, JobLine, ServiceEnded
+from holdfast.brain.acts import egress as egress_act
+from holdfast.brain.shift import Shift, alongside
+from holdfast.facts.tool import JobEnded, JobLine, ServiceEnded
 from holdfast.hands.base import CallStatus, ExecResult, Hands, Provider
 from holdfast.session.context.notes import job_name
 from holdfast.session.state import State
-from holdfast.session.state.jobs import Job, JobOutcome, ServiceRun
+from holdfast.session.state.parts import Job, JobOutcome, ServiceRun
 
 GONE = (
     "[Nobody knows how job {} ended: the hands that ran it are gone and left no record. It may have done all of its "
@@ -108,3 +109,66 @@ def _of_service(run: ServiceRun, status: CallStatus) -> list[News]:
     then = "It is started again with the next hands" if run.standing else "Start it again if you need it"
     content = f"[Service {run.name} does not run any more: {how}. {then}.]{said}"
     return [News(service_key(run), ServiceEnded(name=run.name, hands_id=run.hands_id, reason=how, content=content))]
+
+
+_LIMITS = {
+    "memory": "ended for its memory: all that runs here together may use only so much; use less at a time",
+    "processes": "ended for its processes: all that runs here together may be only so many; start fewer at a time",
+    "disk": "ended for disk space: a file, or all that was added here, got too large; remove what is not needed",
+    "inodes": "ended for the number of its files: too many were added here; remove what is not needed",
+    "cpu": "ended for its processor time",
+}
+
+
+def content_of(result: ExecResult) -> str:
+    """The output, then in brackets what the output cannot say."""
+    lines = [result.output] if result.output else []
+    return "\n".join(lines + [f"[{note}]" for note in _notes(result)]) or "[no output]"
+
+
+def ending(result: ExecResult) -> str:
+    """How a command ended, in a few words."""
+    if result.cancelled:
+        return "stopped"
+    if result.timed_out:
+        return "ended at its timeout"
+    if result.limit:
+        return f"ended at its limit of {result.limit}"
+    if result.signal:
+        return f"ended by signal {result.signal}"
+    return f"exit status {result.exit_code or 0}"
+
+
+def _notes(result: ExecResult) -> list[str]:
+    notes = []
+    if result.cancelled:
+        notes.append("stopped by a person before it ended")
+    if result.timed_out:
+        notes.append("ended at its timeout")
+    elif result.signal:
+        notes.append(f"ended by signal {result.signal}")
+    elif result.exit_code:
+        notes.append(f"exit status {result.exit_code}")
+    if result.truncated:
+        where = f"; the whole output is in {result.output_path}" if result.output_path else ""
+        notes.append(f"{result.bytes_total} bytes of output, the middle is left out{where}")
+    if result.killed:
+        notes.append(f"{result.killed} processes left behind were ended")
+    if result.limit:
+        notes.append(("a process of it was " if result.ok else "") + _LIMITS[result.limit])
+    return notes
+
+
+async def wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
+    """The end of a call; a person's stop ends it (S14). Raises `HandsLost`."""
+
+    async def kill_when_stopped() -> None:
+        await shift.until_stopped()
+        await hands.kill(shift.epoch, call_id)
+
+    async def watch() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(kill_when_stopped)
+            group.start_soon(egress_act.keep_pushed, shift)
+
+    return await alongside(lambda: hands.wait(shift.epoch, call_id), watch)

@@ -2,7 +2,7 @@
 
 A loop is the same effect again and again with nothing new in between. What keeps healthy work apart from it:
 
-- a change (`holdfast.session.context.novelty`) ends every repetition, so tests between edits are none;
+- a change (`holdfast.session.signs.trace`) ends every repetition, so tests between edits are none;
 - waiting on purpose (`sleep 30`, `gh run watch`) is polling or backoff, which may take long;
 - reading on brings information; where most turns bring some, a repeated look in between is no loop.
 
@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.facts.context import SignKind
+from holdfast.facts.model import SignKind
 from holdfast.facts.session import Breakers, ContextPolicy
-from holdfast.session.context.anxiety import ANXIOUS_FROM, anxiety
-from holdfast.session.context.loops import loop
-from holdfast.session.context.novelty import NOTHING, Turn, turns
-from holdfast.session.trace import STEPS_MAX, Step
+from holdfast.session.signs.anxiety import ANXIOUS_FROM, anxiety
+from holdfast.session.signs.loops import loop
+from holdfast.session.signs.trace import NOTHING, STEPS_MAX, Step, Turn, turns
 
 __all__ = ["ANXIOUS_FROM", "WAITING_WEIGHT", "Sign", "sign"]
 

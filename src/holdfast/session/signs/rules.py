@@ -1,17 +1,25 @@
-"""The rules that code can check, held against what was done. Pure.
+"""Rules of AGENTS.md that code can check: a small grammar of plain sentences. Pure.
 
-A command is matched by splitting it at shell operators and comparing words from the left with the pattern's,
-each word as a glob. A file counts as changed by `write` and `edit`, and by the plainest shell commands: a
-redirection, `rm`, `mv`, `tee`, `touch`, `sed -i`. This sees what was done, afterwards. It contains nothing: a
-command can be written in a thousand ways. Containment is the sandbox.
+A rule is one line, a bullet or a plain sentence. What is recognised, in any letter case, with or without a
+full stop; names in backticks may hold spaces, a bare one ends at a space:
+
+    Never run `git push*`.                 also: do not, don't, must not, no; run, use, call, execute
+    Never edit `tests/**`.                 also: touch, modify, change, write (to), delete, create
+    Only edit files under `src/`.          also: in, inside, within, matching; several names: `a/`, `b/` and `c/`
+    Always run `make test` after editing `src/**`.      without a name: after every edit
+    Always run `make lint` before committing.           also: before `git commit`, before running `deploy`
+    Always run `make test` before finishing.            also: at the end, when done
+    Run `make test` after each change.                  "always" may be left out
+
+Any other line is left to the model and is never an error.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
@@ -19,7 +27,137 @@ from holdfast.facts.base import Fact
 from holdfast.facts.model import AgentToolUse, ModelRequestStart
 from holdfast.facts.shift import ShiftEnded
 from holdfast.facts.tool import ToolOutcomeUnknown, ToolResult
-from holdfast.session.context.rules_grammar import Checkable
+
+RULES_MAX = 200
+_LINE_MAX = 400
+
+Kind = Literal["never_run", "never_edit", "only_edit", "run_after", "run_before", "run_at_end"]
+
+
+class Checkable(msgspec.Struct, frozen=True):
+    """A rule that code can check. `line` is it as written.
+
+    `commands` and `paths` are patterns; for `run_before`, `before` are the commands that it must precede.
+    No `paths` in `run_after` means any file.
+    """
+
+    kind: Kind
+    line: str
+    commands: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+
+_RUN = r"(?:run|runn?ing|use|using|call|calling|execute|executing|invoke|invoking)"
+_EDIT = (
+    r"(?:edit|editing|touch|touching|modify|modifying|change|changing|changes to|write to|write|writing|delete|deleting"
+    r"|remove|removing|create|creating|alter|altering)"
+)
+_FILES = r"(?:any |the |all |every )?(?:thing |files? |folders? |code |anything |something )?"
+_PLACE = r"(?:(?:under|in|inside|within|below|matching|of|at|from) )?(?:the )?(?:folder |directory )?"
+_NOT = r"(?:never|do not|don't|must not|may not|you must not|no)"
+_NAMES = r"(?P<names>.+)"
+_NEVER_RUN = re.compile(rf"{_NOT} (?:ever )?{_RUN} {_NAMES}")
+_NEVER_EDIT = re.compile(rf"{_NOT} (?:ever )?{_EDIT} {_FILES}{_PLACE}{_NAMES}")
+_ONLY_EDIT = re.compile(rf"(?:you may )?only (?:ever )?{_EDIT} {_FILES}{_PLACE}{_NAMES}")
+_ALWAYS = r"(?:please )?(?:you must )?(?:always )?(?:re)?-?"
+_RUN_AFTER = re.compile(
+    rf"{_ALWAYS}run {_NAMES} after (?:(?:each|every|any|an|a|all) )?"
+    rf"(?:{_EDIT}|edits?|changes?)(?: to)?(?: {_FILES}{_PLACE}(?P<more>.+))?"
+)
+_RUN_AT_END = re.compile(
+    rf"{_ALWAYS}run {_NAMES} (?:before (?:you )?(?:finish(?:ing)?|end(?:ing)?|stop(?:ping)?|(?:are|being) done|"
+    r"(?:saying|say|declaring|calling it) .{0,12}done|completing(?: .{0,20})?)|at the end|when (?:you are )?done)"
+    r"(?: (?:the |your |a )?(?:work|task|session|turn))?"
+)
+_RUN_BEFORE = re.compile(
+    rf"{_ALWAYS}run {_NAMES} before (?:(?:each|every|any|a|you) )?(?P<commit>commit(?:s|ting)?|push(?:es|ing)?)?"
+    rf"(?:{_RUN} )?(?P<more>`.+)?"
+)
+_FORMS: dict[Kind, re.Pattern[str]] = {
+    "never_run": _NEVER_RUN,
+    "never_edit": _NEVER_EDIT,
+    "only_edit": _ONLY_EDIT,
+    "run_after": _RUN_AFTER,
+    "run_at_end": _RUN_AT_END,
+    "run_before": _RUN_BEFORE,
+}
+_BULLET = re.compile(r"^\s*(?:[-*+•](?=\s)|\d+[.)])?\s*(?:\[[ xX]\]\s*)?")
+_BOLD = re.compile(r"\*\*([A-Za-z][A-Za-z' ]*)\*\*")
+_QUOTED = re.compile(r"`([^`]+)`")
+_BARE = re.compile(r"[A-Za-z0-9_.*?\[\]/-]+")
+_FILLER = frozenset("the any all every a an and or to in of files file folder folders directory".split())
+
+
+def parse(rules_text: str) -> tuple[Checkable, ...]:
+    """The rules in `rules_text` that code can check, in order, at most `RULES_MAX`. Never raises."""
+    out: list[Checkable] = []
+    fenced = False
+    for line in rules_text.splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+            continue
+        if fenced or len(line) > _LINE_MAX:
+            continue
+        rule = _rule(line)
+        if rule is not None:
+            out.append(rule)
+            if len(out) == RULES_MAX:
+                break
+    return tuple(out)
+
+
+def _rule(line: str) -> Checkable | None:
+    said = _BULLET.sub("", line, count=1).strip().replace("’", "'")
+    said = " ".join(_BOLD.sub(r"\1", said).rstrip(".!;: ").split())
+    pieces = said.split("`")  # names in backticks keep their case
+    low = "`".join(piece if index % 2 else piece.lower() for index, piece in enumerate(pieces))
+    for kind, form in _FORMS.items():
+        found = form.fullmatch(low)
+        rule = _read(kind, found, line.strip()) if found is not None else None
+        if rule is not None:
+            return rule
+    return None
+
+
+def _read(kind: Kind, found: re.Match[str], line: str) -> Checkable | None:
+    match kind:
+        case "never_run" | "run_at_end":
+            commands = _quoted(found["names"])
+            return Checkable(kind, line, commands=commands) if commands else None
+        case "never_edit" | "only_edit":
+            paths = _names(found["names"])
+            return Checkable(kind, line, paths=paths) if paths else None
+        case "run_after":
+            commands, more = _quoted(found["names"]), found["more"]
+            paths = _names(more) if more else ()
+            return Checkable(kind, line, commands, paths) if commands and (paths or not more) else None
+        case "run_before":
+            commands, before = _quoted(found["names"]), _quoted(found["more"] or "")
+            if found["commit"]:
+                before = ("git push",) if found["commit"].startswith("push") else ("git commit",)
+            return Checkable(kind, line, commands, before=before) if commands and before else None
+        case _:
+            assert_never(kind)
+
+
+def _quoted(text: str) -> tuple[str, ...]:
+    """The names in backticks; nothing when other words than "and", "or" stand between or around them."""
+    names = tuple(name.strip() for name in _QUOTED.findall(text) if name.strip())
+    rest = _QUOTED.sub(" ", text).replace(",", " ").split()
+    return names if names and all(word in ("and", "or", "the", "command", "commands") for word in rest) else ()
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The names in backticks, or the bare ones that look like a path."""
+    quoted = tuple(name.strip() for name in _QUOTED.findall(text) if name.strip())
+    rest = [word.strip(",") for word in _QUOTED.sub(" ", text).split()]
+    if quoted:
+        return quoted if all(word in _FILLER or not word for word in rest) else ()
+    words = [word for word in rest if word and word not in _FILLER]
+    paths = tuple(word for word in words if _BARE.fullmatch(word) and ("/" in word or "*" in word or "." in word[1:]))
+    return paths if paths and len(paths) == len(words) else ()
+
 
 GRACE_TURNS = 8
 """So many turns may pass after an edit before "run X after editing Y" is broken; an end of the work ends it at once."""
@@ -53,9 +191,6 @@ class Breach(msgspec.Struct, frozen=True):
     evidence: tuple[int, ...]
 
 
-# --- what was done -------------------------------------------------------------------------------
-
-
 def deeds_of(facts: Iterable[tuple[int, Fact]]) -> tuple[Deed, ...]:
     """The deeds in a stretch of the log, in order. A call counts where it was asked for, if it ran or may have run."""
     facts = list(facts)
@@ -73,25 +208,17 @@ def deeds_of(facts: Iterable[tuple[int, Fact]]) -> tuple[Deed, ...]:
             case ShiftEnded(status="done"):
                 out.append(Deed(seq, "end"))
             case AgentToolUse() if ends.get(fact.call_id) in ("ok", "error", "unknown"):
-                deed = _deed(seq, fact, ends[fact.call_id])
-                if deed is not None:
-                    out.append(deed)
-            case _:
-                continue
+                out += _deed(seq, fact, ends[fact.call_id])
     return tuple(out)
 
 
-def _deed(seq: int, use: AgentToolUse, outcome: str) -> Deed | None:
-    if use.name == "bash":
-        command = use.input.get("command")
-        return Deed(seq, "run", command, outcome) if isinstance(command, str) else None
-    if use.name in ("write", "edit"):
-        path = use.input.get("file_path")
-        return Deed(seq, "edit", path, outcome) if isinstance(path, str) and outcome != "error" else None
-    return None
-
-
-# --- the check -----------------------------------------------------------------------------------
+def _deed(seq: int, use: AgentToolUse, outcome: str) -> list[Deed]:
+    command, path = use.input.get("command"), use.input.get("file_path")
+    if use.name == "bash" and isinstance(command, str):
+        return [Deed(seq, "run", command, outcome)]
+    if use.name in ("write", "edit") and isinstance(path, str) and outcome != "error":
+        return [Deed(seq, "edit", path, outcome)]
+    return []
 
 
 def check(rules: Sequence[Checkable], deeds: Sequence[Deed], *, roots: Sequence[str] = ("/workspace",)) -> list[Breach]:
@@ -101,12 +228,7 @@ def check(rules: Sequence[Checkable], deeds: Sequence[Deed], *, roots: Sequence[
     the command was not run within `GRACE_TURNS` turns, or not before the work ended; edits at the end of the
     stretch with fewer turns after them are not judged yet, so hand them in again the next time.
     """
-    out = []
-    for rule in rules:
-        breach = _CHECKS[rule.kind](rule, deeds, roots)
-        if breach is not None:
-            out.append(breach)
-    return out
+    return [breach for rule in rules if (breach := _CHECKS[rule.kind](rule, deeds, roots)) is not None]
 
 
 def _check_never_run(rule: Checkable, deeds: Sequence[Deed], roots: Sequence[str]) -> Breach | None:
@@ -173,7 +295,7 @@ def _check_run_at_end(rule: Checkable, deeds: Sequence[Deed], roots: Sequence[st
     return None
 
 
-_CHECKS = {
+_CHECKS: dict[Kind, Callable[[Checkable, Sequence[Deed], Sequence[str]], Breach | None]] = {
     "never_run": _check_never_run,
     "never_edit": _check_never_edit,
     "only_edit": _check_only_edit,
@@ -197,9 +319,6 @@ def _short(text: str) -> str:
 
 def _list(commands: tuple[str, ...]) -> str:
     return " or ".join(f"`{command}`" for command in commands)
-
-
-# --- matching ------------------------------------------------------------------------------------
 
 
 def runs(command: str, patterns: Iterable[str]) -> bool:
@@ -254,15 +373,14 @@ def _relative(path: str, roots: Sequence[str]) -> str:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    if not pattern:
-        return True
-    if fnmatchcase(path, pattern) or path.startswith(pattern + "/"):
-        return True
-    if pattern.endswith("/**") and path == pattern[:-3]:
-        return True
-    if pattern.startswith("**/") and fnmatchcase(path, pattern[3:]):
-        return True
-    return "/" not in pattern and fnmatchcase(path.rpartition("/")[2], pattern)
+    return (
+        not pattern
+        or fnmatchcase(path, pattern)
+        or path.startswith(pattern + "/")
+        or (pattern.endswith("/**") and path == pattern[:-3])
+        or (pattern.startswith("**/") and fnmatchcase(path, pattern[3:]))
+        or ("/" not in pattern and fnmatchcase(path.rpartition("/")[2], pattern))
+    )
 
 
 def _altered(deed: Deed) -> list[str]:

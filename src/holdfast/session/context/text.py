@@ -1,0 +1,181 @@
+"""Estimates of tokens from text, for the context line and for reservations."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from holdfast.facts.base import Block, Content, Text
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import EgressPolicy, Environment, SessionCreated
+from holdfast.session.tools import Tool
+from holdfast.session.tools.effects import effects_of, told
+
+BYTES_PER_TOKEN = 4
+"""The usual rule of thumb for English and code."""
+
+OVERHEAD_TOKENS = 8
+"""What a message costs beside its text."""
+
+
+def estimate(text: str) -> int:
+    """About how many tokens `text` is."""
+    return len(text) // BYTES_PER_TOKEN + OVERHEAD_TOKENS if text else 0
+
+
+def estimate_pinned(created: SessionCreated) -> int:
+    """About how many tokens stand in every context of a session (S17)."""
+    return sum(estimate(text) for text in (created.goal, created.rules, created.agent.system, *created.criteria))
+
+
+BLOCK_TOKENS = 1_600
+"""About what a picture or a page costs: Anthropic documents up to 1,600 tokens a picture, others are in that range."""
+
+
+def estimate_content(content: Content) -> int:
+    """About how many tokens a message is. Other documents than text are taken by their size, 3 kB a page."""
+    return sum(_estimate_block(block) for block in content)
+
+
+def _estimate_block(block: Block) -> int:
+    if isinstance(block, Text):
+        return estimate(block.text)
+    if block.media_type.startswith("text/"):
+        return len(block.data) // BYTES_PER_TOKEN + OVERHEAD_TOKENS
+    pages = 1 if block.media_type.startswith("image/") else max(1, len(block.data) // 3_000)
+    return BLOCK_TOKENS * pages
+
+
+def estimate_input(value: dict[str, Any]) -> int:
+    """About how many tokens the arguments of a tool call are."""
+    return sum(len(key) + len(str(item)) for key, item in value.items()) // BYTES_PER_TOKEN + OVERHEAD_TOKENS
+
+
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
+"""Controls, format and bidirectional marks, surrogates, private use, unassigned, blanks, separators."""
+
+_MARKS = frozenset(("Mn", "Mc", "Me"))
+
+_BLANK = re.compile(r"\b(?:BLANK|FILLER|NULL NOTEHEAD|VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT)\b")
+"""Default-ignorable and blank characters of the other categories, by their names, which Unicode never changes."""
+
+_DRAWN = "BLANK SYMBOL"
+"""U+2422 has the word in its name and shows something."""
+
+MARKS_MAX = 4
+"""More combining marks on one character reach over the lines beside it."""
+
+_OTHER = re.compile(r"[^\n\t -~]+")
+"""Runs of anything but plain ASCII."""
+
+_OUTSIDE_STRINGS = re.compile(r"[^ -~]")
+
+
+@lru_cache(maxsize=4_096)
+def is_hidden(character: str) -> bool:
+    """Whether a character shows nothing by itself or reorders others. A space is the one blank that is not hidden."""
+    if character == " ":
+        return False
+    if unicodedata.category(character) in _HIDDEN:
+        return True
+    name = unicodedata.name(character, "")
+    return _BLANK.search(name) is not None and name != _DRAWN
+
+
+def visible(text: str) -> str:
+    """`text` with each hidden character, and each combining mark that has no base, as an escape such as `\\u202e`.
+
+    Line ends and tabs stay. Two texts without backslashes never look the same because of a hidden character.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _OTHER.sub(_written_out, text)
+
+
+def visible_line(text: str) -> str:
+    """As `visible`, on one line: line ends and tabs are escapes too, and no blank is folded."""
+    return visible(text).replace("\n", "\\x0a").replace("\t", "\\x09")
+
+
+def _written_out(run: re.Match[str]) -> str:
+    before = run.string[run.start() - 1] if run.start() else " "
+    based, marks, out = not before.isspace(), 0, []
+    for character in run[0]:
+        mark = unicodedata.category(character) in _MARKS
+        marks = marks + 1 if mark else 0
+        shows = not is_hidden(character) and (not mark or (based and marks <= MARKS_MAX))
+        out.append(character if shows else _escape(character))
+        based = shows
+    return "".join(out)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def harmless(text: str) -> str:
+    """`text` without what a terminal would obey, for words that no approval depends on; line ends and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def visible_json(line: str) -> str:
+    """One line of JSON with the hidden characters of its strings as `\\uXXXX`: the same value, and nothing hidden."""
+    return line if line.isascii() and line.isprintable() else _OUTSIDE_STRINGS.sub(_json_escape, line)
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if not is_hidden(character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def action_digest(name: str, value: dict[str, Any]) -> str:
+    """SHA-256 hex of what a call would do: its tool and its input, keys sorted."""
+    return hashlib.sha256(msgspec.json.encode([name, value], order="deterministic")).hexdigest()
+
+
+def action_text(name: str, value: dict[str, Any]) -> str:
+    """The whole of what a call would do, as text: nothing of it is left out."""
+    if name == "bash" and set(value) == {"command"}:
+        return f"bash: {value['command']}"
+    lines = [f"{name}:"]
+    for key, item in value.items():
+        text = item if isinstance(item, str) else msgspec.json.encode(item, order="deterministic").decode()
+        lines.append(f"  {key}: {text}" if "\n" not in text else f"  {key}:\n    " + text.replace("\n", "\n    "))
+    return "\n".join(lines)
+
+
+def touches(
+    tool: Tool | None,
+    value: dict[str, Any],
+    created: SessionCreated,
+    policy: EgressPolicy,
+    hands: HandsProvisioned | None,
+) -> str:
+    """How far an action can reach, in words for an approver. `policy` is the egress policy in force."""
+    if tool is None:
+        return ""
+    if tool.where == "process":
+        return "unknown: a function of the embedding program, which runs outside the sandbox"
+    if tool.where == "harness":
+        return "this session's log and the sessions that it opens"
+    folder, own = created.workspace.path, own_programs(created, hands)
+    effects = effects_of(tool.name, value, main=tool.main, folder=folder, own_programs=own)
+    sealed = not created.hands.accept_weak if hands is None else hands.isolation.get("network") == "hard"
+    return told(effects, created.workspace, policy, tool=tool.name, walled=sealed)
+
+
+def own_programs(created: SessionCreated, hands: HandsProvisioned | None) -> bool:
+    """Whether programs are also looked for in folders that the agent can write to."""
+    prepared = created.environment != Environment() or bool(hands is not None and hands.environment)
+    return prepared or "PATH" in created.workspace.env
