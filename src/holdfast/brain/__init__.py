@@ -1,1 +1,1 @@
-"""One session, running: fold the log, decide, act through one door, append the outcome."""
+"""Runtime of one session: fold the log, decide, act through one door, append the outcome."""

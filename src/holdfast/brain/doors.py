@@ -1,4 +1,4 @@
-"""What a brain is given: its doors, who it is, and who watches."""
+"""Doors and identity of a brain, and the observers of its events."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def nobody_is_told(session_id: str) -> tuple[str, ...]:
 
 
 def no_repository(path: str) -> Repository:
-    """Where there is no git."""
+    """Repository opener of a host without git."""
     raise CannotRunSafely(f"there is no git on this machine to work on {path} with; nothing was changed: install it")
 
 
@@ -148,7 +148,7 @@ class Doors:
 
 
 class CustomResult(msgspec.Struct, frozen=True):
-    """How a call ended. `unknown` says that nobody can tell: it ran over its time and may still run."""
+    """End of a custom call. `unknown` means that it exceeded its timeout and may still run."""
 
     ok: bool
     content: str
@@ -168,5 +168,5 @@ class ToolRunner(Protocol):
         ...
 
     async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
-        """Whether that call happened; None when nobody can say."""
+        """Return whether that call happened; None when it cannot be known."""
         ...

@@ -1,4 +1,4 @@
-"""From log to state: the newest valid snapshot, then the tail, verified as stored (S1, S19)."""
+"""State of a session from its log: the newest valid snapshot, then the verified tail (S1, S19)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.session.state import Kinds, State
 from holdfast.session.tenant import Tenant
 
 PAGE = 5_000
-"""Events read at once: a long log is folded without being held in memory."""
+"""Number of events read at once, so that a long log is folded without holding it in memory."""
 
 _SHOWN = (
     UserMessage,
@@ -54,11 +54,11 @@ _SHOWN = (
 )
 
 KERNEL = ("holdfast.facts", "holdfast.session")
-"""The packages that the kernel's fold is made of."""
+"""Packages covered by the digest of the kernel's fold."""
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """A state as a snapshot keeps it: the kernel's bytes, and those of its kind with the digest of the kind's fold."""
+    """A state as stored in a snapshot: the kernel's bytes, and those of its kind with the digest of the kind's fold."""
 
     kernel: bytes
     kind: str
@@ -87,19 +87,19 @@ def _sources(place: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def fold_digest() -> str:
-    """The digest of the kernel's fold: events, codec, and state. A snapshot is good for exactly these (S19)."""
+    """Return the digest of the kernel's fold: events, codec, and state. A snapshot is valid for exactly these (S19)."""
     return digest_of(*KERNEL)
 
 
 def encode(state: State) -> bytes:
-    """A state as bytes for a snapshot."""
+    """Encode a state for a snapshot."""
     kind, own = state.tenant.kind, state.tenant.own
     kernel = msgspec.msgpack.encode(state, enc_hook=lambda tenant: None)
     return msgspec.msgpack.encode(_Kept(kernel, kind.name, digest_of(*kind.sources), msgspec.msgpack.encode(own)))
 
 
 def decode(body: bytes, kinds: Kinds) -> State | None:
-    """The state that `encode` made bytes of; None when the fold of its kind has changed since."""
+    """Decode a state from a snapshot; None when the fold of its kind has changed since."""
     kept = msgspec.msgpack.decode(body, type=_Kept)
     kind = kinds(kept.kind)
     if kept.digest != digest_of(*kind.sources):
@@ -109,7 +109,7 @@ def decode(body: bytes, kinds: Kinds) -> State | None:
 
 
 async def recall(session_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) -> tuple[State, dict[int, Fact]]:
-    """The state of a session as its log has it now, and the bodies of its last page of events.
+    """Return the current state of a session, and the bodies of its last page of events.
 
     Raises `UnknownSession`, `LogDamaged`, `SchemaTooNew`.
     """
@@ -126,10 +126,10 @@ async def recall(session_id: str, log: Log, snapshots: Snapshots, kinds: Kinds) 
 
 
 def shown(events: list[Event]) -> dict[int, Fact]:
-    """The bodies among these events that a context may show, by position."""
+    """Return the bodies among these events that a context may show, by position."""
     return {event.seq: event.fact for event in events if isinstance(event.fact, _SHOWN)}
 
 
 async def remember(state: State, snapshots: Snapshots) -> None:
-    """Keep a snapshot of this state."""
+    """Save a snapshot of this state."""
     await snapshots.save(Snapshot(state.session_id, state.seq, state.hash, fold_digest(), encode(state)))

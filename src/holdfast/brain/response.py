@@ -1,4 +1,4 @@
-"""From streamed parts to facts. Nothing of an unfinished response is acted on (S13)."""
+"""A model response from its streamed parts. An unfinished response causes no action (S13)."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ class Response:
         return "".join(block.joined() for block in self._blocks if block.kind == "text")
 
     def characters(self) -> int:
-        """How much has arrived, for an estimate of what it costs."""
+        """Return the number of characters received, to estimate the cost."""
         return sum(len(piece) for block in self._blocks for piece in block.text)
 
     def facts(self, request_seq: int) -> list[AnyFact]:
-        """What a whole response says, in its order."""
+        """Return the facts of a complete response, in order."""
         facts: list[AnyFact] = []
         calls = 0
         for block in self._blocks:
@@ -112,7 +112,7 @@ class Response:
         return facts
 
     def finished_part(self, request_seq: int) -> list[AnyFact]:
-        """What may be kept of an interrupted response: its text, no call, no unsigned thinking (S14)."""
+        """Return the part of an interrupted response to keep: text, no calls, no unsigned thinking (S14)."""
         return [
             fact
             for fact in self.facts(request_seq)

@@ -1,4 +1,4 @@
-"""One shift: a brain's hold on a session, the state it folded, the way it appends, and what its kind adds."""
+"""One shift: a brain's lease on a session, the folded state, its appends, and the acts of the kind."""
 
 from __future__ import annotations
 
@@ -78,13 +78,14 @@ SNAPSHOT_EVERY = 500
 
 
 class Shift:
-    """What the acts share. `state` is always the fold of a prefix of the log, and never behind an
-    append of this shift. `provisioned` is there while hands are being made, and after that failed.
-    `keeping` is there while a snapshot of the workspace is made. `decided_at` is the head that the running action
-    was decided on. `money_waits` counts waits in a row for money that others hold, `probes` looks at files.
-    `standing` are the services that its environment wants to run wherever there are hands.
-    `pushed` is what the proxy was last told: the digest of the policy and the secrets that are held; `noting`
-    is held while its notes are taken. `acts` is what its kind of session adds.
+    """A shift, shared by all acts.
+
+    `state` is always the fold of a prefix of the log, and never behind an append of this shift. `provisioned` is set
+    while hands are being created, and after that failed; `keeping` while a snapshot of the workspace is taken.
+    `decided_at` is the head that the running action was decided on. `money_waits` counts consecutive waits for budget
+    reserved by siblings, `probes` numbers the probes of files. `standing` are the services that the environment starts
+    in all hands. `pushed` is the configuration last sent to the proxy: the digest of the policy and the held secrets;
+    `noting` is locked while the proxy's notes are read. `acts` are the acts of the session's kind.
     """
 
     background: TaskGroup
@@ -119,13 +120,13 @@ class Shift:
         return self.lease.epoch
 
     def model(self, name: str) -> Model:
-        """A model of the agent's chain, found once. Raises `UsageError` when its name leads nowhere any more."""
+        """Return a model of the agent's chain, opened once. Raises `UsageError` when its name is no longer known."""
         if name not in self._models:
             self._models[name] = self.doors.model(name)
         return self._models[name]
 
     def look_at_clock(self) -> ClockSet:
-        """How the wall clock stands. Decisions that wait are stamped with the latest look, which came before them."""
+        """Read the wall clock. Decisions that wait are stamped with the latest reading, which precedes them."""
         up = uptime(self.doors.clock, self.doors.worker.boot_id)
         booted_us = self.doors.clock.now_us() - up.us
         self._clock = ClockSet(boot_id=up.boot_id, booted_us=booted_us, up_us=up.us)
@@ -173,7 +174,7 @@ class Shift:
         return Draft(event_id, "brain", fact)  # type: ignore[arg-type]  # facts are of the union
 
     async def refresh(self) -> None:
-        """Fold what others appended meanwhile."""
+        """Fold events appended by others meanwhile."""
         async with self._lock:
             await self._catch_up()
 
@@ -213,14 +214,14 @@ class Shift:
         return self._bodies[seq]
 
     async def latest_words(self) -> str:
-        """What the model said beside the calls of its latest response."""
+        """Return the model's text beside the calls of its latest response."""
         last = self.state.window[-1] if self.state.window else None
         parts = last.parts if isinstance(last, ResponseItem) else []
         facts = [await self.body(seq) for seq in parts]
         return "\n".join(text_of(fact.content) for fact in facts if isinstance(fact, AgentMessage))
 
     async def until_stopped(self) -> None:
-        """Return once a person has interrupted, cancelled or stopped everything (S14). Folds what is posted."""
+        """Return once a user has interrupted, cancelled, or stopped everything (S14). Folds posted events."""
         while not self.state.stopping:
             await self.doors.log.wait(self.state.session_id, self.state.seq)
             await self.refresh()
@@ -230,7 +231,7 @@ Answer = Callable[[Shift, Call, dict[str, Any]], Awaitable[None]]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a session reports to its parent beside its last message: what it handed in, and the commit of its work."""
+    """Report of a session to its parent beside its last message: the work it handed in, and the commit of it."""
 
     submitted: dict[str, Any] = {}
     commit: str = ""
@@ -238,9 +239,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Acts:
-    """What a brain does for one session of a kind, in one shift. The defaults are those of a plain agent.
+    """Acts of one session in one shift. The defaults are those of a plain agent.
 
-    `answers` are the tools of the kind that the harness itself answers, by name.
+    `answers` maps the kind's tools that the harness itself answers, by name.
     """
 
     answers: Mapping[str, Answer] = {}
@@ -273,7 +274,7 @@ class Acts:
         return False
 
     async def report(self) -> Report:
-        """What the session reports to its parent when it comes to rest."""
+        """Return the session's report to its parent when it parks or ends."""
         return Report()
 
 

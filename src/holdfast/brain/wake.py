@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import anyio
 import msgspec
 
@@ -71,9 +73,9 @@ LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a wake ended. `ended` is the session's latest end of a shift, None while it is unfinished.
+    """Outcome of a wake. `ended` is the session's latest end of a shift, None while it is unfinished.
 
-    `fenced` says that another brain took the session over; `idle` that there was nothing to do.
+    `fenced` means that another brain took the session over; `idle` that there was nothing to do.
     """
 
     state: State
@@ -85,9 +87,9 @@ class Outcome(msgspec.Struct, frozen=True):
 async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome:
     """Run the session until it parks, finishes, or is taken over.
 
-    A session with nothing to do is left as it is: nothing is appended. Raises `LeaseHeld` when a live
-    process holds it, `UnknownSession`, `LogDamaged`, and whatever makes the machine unable to go on
-    safely; the session is then runnable.
+    A session with nothing to do is left unchanged: nothing is appended. Raises `LeaseHeld` when a live process holds
+    it, `UnknownSession`, `LogDamaged`, and any error that makes it unsafe to continue on this machine; the session is
+    then runnable.
     """
     state, bodies = await recall(session_id, doors.log, doors.snapshots, doors.kinds)
     if state.created is None:
@@ -103,9 +105,9 @@ async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome
 
 
 async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal: bool) -> tuple[State, Lease | None]:
-    """Take the lease under the head that was folded (S2); no lease when there is nothing to do.
+    """Take the lease under the folded head (S2); no lease when there is nothing to do.
 
-    Whoever was here since then may have left nothing to do, so what they wrote is folded first.
+    Another brain may have finished the work since, so its events are folded first.
     """
     while not is_idle(state, doors.clock.now_us(), uptime(doors.clock, doors.worker.boot_id)):
         try:
@@ -225,7 +227,7 @@ async def _gave_back(shift: Shift, park: ShiftEnded) -> bool:
 
 
 def _presumed(state: State) -> tuple[Fact, ...]:
-    """The end of a request that an error cut off: a session that parks holds no money."""
+    """Return the end of a request cut off by an error: a parked session holds no reservation."""
     open_ = state.request
     if open_ is None:
         return ()
@@ -233,7 +235,7 @@ def _presumed(state: State) -> tuple[Fact, ...]:
 
 
 async def _next(shift: Shift) -> Action | None:
-    """The next action; None when the session's kind has done it already, or the clock was set and that is noted."""
+    """Return the next action; None when the kind has already done it, or when the clock was set, which is recorded."""
     clock = shift.look_at_clock()
     if was_set(shift.state, clock.boot_id, clock.booted_us):
         await shift.fact(clock)
@@ -242,9 +244,15 @@ async def _next(shift: Shift) -> Action | None:
 
 
 async def _let_go(shift: Shift, detail: str, *before: SessionError) -> None:
-    """End the shift in the middle of the work: the session stays runnable, running calls go on."""
+    """End the shift in the middle of the work: the session stays runnable, running calls continue."""
     if shift.state.in_shift:
         await shift.fact(*before, ShiftEnded(status="released", detail=detail))
+
+
+_Appending = (
+    PresumeRequest | EndCalls | Record | CheckRules | AskPerson | AskUse | Escalate | Expire | Notify | CancelChildren
+)
+"""Actions that only append to the log, or notify approvers."""
 
 
 async def _act(shift: Shift, action: Action) -> None:
@@ -269,8 +277,7 @@ async def _act(shift: Shift, action: Action) -> None:
             await _append(shift, action)
 
 
-async def _append(shift: Shift, action: Action) -> None:
-    """Actions that only write, or ask people."""
+async def _append(shift: Shift, action: _Appending) -> None:
     match action:
         case PresumeRequest(request_seq=request_seq, reserved_pico=reserved):
             await shift.fact(ModelRequestEnd(request_seq=request_seq, outcome="presumed", cost_pico=reserved))
@@ -293,7 +300,7 @@ async def _append(shift: Shift, action: Action) -> None:
         case CancelChildren(child_ids=child_ids):
             await child_act.cancel_all(shift, child_ids)
         case _:
-            raise AssertionError(f"nobody does {type(action).__name__}")
+            assert_never(action)
 
 
 async def _end_if(shift: Shift, end: End | None) -> None:

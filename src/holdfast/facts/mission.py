@@ -1,4 +1,4 @@
-"""A mission: its beginning, its plan, its verifications and its end. Tasks have a family of their own."""
+"""Missions: contract, policy, roles, plan, verification, and end."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a mission has to reach. `protected` are globs of what no worker may change: tests, configuration of tests
-    and CI, the contract itself. `source` is the path of the file it was read from, relative to the repository. What
-    matches `hidden` is in no checkout of a worker, planner or judge; checks that name it are run with it.
+    """Definition of done. `protected` are globs of files that no worker may change: tests, configuration of tests and
+    CI, the contract itself. `source` is the path of its file, relative to the repository. Files that match `hidden` are
+    in no checkout of a worker, planner, or judge; checks that name them are run with them.
     """
 
     goal: str
@@ -114,20 +114,20 @@ RoleKind = Literal["initializer", "planner", "worker", "judge"]
 
 
 class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a mission works. Each of these is an assumption about models, documented in docs/missions.md.
+    """Policy of a mission. Each setting is an assumption about models, documented in docs/missions.md.
 
     `models` and `turns` are by role; a role that is not named has the mission's own. `planner` "items" makes one task
     of each item by code. `judge` sees each task, only the end, or nothing. `gate` checks each branch before it is
-    merged, several merged together, or lets branches into an integration branch that a green one follows.
-    `workers` at a time; a worker may hand in `max_iterations` times, then a fresh one begins, `max_attempts` in all;
-    `max_replans` plans follow the first, then a person is asked. `judge_tries` bounds asking a judge again. A red
-    check is run `flake_reruns` times more before it counts; one that was never green before has to pass `confirm_runs`
-    times, and a metric is the median of so many runs; after `plateau` tasks without improvement a person is asked.
-    `batch` branches are checked together at most.
-    `scope` and `dependencies` say what happens to changes that nobody asked for. `lessons` for AGENTS.md are proposed
-    to a person, applied, or not collected; at most `lesson_lines` of them stand there. `task_tokens` is what a task may
-    need at most, so that it fits one context. `hooks` says whether those of the repository run; `checks` are commands
-    that run when a worker hands in, `edit_checks` those that run after each write or edit.
+    merged, several merged together, or lets branches into an integration branch that a green one follows. `workers` run
+    at a time; a worker may hand in `max_iterations` times, then a fresh one begins, `max_attempts` in all;
+    `max_replans` plans follow the first, then a user is asked. `judge_tries` bounds asking a judge again. A red check
+    is rerun `flake_reruns` times before it counts; one that was never green must pass `confirm_runs` times, and a
+    metric is the median of as many runs; after `plateau` tasks without improvement a user is asked. At most `batch`
+    branches are checked together. `scope` and `dependencies` decide about changes that were not asked for. `lessons`
+    for AGENTS.md are proposed to a user, applied, or not collected; at most `lesson_lines` of them are kept.
+    `task_tokens` is the most that a task may need, so that it fits one context. `hooks` enables those of the
+    repository; `checks` are commands that run when a worker hands in, `edit_checks` those that run after each write or
+    edit.
     """
 
     planner: Literal["model", "items"] = "model"
@@ -158,10 +158,10 @@ class MissionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What makes a session a mission: its repository, the commit and branch it starts from, its contract, its policy.
+    """Mission of a session: its repository, start commit and branch, contract, and policy.
 
-    `name` is in the refs: `refs/heads/holdfast/<name>/main`. `follow` is the full name of the ref whose new commits
-    are taken in while the mission works, empty for none.
+    `name` is in the refs: `refs/heads/holdfast/<name>/main`. `follow` is the full name of the ref whose new commits are
+    taken in while the mission works, empty for none.
     """
 
     name: str
@@ -173,11 +173,11 @@ class Mission(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a session does within a mission.
+    """Role of a session in a mission.
 
     A worker's tree starts as the commit `base` and is committed to `ref` by the harness whenever it parks. `protected`,
-    `hidden` and `scope` are globs; what is hidden is not in its folder, and stays as at the base. `hooks`, `checks` and
-    `edit_checks` are as the mission's policy has them.
+    `hidden`, and `scope` are globs; hidden files are not in its folder, and stay as at the base. `hooks`, `checks`, and
+    `edit_checks` are as in the mission's policy.
     """
 
     kind: RoleKind

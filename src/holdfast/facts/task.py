@@ -1,4 +1,4 @@
-"""What becomes of the tasks of a mission."""
+"""Tasks, merges, commits, and the probes of checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from holdfast.facts.base import Fact
 
 HandInStatus = Literal["done", "blocked", "infeasible", "stopped"]
-"""What a worker says of its work; `stopped` is the harness's word for a tree that was left without handing in."""
+"""Status that a worker reports. `stopped` is set by the harness for a tree left without handing in."""
 
 RefusalKind = Literal["ratchet", "scope", "checks", "judge", "conflict", "regression", "empty", "silent"]
 
@@ -25,7 +25,7 @@ class TaskStarted(Fact, frozen=True, tag="task.started"):
 
 
 class TaskHandedIn(Fact, frozen=True, tag="task.handed_in"):
-    """A worker handed in. What it says is data: only `commit` and `tree`, which the harness made, count."""
+    """A worker handed in. Its report is data: only `commit` and `tree`, which the harness made, count."""
 
     task_id: str
     child_id: str
@@ -39,7 +39,7 @@ class TaskHandedIn(Fact, frozen=True, tag="task.handed_in"):
 
 
 class FindingNoted(Fact, frozen=True, tag="finding.noted"):
-    """Something that a worker found out and others may need: data, with its source."""
+    """A finding of a worker that others may need: data, with its source."""
 
     task_id: str
     child_id: str
@@ -47,10 +47,10 @@ class FindingNoted(Fact, frozen=True, tag="finding.noted"):
 
 
 class TaskInspected(Fact, frozen=True, tag="task.inspected"):
-    """What the harness found in the difference between a task's base and its tree. `violations` are refused.
+    """Findings of the harness in the difference between a task's base and its tree. `violations` are refused.
 
-    `unasked` are changes that nobody asked for and that are let through, as words. `allowed` are protected paths that a
-    person allowed to be changed, with the digests of their content, empty for one that may be gone.
+    `unasked` are unrequested changes that are accepted, in words. `allowed` are protected paths that a user allowed to
+    be changed, with the digests of their content, empty for one that may be gone.
     """
 
     task_id: str
@@ -79,9 +79,9 @@ class RatchetViolated(Fact, frozen=True, tag="ratchet.violated"):
 
 
 class TaskRefused(Fact, frozen=True, tag="task.refused"):
-    """Work was sent back to its worker: what is wrong, one actionable issue each, with evidence.
+    """Work was returned to its worker: one actionable issue per problem, with evidence.
 
-    With `restart` it is to be begun anew, from its base, by another worker.
+    With `restart` another worker starts over from the base.
     """
 
     task_id: str
@@ -104,7 +104,7 @@ class JudgeOpened(Fact, frozen=True, tag="judge.opened"):
 
 
 class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A judge's word on one criterion: with evidence (a file with its line, an event), and an issue when it fails."""
+    """A judge's verdict on one criterion: its evidence (a file with its line, an event), and an issue when it fails."""
 
     criterion: str
     passes: bool
@@ -113,7 +113,7 @@ class Judged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskJudged(Fact, frozen=True, tag="task.judged"):
-    """What a judge said. `refused` says why its verdict does not count, empty when it does."""
+    """Verdict of a judge. `refused` says why it does not count, empty when it does."""
 
     child_id: str
     tree: str
@@ -125,7 +125,7 @@ class TaskJudged(Fact, frozen=True, tag="task.judged"):
 
 
 class TaskQueued(Fact, frozen=True, tag="task.queued"):
-    """A task's tree met all that it had to; it waits to be merged."""
+    """A task's tree met its requirements and waits to be merged."""
 
     task_id: str
     commit: str
@@ -203,7 +203,9 @@ class RepoConflicted(Fact, frozen=True, tag="repo.conflicted"):
 
 
 class RepoMoved(Fact, frozen=True, tag="repo.moved"):
-    """A ref is where nobody of this mission put it. `followed`: it is the branch whose commits are taken in."""
+    """A ref is at a commit that this mission did not put there. `followed`: it is the branch whose commits are taken
+    in.
+    """
 
     ref: str
     expected: str
@@ -236,14 +238,13 @@ TESTS_MAX = 20_000
 
 
 class CheckProbed(Fact, frozen=True, omit_defaults=True, tag="check.probed"):
-    """How the check of a criterion can fail, measured on `tree`, which no worker changed.
+    """Ways in which the check of a criterion can fail, measured on `tree`, which no worker changed.
 
-    `digest` is that of its command and runner configuration; under another one it is measured again. `canary` says
-    whether its runner reports a failing test that is put beside its tests, `flip` whether it reports a test whose
-    expected value was replaced, or fails when the programs that judge expect something else, `data` whether it
-    reports a test when the files that hold what tests expect do not, `hollow` whether the check fails when the product
-    does not work. `tests` are the outcomes that its runner reported by test id, empty when it
-    reports none or more than can be kept; `collected` counts them, `passed` those that passed.
+    `digest` covers its command and runner configuration; under another one it is measured again. `canary`: its runner
+    reports a failing test placed beside its tests. `flip`: it reports a test whose expected value was replaced, or
+    fails when the judging programs expect something else. `data`: it reports a test when the files with expected values
+    differ. `hollow`: it fails when the product does not work. `tests` are the outcomes reported by test id, empty when
+    there are none or more than can be kept; `collected` counts them, `passed` those that passed.
     """
 
     criterion: str

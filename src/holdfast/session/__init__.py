@@ -1,1 +1,1 @@
-"""What follows from the facts: state, the next action, the context, permissions, money. Pure."""
+"""Pure core of a session: state, decisions, context, permissions, money, and signs."""

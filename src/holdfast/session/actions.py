@@ -1,4 +1,4 @@
-"""What a brain can do next. `decide` names one; `holdfast.brain.acts` does it."""
+"""Actions of a brain. `decide` names one; `brain.acts` carries it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.facts.tool import ToolResult
 
 
 class AskModel(msgspec.Struct, frozen=True):
-    """Start a model request that shows everything up to `inputs_through`. `model` is the one of the chain."""
+    """Request a response that shows everything up to `inputs_through`. `model` is one of the chain."""
 
     inputs_through: int
     attempt: int
@@ -20,7 +20,7 @@ class AskModel(msgspec.Struct, frozen=True):
 
 
 class Compact(msgspec.Struct, frozen=True):
-    """Have the turns up to `through_seq` summarised (S16)."""
+    """Summarize the turns up to `through_seq` (S16)."""
 
     through_seq: int
     attempt: int
@@ -28,7 +28,7 @@ class Compact(msgspec.Struct, frozen=True):
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """Tear the conversation down up to `through_seq` and go on from a handoff; without `model`, code writes it."""
+    """Drop the conversation up to `through_seq` and continue from a handoff; without `model`, code writes it."""
 
     cause: ResetCause
     through_seq: int
@@ -38,7 +38,7 @@ class Reset(msgspec.Struct, frozen=True):
 
 
 class CheckRules(msgspec.Struct, frozen=True):
-    """Hold the pinned rules that can be checked against what was done after `from_seq`."""
+    """Check the pinned rules that code can check against the events after `from_seq`."""
 
     from_seq: int
     through_seq: int
@@ -58,13 +58,13 @@ class PresumeRequest(msgspec.Struct, frozen=True):
 
 
 class Provision(msgspec.Struct, frozen=True):
-    """Make hands: a call is waiting for them."""
+    """Create a sandbox: a call is waiting for it."""
 
 
 class Dispatch(msgspec.Struct, frozen=True):
     """Run these calls: one, or several that are all read-only (S7).
 
-    `approval_id` names the item, or the grant, that a person allowed it by (S21).
+    `approval_id` is the approval or grant that allows it (S21).
     """
 
     call_ids: tuple[str, ...]
@@ -74,7 +74,7 @@ class Dispatch(msgspec.Struct, frozen=True):
 class Reconcile(msgspec.Struct, frozen=True):
     """Find out what became of a dispatched call without an end (S8, S12).
 
-    `verdict` is a person's word on a call whose outcome nobody knows: repeat it, or leave it.
+    `verdict` is an approver's answer for a call whose outcome is unknown: repeat it, or leave it.
     """
 
     call_id: str
@@ -82,32 +82,32 @@ class Reconcile(msgspec.Struct, frozen=True):
 
 
 class RunHarness(msgspec.Struct, frozen=True):
-    """Do a call that the harness itself answers, in one transaction with its effect on the log."""
+    """Run a call that the harness itself answers, in one transaction with its effect on the log."""
 
     call_id: str
 
 
 class EndCalls(msgspec.Struct, frozen=True):
-    """Record ends of calls that never went through a door; `before` are facts that come with them."""
+    """Record ends of calls that were never dispatched; `before` are facts to append with them."""
 
     results: tuple[ToolResult, ...]
     before: tuple[Fact, ...] = ()
 
 
 class AskPerson(msgspec.Struct, frozen=True):
-    """Open an item for a call: an approval, the agent's question, or an outcome that nobody knows (S21)."""
+    """Open an inbox item for a call: an approval, the agent's question, or an unknown outcome (S21)."""
 
     call_id: str
 
 
 class AskUse(msgspec.Struct, frozen=True):
-    """Open an item for the use of a secret that the proxy held (S21)."""
+    """Open an inbox item for the use of a secret that the proxy held (S21)."""
 
     secret: str
 
 
 class Escalate(msgspec.Struct, frozen=True):
-    """Open a breaker and ask a person how to go on."""
+    """Open a breaker and ask a user how to go on."""
 
     breaker: str
     detail: str
@@ -115,14 +115,14 @@ class Escalate(msgspec.Struct, frozen=True):
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """Apply an item's default: somebody saw it and nobody answered in time (S21)."""
+    """Apply an item's default: an approver saw it and nobody answered in time (S21)."""
 
     item_id: str
     verdict: Verdict
 
 
 class Notify(msgspec.Struct, frozen=True):
-    """Send one message about an item to one target; `tries` were made before."""
+    """Send one notification about an item to one target; `tries` attempts were made before."""
 
     item_id: str
     round: str
@@ -131,19 +131,19 @@ class Notify(msgspec.Struct, frozen=True):
 
 
 class CancelChildren(msgspec.Struct, frozen=True):
-    """Cancel these children: their parent is cancelled."""
+    """Cancel these children because their parent is cancelled."""
 
     child_ids: tuple[str, ...]
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
-    """Nothing to do before then, unless something is posted."""
+    """Wait until then, or until something is posted."""
 
     at_us: int
 
 
 class End(msgspec.Struct, frozen=True):
-    """End the shift: park, or finish; `before` are facts that come with it."""
+    """End the shift: park, or finish. `before` are facts to append with it."""
 
     fact: ShiftEnded
     before: tuple[Fact, ...] = ()

@@ -1,4 +1,4 @@
-"""What a state knows of the way outside, and of what came in by it."""
+"""Egress of a session: the policy in force, its traffic, and the secrets held back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from holdfast.facts.session import EgressPolicy
 
 EVIDENCE_MAX = 16
-"""So many events that brought in strangers' words are kept as evidence; the first ones."""
+"""Number of events kept as evidence of untrusted content; the first ones."""
 
 
 class HeldUse(msgspec.Struct):
-    """A use of a secret that the proxy held: the first one of it that nobody has decided on.
+    """First use of a secret that the proxy held and that is not yet decided.
 
-    `seq` is where it was recorded, `item_id` the question about it, empty while nobody was asked.
+    `seq` is where it was recorded, `item_id` its inbox item, empty until an approver is asked.
     """
 
     secret: str
@@ -28,7 +28,7 @@ class HeldUse(msgspec.Struct):
 
 
 class SecretGrant(msgspec.Struct):
-    """A person allowed a secret to be used: until the policy changes, for `for_s` seconds, for `uses` requests."""
+    """Approval to use a secret: until the policy changes, for `for_s` seconds, for `uses` requests."""
 
     seq: int
     at_us: int
@@ -38,13 +38,13 @@ class SecretGrant(msgspec.Struct):
 
 
 class Outside(msgspec.Struct):
-    """The way outside (see `session.taint`).
+    """Egress state of a session.
 
-    `policy` is in force since event `policy_seq`. `wired` says that the hands of now have a way outside; `failing` why
-    the latest ones have none, and `told` that the model knows. `through` is how much of the proxy's journal is in the
-    log. `read` are the events that brought in what strangers may have written, the first for `reason`; `tainted_seq` is
-    where that was said. `held`, `granted` and `denied` are by name of the secret. `set_up` counts what
-    set-ups asked for, by host, port, and verdict; the rest counts the requests of the session itself.
+    `policy` is in force since event `policy_seq`. `wired` means that the current sandbox has a network; `failing` is
+    why the latest has none, and `told` that the model knows. `through` is the position of the proxy's journal up to
+    which the log has it. `read` are the events that brought in untrusted content, the first for `reason`; `tainted_seq`
+    is the event that recorded it. `held`, `granted`, and `denied` are by name of the secret. `set_up` counts the
+    requests of set-ups by host, port, and verdict; the other counts are the session's own.
     """
 
     policy: EgressPolicy = EgressPolicy()
@@ -69,16 +69,16 @@ class Outside(msgspec.Struct):
 
 
 def opens(policy: EgressPolicy) -> bool:
-    """Whether a policy lets anything through: with one that does not there is no way outside at all."""
+    """Return True if a policy allows anything. Otherwise there is no network at all."""
     return bool(policy.allow or policy.registries or policy.secrets)
 
 
 def egress_digest(policy: EgressPolicy) -> str:
-    """SHA-256 hex of a policy: what a person allowed under another one counts no more (S21)."""
+    """Return the SHA-256 of a policy. An approval under another policy is void (S21)."""
     return hashlib.sha256(msgspec.json.encode(policy, order="deterministic")).hexdigest()
 
 
 def outside_digest(policy: EgressPolicy) -> str:
-    """What checks may talk to, as part of the key of their verdicts: empty where that is nothing."""
+    """Return the part of a verdict's key for the hosts that checks may reach; empty for none."""
     aside = msgspec.structs.replace(policy, secrets=())
     return egress_digest(aside) if opens(aside) else ""

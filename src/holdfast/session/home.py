@@ -1,4 +1,4 @@
-"""What holds for all sessions of a home: its own log, `ses_home`, which never runs."""
+"""The log of a home, `ses_home`: emergency stops and shared caps. It never runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from holdfast.facts.session import Agent, SessionCreated, Workspace
 from holdfast.facts.shift import BriefRead, BudgetSet, EmergencyReleased, EmergencyStopped
 
 HOME = "ses_home"
-"""The session whose log holds what concerns them all. It is never due, never acquired, never listed."""
+"""Session id of the home's log. It is never due, acquired, or listed."""
 
 HOME_FACTS = (EmergencyStopped, EmergencyReleased, BudgetSet, NoticeSent, BriefRead)
-"""What may be posted there."""
+"""Facts that may be posted to the home's log."""
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """The emergency stop in force: who said so, when, where it stands in the home's log, and why."""
+    """Emergency stop in force: its position in the home's log, time, author, and reason."""
 
     seq: int
     at_us: int
@@ -26,7 +26,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 def home_created() -> Draft:
-    """The first event of the home's log. Every home has the same, so whoever posts first may write it."""
+    """Return the first event of the home's log, which is the same for every home."""
     fact = SessionCreated(
         goal="What concerns every session of this home: emergency stops and shared budgets. It never runs.",
         agent=Agent(model="", name="home", tools=()),
@@ -36,7 +36,7 @@ def home_created() -> Draft:
 
 
 def home_changes(event: Event, detail: str) -> dict[str, object]:
-    """What an event of the home's log changes in its row, whose `detail` holds the stop in force."""
+    """Return the changes that an event of the home's log makes to its row, whose `detail` holds the stop in force."""
     match event.fact:
         case EmergencyStopped(reason=reason):
             stop = Stop(event.seq, event.at_us, event.actor, reason)
@@ -49,5 +49,5 @@ def home_changes(event: Event, detail: str) -> dict[str, object]:
 
 
 def stop_in(detail: str) -> Stop | None:
-    """The stop in force by the `detail` of the home's row, None when there is none."""
+    """Return the emergency stop in force according to the `detail` of the home's row."""
     return msgspec.json.decode(detail, type=Stop) if detail else None

@@ -40,7 +40,7 @@ def pico_from_usd(text: str) -> int:
 
 
 def usd(pico: int | None) -> str:
-    """Pico-dollars for people: `$0.0042`, `unpriced` when unknown."""
+    """Format pico-dollars: `$0.0042`, `unpriced` when unknown."""
     if pico is None:
         return "unpriced"
     dollars = Decimal(pico) / PICO
@@ -62,7 +62,7 @@ class Price(msgspec.Struct, frozen=True):
     cache_write: int
 
     def cost(self, usage: Usage) -> int:
-        """What that usage costs, in pico-dollars."""
+        """Return the cost of that usage in pico-dollars."""
         return (
             usage.input_tokens * self.input
             + usage.output_tokens * self.output
@@ -96,13 +96,13 @@ class OpenAccount(msgspec.Struct, frozen=True):
 
 
 class NameAccount(msgspec.Struct, frozen=True):
-    """An account stands on the path of a new session: it begins without a cap unless it is there."""
+    """Put an account on the path of a new session; it begins without a cap unless it exists."""
 
     account_id: str
 
 
 class SetCap(msgspec.Struct, frozen=True):
-    """An account's cap over a period becomes this, or none; the account begins if it is not there."""
+    """Set or remove an account's cap over a period; the account begins if it does not exist."""
 
     account_id: str
     cap_pico: int | None
@@ -119,7 +119,7 @@ class Reserve(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Give back what the event at `seq` holds, and spend what it cost, at that time."""
+    """Release the reservation of the event at `seq`, and spend its cost at that time."""
 
     path: tuple[str, ...]
     seq: int
@@ -138,7 +138,7 @@ def path_of(created: SessionCreated | SessionForked, session_id: str) -> tuple[s
 
 
 def move(fact: Fact, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
-    """What a fact at `seq` of a session with that account path does to the ledger, at that time."""
+    """Return the ledger moves of a fact at `seq` of a session with that account path, at that time."""
     if type(fact) not in _MOVERS:
         return ()
     match fact:
@@ -207,17 +207,17 @@ WINDOW_US: dict[Window, int] = {"hour": HOUR_US, "day": 24 * HOUR_US, "week": 16
 
 
 class Spend(msgspec.Struct, frozen=True, array_like=True):
-    """What an account spent lately: in five-minute buckets and in hours."""
+    """Recent spend of an account, in five-minute and hourly buckets."""
 
     fine: Buckets = ()
     hours: Buckets = ()
 
 
 class AccountRow(msgspec.Struct, frozen=True):
-    """A money account: what is spent, what is held for open requests, and the caps over both.
+    """A money account: its spend, its reservations, and the caps over both.
 
-    `cap_pico` is over everything, the others over the last 24 hours and the last seven days; None is no
-    cap. `caps_us` is when a cap was last set.
+    `cap_pico` is over everything, the others over the last 24 hours and the last seven days; None is no cap. `caps_us`
+    is when a cap was last set.
     """
 
     account_id: str
@@ -236,7 +236,7 @@ class AccountRow(msgspec.Struct, frozen=True):
         return self.cap_day_pico if period == "day" else self.cap_week_pico
 
     def spent_in(self, period: Period, now_us: int) -> int:
-        """What counts under the cap of that period, in pico-dollars, without what is held."""
+        """Return the spend that counts under the cap of that period, in pico-dollars, without reservations."""
         return self.spent_pico if period == "total" else spent_within(self.spend, period, now_us)
 
 
@@ -250,12 +250,12 @@ def add_spend(spend: Spend, at_us: int, pico: int) -> Spend:
 
 
 def spent_within(spend: Spend, window: Window, now_us: int) -> int:
-    """What was spent in the window that ends now: never less, and at most one bucket more."""
+    """Return the spend in the window that ends now: never less, and at most one bucket more."""
     return sum(pico for _, pico in _inside(spend, window, now_us))
 
 
 def frees_us(spend: Spend, window: Window, now_us: int, needed_pico: int) -> int | None:
-    """When so much of the window's spend is out of it; None when there is not so much in it."""
+    """Return when so much of the window's spend has left it; None when it holds less."""
     length, width = WINDOW_US[window], FINE_US if window == "hour" else HOUR_US
     for number, pico in _inside(spend, window, now_us):
         needed_pico -= pico

@@ -1,7 +1,6 @@
-"""The rows beside the events: what follows from a session's events for lists, wakes and money (S20).
+"""Rows derived from a session's events: lists, wakes, and the inbox (S20).
 
-The log calls these in its append transaction; `verify` calls them again from the first event and
-compares.
+The log computes these in its append transaction; `verify` recomputes them from the first event and compares.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from holdfast.session.money import path_of
 from holdfast.session.state import CLOCK_STEP_US
 
 RowStatus = Literal["runnable", "parked", "done", "failed", "cancelled"]
-"""Where a session stands when nobody holds it. `running` is derived from a live lease (S5)."""
+"""Status of a session without a lease. `running` is derived from a live lease (S5)."""
 
 
 class Uptime(msgspec.Struct, frozen=True):
@@ -43,14 +42,13 @@ class Uptime(msgspec.Struct, frozen=True):
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session at a glance. `holder` is the worker of a shift that has not ended, live or dead.
+    """One session in a list. `holder` is the worker of a shift that has not ended, live or dead.
 
-    `due_us` is when it should be looked at, None for never; `cost_pico` is what is known of its cost.
-    `parent` is empty at the top of a tree, `root` is the session at the top: itself when it has no
-    parent. `owner` is the person it belongs to, empty for nobody in particular; `name` is its agent's.
-    A fork begins after the event `origin_seq` of its `origin`; empty and 0 for other sessions. `marks` are words about
-    what a person should know: `weak` when its hands are isolated less than by a sandbox, `tainted` when it has read
-    what strangers may have written. `boot_id` and `due_boot_us` give `due_us` once more, as an uptime of that boot.
+    `due_us` is when the session is due, None for never; `cost_pico` is its known cost. `parent` is empty at the top of
+    a tree, `root` is the session at the top. `owner` is a user, empty for none; `name` is its agent's. A fork begins
+    after the event `origin_seq` of its `origin`; empty and 0 for other sessions. `marks` are warnings: `weak` when its
+    sandbox isolates less than usual, `tainted` when it has read untrusted content. `boot_id` and `due_boot_us` repeat
+    `due_us` as an uptime of that boot.
     """
 
     session_id: str
@@ -86,7 +84,7 @@ class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIRST = (SessionCreated, SessionForked)
-"""What the own events of a session begin with."""
+"""Facts that begin a session."""
 
 _GOAL_LENGTH = 200
 
@@ -148,10 +146,10 @@ def _fork(fact: SessionForked, event: Event) -> SessionRow:
 
 
 def due_at(row: SessionRow, now_us: int, up: Uptime | None = None) -> int | None:
-    """The wall time at which to look at a session, None for never; a row of `now_us` or earlier is due now.
+    """Return the wall time at which a session is due, None for never; `now_us` or earlier is due now.
 
-    What is runnable is due whatever its time says. Setting the clock back makes no wait longer: within a boot the
-    uptime counts too, and a row from the future is looked at once, for its events may show by how much it went back.
+    A runnable session is due whatever its time. Setting the clock back makes no wait longer: within a boot the uptime
+    counts too, and a row from the future is due once, since its events may show by how much the clock went back.
     """
     if row.due_us is None or row.due_us <= now_us:
         return row.due_us
@@ -163,16 +161,16 @@ def due_at(row: SessionRow, now_us: int, up: Uptime | None = None) -> int | None
 
 
 def is_due(row: SessionRow, now_us: int, up: Uptime | None = None) -> bool:
-    """Whether to look at a session now."""
+    """Return True if a session is due now."""
     at_us = due_at(row, now_us, up)
     return at_us is not None and at_us <= now_us
 
 
 def due_rank(row: SessionRow, now_us: int) -> int:
-    """Where a due session stands among the others, the lowest first: since when it is due.
+    """Return the rank of a due session among others, lowest first: the time since which it is due.
 
-    A time in the future was stamped before the clock was set back. It ranks first: else sessions that are due again and
-    again would go before it until the clock is there.
+    A time in the future was stamped before the clock was set back. It ranks first, or sessions that become due again
+    and again would precede it until the clock catches up.
     """
     return row.due_us if row.due_us is not None and row.due_us <= now_us else 0
 
@@ -226,7 +224,7 @@ WEAK, TAINTED = "weak", "tainted"
 
 
 def is_weak(hands: HandsProvisioned) -> bool:
-    """Whether hands are isolated less than by a sandbox."""
+    """Return True if hands isolate less than a sandbox."""
     return bool(hands.weak) or hands.isolation.get("files") != "hard"
 
 
@@ -280,10 +278,10 @@ ItemStatus = Literal["open", "approved", "denied", "expired", "superseded"]
 
 
 class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One question at a glance. `seq` is where its session asks it; the event there has the rest.
+    """One inbox item. `seq` is the event that opened it, which has the rest.
 
-    `closed_seq` is the event that gave it its last status, None while it is open; `seen_us` is when
-    somebody was first shown it.
+    `closed_seq` is the event that gave it its last status, None while it is open; `seen_us` is when an approver was
+    first shown it.
     """
 
     item_id: str
@@ -299,21 +297,21 @@ class ItemRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ITEM_FACTS = (ApprovalRequested, ApprovalDecided, ApprovalExpired, ApprovalSuperseded, ApprovalSeen)
-"""The facts that move an item; each names it in `item_id`."""
+"""Facts that change an item; each names it in `item_id`."""
 
 ANSWERS = (ApprovalDecided, ApprovalExpired)
-"""The facts of which an item has one: the first wins."""
+"""Facts of which an item has at most one: the first wins."""
 
 _ITEM_TYPES = frozenset(ITEM_FACTS)
 
 
 def item_key(item_id: str) -> str:
-    """The key under which an item's decision and its expiry are posted: there is room for one (S21)."""
+    """Return the key under which an item's decision and its expiry are posted: only one fits (S21)."""
     return f"item:{item_id}"
 
 
 def item_of(event: Event) -> str | None:
-    """The item that an event moves, None for any other event."""
+    """Return the id of the item that an event changes, None for any other event."""
     fact = event.fact
     if type(fact) not in _ITEM_TYPES:
         return None
@@ -322,7 +320,7 @@ def item_of(event: Event) -> str | None:
 
 
 def next_item(item: ItemRow | None, event: Event) -> ItemRow | None:
-    """The item after one more event that names it; None while nobody has asked."""
+    """Return the item after one more event that names it; None before it is opened."""
     fact = event.fact
     if isinstance(fact, ApprovalRequested):
         return item or _item_opened(fact, event)

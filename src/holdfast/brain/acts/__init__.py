@@ -1,1 +1,1 @@
-"""How each action is carried out."""
+"""Acts of the brain, by the action that they carry out."""

@@ -143,7 +143,7 @@ def _limits(mine: Limits, budget_pico: int | None, max_turns: int | None) -> Lim
 
 
 def _environment(created: SessionCreated, *, same: bool) -> Environment:
-    """What stands ready for a child: in a workspace of its own nothing that is about its parent's files."""
+    """Return the environment of a child; in a workspace of its own without what is about its parent's files."""
     if same:
         return created.environment
     return msgspec.structs.replace(created.environment, setup=(), submodules=False, lfs=False)

@@ -71,7 +71,7 @@ async def renew(shift: Shift, action: Compact | Reset) -> End | None:
 
 
 def _request(shift: Shift, purpose: Purpose, number: int, items: list[Item], facts: Mapping[int, Fact]) -> ModelRequest:
-    """What is asked: the pinned words for orientation, then what happened, raw."""
+    """Build the request: the pinned head for orientation, then the raw events."""
     state = shift.state
     system = shift.doors.prompts.get(purpose, "")
     pinned = _pinned(state)

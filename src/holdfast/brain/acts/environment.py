@@ -1,4 +1,4 @@
-"""What stands ready before the work: found or made before hands are, and laid under every one of them."""
+"""Environments and restored workspaces that new hands begin with (S11)."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exce
 
 
 def _found(wanted: Wanted, made: Made | None, took_s: float) -> EnvironmentRecorded:
-    """What is recorded of an environment that was made before, or that has nothing to make."""
+    """Return the record of a cached environment, or of one with nothing to build."""
     if made is None:
         return EnvironmentRecorded(digest=wanted.digest, toolchains=wanted.toolchains, notes=wanted.notes)
     return msgspec.structs.replace(made.record, cached=True, duration_ms=round(took_s * 1000, 3))
@@ -144,7 +144,7 @@ def _dressed(spec: HandsSpec, wanted: Wanted, made: Made | None, files: dict[str
 
 
 def layer(laid: Laid) -> Layer:
-    """What the hands make of something laid."""
+    """Convert an environment layer for the sandbox."""
     return Layer(laid.inside, (laid.path,), over=laid.how == "over", private=laid.how == "own")
 
 

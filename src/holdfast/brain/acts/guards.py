@@ -143,7 +143,7 @@ def _looked_at(effects: Effects) -> list[str]:
 
 
 def _jobs_since(state: State, seq: int) -> bool:
-    """Whether jobs or services, and no other sessions, could write to the workspace since the event `seq`."""
+    """Return True if jobs or services, and no other sessions, could write to the workspace since the event `seq`."""
     jobs = any(job.outcome is None or job.ended_seq > seq for job in state.jobs.values())
     return (jobs or bool(state.services)) and not state.live_children()
 

@@ -1,4 +1,4 @@
-"""Making, fencing and giving back hands."""
+"""Creation, fencing, and release of hands, and workspace snapshots (S8, S9, S22)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def fence(shift: Shift) -> None:
 
 
 def _were_spare(state: State, identity: HandsProvisioned) -> bool:
-    """Whether hands were only kept warm: nothing was open in them when they ended."""
+    """Return True if hands were only kept warm: no call was open in them when they ended."""
     used = {call.hands_id for call in state.open_calls() if call.attempt} | state.hands_at_work()
     return _keeps_warm(state) and identity.hands_id not in used
 
@@ -150,7 +150,7 @@ async def _lost(shift: Shift, hands_id: str, reason: str) -> None:
 
 
 async def _host_files(shift: Shift, hands_id: str) -> HandsHostFiles | None:
-    """What the log does not know yet of the workspace's files that make programs of the host run code."""
+    """Return the files that make programs of the host run code and that the log does not have yet."""
     state = shift.state
     if state.created is None or not os.path.isdir(state.created.workspace.path):
         return None
@@ -167,7 +167,7 @@ def _keeps_warm(state: State) -> bool:
 
 
 def kept(state: State, ended: ShiftEnded) -> bool:
-    """Whether the hands stay when a shift ends: something goes on in them, or they are kept warm for the next one."""
+    """Return True if the hands stay when a shift ends: a job or service runs in them, or they are kept warm."""
     if state.hands is None or ended.status != "parked":
         return False
     return state.hands.hands_id in state.hands_at_work() or _keeps_warm(state)
@@ -214,7 +214,7 @@ async def clear_lost(shift: Shift) -> bool:
 
 
 async def give_back(shift: Shift) -> None:
-    """Release the hands, if there are any: a parked or finished session holds no process."""
+    """Release the hands, if any: a parked or finished session holds no process."""
     if shift.provisioned is not None:
         await shift.provisioned.wait()
         shift.provisioned = shift.provision_error = None
@@ -233,12 +233,12 @@ async def give_back(shift: Shift) -> None:
 
 
 def snapshot_wanted(state: State) -> bool:
-    """Whether the workspace may have changed since it was last kept."""
+    """Return True if the workspace may have changed since its last snapshot."""
     return state.mutated_seq > state.snapshot_seq
 
 
 def begin_snapshot(shift: Shift) -> None:
-    """Keep it in the background: while a model answers, no call runs and nothing writes."""
+    """Take a snapshot in the background: while a model answers, no call runs and nothing writes."""
     if shift.doors.shelf is None or shift.keeping is not None or not snapshot_wanted(shift.state):
         return
     shift.keeping = anyio.Event()
@@ -246,7 +246,7 @@ def begin_snapshot(shift: Shift) -> None:
 
 
 async def settle_snapshot(shift: Shift) -> None:
-    """Before something writes: have what is being kept kept, and the very first state too."""
+    """Wait for a running snapshot before a call writes, and take the very first one."""
     if shift.keeping is not None:
         await shift.keeping.wait()
         return
@@ -255,7 +255,7 @@ async def settle_snapshot(shift: Shift) -> None:
 
 
 async def snapshot_before_end(shift: Shift) -> None:
-    """Before a shift ends: keep what it leaves."""
+    """Take a snapshot of the final workspace before a shift ends."""
     if shift.keeping is not None:
         await shift.keeping.wait()
     if shift.doors.shelf is not None and snapshot_wanted(shift.state):
@@ -282,7 +282,7 @@ async def _snapshot_beside(shift: Shift, seq: int) -> None:
 
 
 async def _snapshot(shift: Shift, seq: int) -> None:
-    """What cannot be kept stops nobody: it is an event, once for each reason in a row."""
+    """Take a snapshot. A failure stops nothing: it is an event, once for each reason in a row."""
     if shift.state.workspace_with:
         return  # the work is with hands that were lost: what is here is older
     try:
@@ -298,7 +298,7 @@ async def _snapshot(shift: Shift, seq: int) -> None:
 
 
 async def take_snapshot(shift: Shift, seq: int) -> Kept:
-    """Keep the workspace as it is after every event up to `seq`. No event says so."""
+    """Take a snapshot of the workspace after every event up to `seq`, without recording an event."""
     shelf, state = shift.doors.shelf, shift.state
     assert shelf is not None
     assert state.created is not None

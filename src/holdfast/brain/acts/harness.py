@@ -1,4 +1,4 @@
-"""Calls that the harness itself answers: each in one transaction with its effect on logs (S4)."""
+"""Calls that the harness answers: its own tools, the log search, and functions of the embedding program (S4)."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ async def _run_custom(shift: Shift, use: AgentToolUse) -> None:
 
 
 async def probe_custom(shift: Shift, use: AgentToolUse) -> bool | None:
-    """Whether a call of a dead process happened, by the tool's own probe."""
+    """Return whether a call of a dead process happened, according to the tool's own probe; None when unknown."""
     found = custom_runner(shift, use.name)
     return await found.probe(use.call_id, use.input, key_of(shift, use.call_id))
 

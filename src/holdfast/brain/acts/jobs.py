@@ -262,7 +262,7 @@ async def _told(shift: Shift, job: Job) -> str:
 
 
 async def log(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """What a job or service printed: the latest, or from a position on."""
+    """Return the output of a job or service: the latest, or from a position on."""
     found: Job | ServiceRun | None
     if "job_id" in value:
         named, found = f"job {value['job_id']}", shift.state.jobs.get(str(value["job_id"]))

@@ -1,4 +1,4 @@
-"""Asking the model for the agent's next turn."""
+"""Model requests: reserve, stream, record (S13, S15)."""
 
 from __future__ import annotations
 
@@ -66,16 +66,13 @@ class Attempt:
             self._on_part(part)
 
     def estimated_usage(self, error: ModelError | None = None) -> Usage:
-        """What an unfinished attempt may have cost, by what was sent and what came.
-
-        A provider that was given time and said nothing may have worked all the same, and bill what it read.
-        """
+        """Estimate the usage of an unfinished attempt from the data sent and received."""
         if self.first_token_ms is None and (error is None or error.kind != "timeout"):
             return Usage()
         return Usage(self.request.input_tokens_estimate, self.response.characters() // BYTES_PER_TOKEN)
 
     def end(self, outcome: str, error: ModelError | None = None) -> ModelRequestEnd:
-        """How it ended, and what it cost."""
+        """Return the end of the attempt with its cost."""
         finish = self.response.finish
         usage = finish.usage if finish else self.estimated_usage(error)
         cost = self.model.cost_pico(usage)

@@ -1,4 +1,4 @@
-"""Asking people: items with the exact action, its guards and its money; messages out (S21)."""
+"""Questions to approvers: inbox items, budgets, secrets, and notifications (S15, S21)."""
 
 from __future__ import annotations
 

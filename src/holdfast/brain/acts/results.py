@@ -1,7 +1,7 @@
-"""What has become of jobs and services: asked of their hands, posted once each (S3, S8, S10).
+"""Results of calls, and news of jobs and services (S3, S8, S10).
 
-Whoever finds out first posts it: a brain at the start of its shift, the command that a supervisor runs when a job
-has news, or a worker that looks after hands which say nothing. The keys are the same, so it is told once.
+News is posted by the first process that learns of it: a brain at the start of its shift, the command that a supervisor
+runs when a job has news, or a worker that polls silent hands. All use the same keys, so it is posted once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class News(msgspec.Struct, frozen=True):
 
 
 async def gather(provider: Provider, state: State, epoch: int) -> list[News]:
-    """What the hands of a session's jobs and services know that its log does not.
+    """Return the news that the hands of a session's jobs and services have and its log lacks.
 
-    Raises `HandsError` when they do not answer now, `Fenced` when a later brain owns them.
+    Raises `HandsError` when they do not answer, `Fenced` when a later brain owns them.
     """
     found: list[News] = []
     hands: dict[str, Hands] = {}
@@ -49,7 +49,7 @@ async def gather(provider: Provider, state: State, epoch: int) -> list[News]:
 
 
 async def look(shift: Shift) -> None:
-    """Ask after everything that goes on by itself, and post what is new."""
+    """Post the news of all jobs and services."""
     if not shift.state.live_jobs() and not shift.state.services:
         return
     for news in await gather(shift.doors.hands, shift.state, shift.epoch):
@@ -121,13 +121,13 @@ _LIMITS = {
 
 
 def content_of(result: ExecResult) -> str:
-    """The output, then in brackets what the output cannot say."""
+    """Return the output with notes in brackets about its end."""
     lines = [result.output] if result.output else []
     return "\n".join(lines + [f"[{note}]" for note in _notes(result)]) or "[no output]"
 
 
 def ending(result: ExecResult) -> str:
-    """How a command ended, in a few words."""
+    """Describe the end of a command in a few words."""
     if result.cancelled:
         return "stopped"
     if result.timed_out:
@@ -160,7 +160,7 @@ def _notes(result: ExecResult) -> list[str]:
 
 
 async def wait(shift: Shift, hands: Hands, call_id: str) -> ExecResult:
-    """The end of a call; a person's stop ends it (S14). Raises `HandsLost`."""
+    """Wait for the end of a call; a user's stop kills it (S14). Raises `HandsLost`."""
 
     async def kill_when_stopped() -> None:
         await shift.until_stopped()

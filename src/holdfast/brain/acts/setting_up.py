@@ -36,7 +36,7 @@ SAID_CHARS = 1_500
 
 
 class SetUp(NamedTuple):
-    """What is to be set up, for which workspace, as which user and group."""
+    """A set-up to run: its workspace, user, and group."""
 
     environments: Environments
     wanted: Wanted
@@ -164,7 +164,7 @@ async def _close(run: _Run) -> None:
 
 
 async def _seen(run: _Run) -> tuple[EgressSeen, ...]:
-    """What was asked for outside so far, by host."""
+    """Return the network requests so far, by host."""
     egress = run.shift.doors.egress
     if egress is None or not run.opened:
         return ()

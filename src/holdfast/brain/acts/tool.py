@@ -78,7 +78,6 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
 
 
 async def _still_approved(shift: Shift, use: AgentToolUse, approval_id: str) -> bool:
-    """Whether what was approved is what would be done now (S21); when not, the item counts no more."""
     call = shift.state.call(use.call_id)
     if approval_id.startswith(GRANT):
         held = next(each for each in shift.state.grants if f"{GRANT}{each.seq}" == approval_id)

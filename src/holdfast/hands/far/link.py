@@ -12,7 +12,7 @@ import anyio
 import msgspec
 
 from holdfast.errors import HandsUnreachable
-from holdfast.facts import bounded_json as nesting
+from holdfast.facts import bounded_json
 from holdfast.hands.far.protocol import LINE_MAX, PROTOCOL, Answer, Ask, Hello
 
 PATIENCE_S = 30.0
@@ -145,7 +145,7 @@ class _Pipe:
         self._kept = bytearray(rest)
         for line in lines:
             try:
-                answer = nesting.decode_as(line, Answer)
+                answer = bounded_json.decode_as(line, Answer)
             except msgspec.MsgspecError:
                 continue  # a banner or a greeting of the shell on the way
             if (waiting := self._waiting.get(answer.id)) is not None:

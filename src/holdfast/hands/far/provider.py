@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from holdfast.errors import HandsError, HandsUnreachable, SandboxUnavailable, UsageError, WorkspaceGone
-from holdfast.facts import bounded_json as nesting
+from holdfast.facts import bounded_json
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.hands.base import CallStatus, Capabilities, ExecRequest, ExecResult, Finding, HandsSpec, Output
 from holdfast.hands.far.link import Link
@@ -46,7 +46,7 @@ class FarEnd:
         if said.error is not None:
             raise raised(said.error, epoch)
         try:
-            return nesting.decode_as(said.ok, kind)
+            return bounded_json.decode_as(said.ok, kind)
         except msgspec.MsgspecError as error:
             text = f"the far end's answer to {verb} makes no sense ({error}); install the same Holdfast there"
             raise HandsError(text) from None

@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.clock import Clock
 from holdfast.errors import HandsError, HoldfastError, UsageError, WorkspaceGone
-from holdfast.facts import bounded_json as nesting
+from holdfast.facts import bounded_json
 from holdfast.facts.hands import HandsProvisioned
 from holdfast.facts.session import Workspace
 from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
@@ -374,7 +374,7 @@ class _Conversation:
     async def _one(self, line: bytes) -> None:
         try:
             try:
-                answer = await self._server.answer(nesting.decode_as(line, Ask))
+                answer = await self._server.answer(bounded_json.decode_as(line, Ask))
             except msgspec.MsgspecError as error:
                 answer = Answer(_id_of(line), error=Trouble("usage", f"an ask that makes no sense here ({error})"))
             await self._say(_encode(answer) + b"\n")
@@ -395,6 +395,6 @@ class _Conversation:
 
 def _id_of(line: bytes) -> int:
     try:
-        return nesting.decode_as(line, _Numbered).id
+        return bounded_json.decode_as(line, _Numbered).id
     except msgspec.MsgspecError:
         return 0

@@ -1,4 +1,4 @@
-"""What a model is shown: messages, in the shape that every provider can be given."""
+"""Messages of a model request, in a shape that every provider accepts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AS_TEXT = ("text/", "application/json", "application/xml", "application/yaml", "
 
 
 def told_as_text(part: DocumentPart) -> bool:
-    """Whether a model is told the words of that file, rather than given the file."""
+    """Return True if a file is shown to the model as text rather than as a file."""
     return part.media_type.startswith(AS_TEXT)
 
 

@@ -1,8 +1,4 @@
-"""The note that a context leaves to its successor: its shape, how notes are joined, one written by code. Pure.
-
-A model is asked for the note of its own stretch alone and never sees an earlier one (S16). Code puts the entries
-of earlier notes before the new ones, letter by letter.
-"""
+"""Handoffs of a context, and transcripts of the log to make them and summaries from (S16). Pure."""
 
 from __future__ import annotations
 
@@ -105,7 +101,7 @@ def files_of(handoff: Handoff, seen: Mapping[str, str]) -> dict[str, str]:
 
 
 def mechanical(items: Iterable[Item], facts: Mapping[int, Fact], why: str) -> Handoff:
-    """What code can say of a stretch of the log: changed files, commands and how they ended, questions, last words."""
+    """Write a handoff by code: changed files, commands with their outcomes, questions, last messages."""
     changed: dict[str, str] = {}
     commands: dict[str, bool] = {}
     questions: dict[str, None] = {}
@@ -173,7 +169,7 @@ def raw(items: Iterable[Item]) -> list[Item]:
 
 
 def transcript(items: Iterable[Item], facts: Mapping[int, Fact], characters: int) -> str:
-    """What happened, in order, in about so many characters: only the middle of the longest entries is left out."""
+    """Return a stretch of the log as text of about so many characters; the longest entries lose their middle."""
     entries = [entry for item in raw(items) for entry in _entries(item, facts)]
     longest = max((len(text) for _, text in entries), default=0)
     heads = sum(len(head) + 2 for head, _ in entries)

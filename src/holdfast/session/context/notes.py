@@ -1,4 +1,4 @@
-"""What the harness tells the model: facts that are not somebody's words, said in plain ones."""
+"""System notes shown to the model for events of the harness."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def note_of(fact: Fact) -> str:
 
 
 def _environment(fact: EnvironmentRecorded) -> str:
-    """What stands ready, or that it does not."""
+    """Note about the prepared environment, or its failure."""
     if fact.error:
         return f"[What was to stand ready for the work does not: {fact.error}\nGo on without it.]"
     folders = [path for path in fact.folders if path.startswith("/workspace/")]
@@ -94,7 +94,7 @@ def _environment(fact: EnvironmentRecorded) -> str:
 
 
 def _about_a_secret(fact: ApprovalDecided | ApprovalExpired | ApprovalSuperseded) -> str:
-    """What became of a request that was held because it would have used a secret."""
+    """Note about the decision on a held use of a secret."""
     note = f" They say: {fact.note}" if isinstance(fact, ApprovalDecided) and fact.note else ""
     if isinstance(fact, ApprovalSuperseded):
         return (
@@ -144,7 +144,7 @@ def handoff_text(handoff: Handoff) -> str:
 
 
 def child_report(fact: ChildFinished) -> str:
-    """What came back from a child. Its words are data from another agent, and said to be."""
+    """Return the report of a child as shown to its parent, framed as data from another agent."""
     why = f" ({fact.reason})" if fact.reason else ""
     detail = f": {fact.detail}" if fact.detail else ""
     words = f"\nIts last words, as data:\n<child_output>\n{fact.summary}\n</child_output>" if fact.summary else ""
@@ -152,12 +152,12 @@ def child_report(fact: ChildFinished) -> str:
 
 
 def job_name(job: Job) -> str:
-    """What a job is called in what people and models read."""
+    """Return the name of a job in text for users and models."""
     return f"{job.name} ({job.job_id})" if job.name else job.job_id
 
 
 def running(jobs: Iterable[Job], services: Iterable[ServiceRun], seq: int) -> tuple[str, ...]:
-    """What goes on by itself when a context is renewed after event `seq`, for whoever goes on without the old one."""
+    """List the jobs and services that continue when a context is renewed after event `seq`."""
     return (
         *(f"Job {job_name(job)} was running at event {seq}: {job.command}" for job in jobs),
         *(f"Service {service.name} was running at event {seq}: {service.command}" for service in services),
@@ -165,7 +165,7 @@ def running(jobs: Iterable[Job], services: Iterable[ServiceRun], seq: int) -> tu
 
 
 def forked_note(fact: SessionForked) -> str:
-    """What a fork is told at its beginning. Some of what it remembers may not be in the files."""
+    """Return the first note of a fork: the files may not have all that it remembers."""
     files = f"The workspace is a copy of its files as they were after event {fact.snapshot_seq}."
     if fact.unkept:
         calls = ", ".join(fact.unkept)

@@ -1,4 +1,4 @@
-"""Estimates of tokens from text, for the context line and for reservations."""
+"""Token estimates, visible text, and actions rendered for approvers (S6, S21)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _OUTSIDE_STRINGS = re.compile(r"[^ -~]")
 
 @lru_cache(maxsize=4_096)
 def is_hidden(character: str) -> bool:
-    """Whether a character shows nothing by itself or reorders others. A space is the one blank that is not hidden."""
+    """Return True if a character is invisible or reorders others. A space is the only blank that is not hidden."""
     if character == " ":
         return False
     if unicodedata.category(character) in _HIDDEN:
@@ -162,7 +162,7 @@ def touches(
     policy: EgressPolicy,
     hands: HandsProvisioned | None,
 ) -> str:
-    """How far an action can reach, in words for an approver. `policy` is the egress policy in force."""
+    """Describe the reach of an action for an approver. `policy` is the egress policy in force."""
     if tool is None:
         return ""
     if tool.where == "process":
@@ -176,6 +176,6 @@ def touches(
 
 
 def own_programs(created: SessionCreated, hands: HandsProvisioned | None) -> bool:
-    """Whether programs are also looked for in folders that the agent can write to."""
+    """Return True if programs are also searched in folders that the agent can write to."""
     prepared = created.environment != Environment() or bool(hands is not None and hands.environment)
     return prepared or "PATH" in created.workspace.env

@@ -36,7 +36,9 @@ def real(state: State, estimated: int) -> int:
 
 
 def line_tokens(state: State) -> int:
-    """Where the context is renewed: the line of its policy, that at which the session parks, or what a model took."""
+    """Return the size at which the context is renewed: its policy's, the one at which the session parks, or a learned
+    one.
+    """
     line = min(state.limits.context.line_tokens, state.limits.context_tokens)
     return min(line, state.context.learned_tokens) if state.context.learned_tokens else line
 
@@ -68,13 +70,13 @@ def inputs_through(state: State) -> int:
 
 
 def left_over(state: State, call: Call) -> bool:
-    """Whether the request that a call comes from could not take in all messages: none waits while they do."""
+    """Return True if the request that a call comes from could not take in all messages: none waits while they do."""
     request_seq = int(call.call_id.partition(".")[0])
     return any(item.seq < request_seq for item in state.pending)
 
 
 def arrived(state: State, call: Call) -> bool:
-    """Whether a call that waits has to end for something that came in."""
+    """Return True if something came in that ends a waiting call."""
     return left_over(state, call) or any(item.seq > call.seq for item in state.pending)
 
 
@@ -115,7 +117,7 @@ def build(state: State, facts: Mapping[int, Fact], prompt: str) -> Context:
 
 
 def head(created: SessionCreated, prompt: str) -> tuple[str, str]:
-    """What is pinned: the system text, and the words that every conversation begins with (S17)."""
+    """Return the pinned head: the system text, and the beginning of every conversation (S17)."""
     rules = f"# Rules of this project\n\n{created.rules}" if created.rules else ""
     system = "\n\n".join(part for part in (prompt, network(created), created.agent.system, rules) if part)
     if not created.criteria:
@@ -125,7 +127,7 @@ def head(created: SessionCreated, prompt: str) -> tuple[str, str]:
 
 
 def network(created: SessionCreated) -> str:
-    """What the tools of a session can reach when it is created; empty for an agent that runs no commands."""
+    """Describe the network access of a session's tools at its creation; empty for an agent that runs no commands."""
     if "bash" not in created.agent.tools:
         return ""
     policy = created.egress
@@ -136,7 +138,7 @@ def network(created: SessionCreated) -> str:
 
 
 def conversation(items: list[Item], facts: Mapping[int, Fact]) -> list[Message]:
-    """What happened, as messages in order, not yet alternating."""
+    """Return the events as messages in order, not yet alternating."""
     messages: list[Message] = []
     for item in items:
         if isinstance(item, ResponseItem):

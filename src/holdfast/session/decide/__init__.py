@@ -1,6 +1,6 @@
-"""What to do next, from the state alone. No clock, no randomness, no I/O: the time is handed in.
+"""Next action of a session, decided from its state alone. No clock, no randomness, no I/O: the time is an argument.
 
-This module has the order of things; what each of them is, stands in a module of its own.
+This module has the order of decisions; its neighbors have the parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.session.state import CLOCK_STEP_US, ResponseItem, State
 
 
 def is_idle(state: State, now_us: int, up: Uptime | None = None) -> bool:
-    """Whether a wake has nothing to do: the session ended or parked, and nothing new came since.
+    """Return True if a wake has nothing to do: the session ended or parked, and nothing new came since.
 
     A wait is over when the wall clock says so or, in the boot in which it began, the uptime `up`: setting the clock
     back makes no wait longer. In another boot a session is judged anew when its latest event lies in the future.
@@ -29,7 +29,7 @@ def is_idle(state: State, now_us: int, up: Uptime | None = None) -> bool:
 
 
 def decide(state: State, now_us: int) -> Action:
-    """The next action of the brain that holds the session's lease."""
+    """Return the next action of the brain that holds the session's lease."""
     return calls.with_job_deadlines(state, _decide(state, now_us), now_us)
 
 
@@ -62,7 +62,7 @@ def _decide(state: State, now_us: int) -> Action:
 
 
 def _before_the_work(state: State, now_us: int) -> Action | None:
-    """What comes before any call or request: calls that are out, a pause, what is due with people."""
+    """Return the action that precedes any call or request: for a pause, a lost workspace, a deadline, or a due item."""
     if any(call.attempt for call in state.open_calls()) or state.cancelled:
         return None
     if state.paused:
@@ -78,13 +78,13 @@ def _before_the_work(state: State, now_us: int) -> Action | None:
 def end(
     state: State, status: ShiftStatus, reason: ParkReason | None = None, detail: str = "", due_us: int | None = None
 ) -> End:
-    """The end of this shift. A session that is over asks nobody anything any more."""
+    """Return the end of this shift. A session that is over supersedes its open items."""
     over = waits.close_all(state, f"the session is {status}") if status != "parked" else ()
     return End(ShiftEnded(status=status, reason=reason, detail=detail, due_us=due_us), over)
 
 
 def _after_response(state: State) -> Action | None:
-    """How the session ends after a response that asked for nothing; None when it has to go on."""
+    """Return the end of the session after a response without calls; None when it has to go on."""
     last = state.window[-1] if state.window else None
     if not isinstance(last, ResponseItem) or last.stop_reason is None:
         return None

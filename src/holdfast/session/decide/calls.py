@@ -1,4 +1,4 @@
-"""What to do about the calls of the latest response (S6, S7, S12, S21)."""
+"""Decisions about tool calls and jobs (S6, S7, S12, S21)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ BLOCKING_ENDS = frozenset({"denied", "unknown", "skipped", "cancelled"})
 """After a call that ended like this, the later calls of its message are not run (S7)."""
 
 ASKING = "ask_person"
-"""The tool that asks a person. To be allowed to ask, nobody is asked."""
+"""The tool that asks a user. It never needs an approval itself."""
 
 
 def next_call(state: State, opened: list[Call], now_us: int) -> Action:
-    """What to do about the first open call, or about all of them."""
+    """Return the action for the first open call, or for all of them."""
     for dispatched in opened:
         if dispatched.attempt:
             return _reconcile(state, dispatched, now_us)
@@ -77,7 +77,7 @@ def rule_for(state: State, call: Call, now_us: int) -> Ruling:
 
 
 def _end(state: State, results: list[ToolResult]) -> EndCalls:
-    """End calls; what people were asked about them counts no more."""
+    """End calls and supersede the items about them."""
     ended = {result.call_id for result in results}
     over = tuple(
         ApprovalSuperseded(item_id=ask.item_id, reason="the call it was about has ended")
@@ -99,7 +99,7 @@ def _runnable_together(state: State, opened: list[Call], now_us: int) -> tuple[s
 
 
 def _approval(state: State, call: Call, now_us: int) -> str | Action:
-    """What a person has allowed this call by; otherwise what to do: ask, wait, or end it (S21)."""
+    """Return the approval or grant that allows this call; otherwise an action: ask, wait, or end it (S21)."""
     ask = waits.ask_for(state, call.call_id, "tool")
     if ask is None:
         held = _granted(state, call, now_us)
@@ -167,7 +167,7 @@ def _question(state: State, call: Call, now_us: int) -> Action:
 
 
 def _reconcile(state: State, call: Call, now_us: int) -> Action:
-    """A call that went out and has no end. Where a person has to say what to do, they are asked (S12)."""
+    """Reconcile a dispatched call without an end; where required, a user decides (S12)."""
     ask = waits.ask_for(state, call.call_id, "unknown")
     if ask is None:
         return Reconcile(call.call_id)
@@ -198,19 +198,19 @@ def _leave_unknown(state: State, call: Call, reason: str) -> Record:
 
 
 LATE_US = 120_000_000
-"""A job without an end so long after its latest one is asked after: whoever would have told of it may be gone."""
+"""Time after its latest end at which a job without an end is checked: the process that should report it may be gone."""
 
 WAITS = frozenset({"job", "timer", "person", "child", "provider"})
-"""Reasons to park under which a job's deadline counts: in the others, nothing would come of waking up."""
+"""Reasons to park under which a job's deadline counts; under the others a wake would achieve nothing."""
 
 
 def is_about_nothing(state: State, call: Call) -> bool:
-    """Whether a call would stop what runs nowhere: no hands need be made to say so."""
+    """Return True if a call would stop something that does not run: no sandbox is needed to say so."""
     return call.name in (JOB_STOP, SERVICE_STOP) and not state.hands_at_work()
 
 
 def late_jobs(state: State, now_us: int) -> Record | None:
-    """Tell of the deadlines that have passed."""
+    """Record the job deadlines that have passed."""
     late = [
         job
         for job in state.live_jobs()
@@ -223,7 +223,7 @@ def late_jobs(state: State, now_us: int) -> Record | None:
 
 
 def wait_for_jobs(state: State, call: Call, now_us: int) -> Action:
-    """Go on with a call that waits for jobs: report, or wait without a process."""
+    """Continue a call that waits for jobs: report, or park."""
     over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us, call.at_us)
     came_in = arrived(state, call)
     if over or came_in or not call.waits_for or any(_has_news(state, job_id) for job_id in call.waits_for):
@@ -234,7 +234,7 @@ def wait_for_jobs(state: State, call: Call, now_us: int) -> Action:
 
 
 def _has_news(state: State, job_id: str) -> bool:
-    """Whether there is something to tell of a job that no request has shown yet; of one that is over always."""
+    """Return True if a job has news that no request has shown yet; always for one that has ended."""
     job = state.jobs.get(job_id)
     if job is None or job.outcome is not None:
         return True
@@ -243,7 +243,7 @@ def _has_news(state: State, job_id: str) -> bool:
 
 
 def waiting_for(jobs: list[Job]) -> str:
-    """Whom a session waits for, in words."""
+    """Describe the jobs that a session waits for."""
     first = jobs[0]
     since = datetime.fromtimestamp(first.started_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     others = f" and {len(jobs) - 1} more" if len(jobs) > 1 else ""
@@ -251,7 +251,7 @@ def waiting_for(jobs: list[Job]) -> str:
 
 
 def with_job_deadlines(state: State, action: Action, now_us: int) -> Action:
-    """A session that parks is woken by the deadlines of its jobs too, and looks after one that nobody told of."""
+    """Add the deadlines of jobs to the due time of a parking session, and a check on jobs that were not reported."""
     if not isinstance(action, End) or action.fact.status != "parked" or action.fact.reason not in WAITS or state.paused:
         return action
     times = [each for job in state.live_jobs() for each in _times(state, job, now_us)]

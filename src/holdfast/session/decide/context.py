@@ -45,7 +45,7 @@ def window_tokens(state: State) -> int:
 
 
 def step(state: State, now_us: int) -> Action | None:
-    """What the context needs before the next request; None when nothing."""
+    """Return the action that the context needs before the next request; None for none."""
     last = state.window[-1] if state.window else None
     refused = isinstance(last, ResponseItem) and last.stop_reason == "refusal"
     policy = state.limits.context
@@ -111,7 +111,7 @@ def current_sign(state: State) -> Sign | None:
 
 
 def _helpless(state: State, kind: str) -> bool:
-    """Whether a reset was tried for a sign and nothing was changed since, or too many were."""
+    """Return True if a reset was tried for a sign without any change since, or too many were."""
     context = state.context
     if kind != "anxiety" and context.sign_resets >= SIGN_RESETS_MAX:
         return True
@@ -148,12 +148,12 @@ def tool_share(state: State) -> float:
 
 
 def _conversation(state: State) -> list[Item]:
-    """What a reset would take away."""
+    """Return the items that a reset would drop."""
     return raw(state.window)
 
 
 def _gain(state: State, items: list[Item]) -> bool:
-    """Whether taking these away is worth it."""
+    """Return True if dropping these items is worth it."""
     return real(state, sum(item.tokens for item in items)) * GAIN > line_tokens(state)
 
 
@@ -187,7 +187,7 @@ def _stretch_end(state: State, cut: int) -> int:
 
 
 def stretch(state: State, through_seq: int) -> list[Item]:
-    """What a compaction through there covers: raw items only (S16)."""
+    """Return the raw items that a compaction through `through_seq` covers (S16)."""
     return raw(state.window[: cut_at(state.window, through_seq)])
 
 
@@ -197,7 +197,7 @@ def last_seq(item: ResponseItem) -> int:
 
 
 def note_characters(state: State) -> int:
-    """How long a handoff may be: a quarter of the line at most."""
+    """Return the maximum length of a handoff: a quarter of the context limit."""
     return min(CHARACTERS_MAX, line_tokens(state) * BYTES_PER_TOKEN // 4)
 
 

@@ -1,4 +1,4 @@
-"""Which model is asked, when again after a failure, and when a model rests (S13)."""
+"""Choice of a model, retries, and breakers (S13)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ HOUR_S = SPEND_STEP_US * SPEND_STEPS // 1_000_000
 
 
 def check_breakers(state: State, now_us: int) -> Action | None:
-    """What a breaker wants; None when the work may go on."""
+    """Return the action of an open or opening breaker; None when the work may go on."""
     if state.breaker:
         return _open_breaker(state, now_us)
     limits = state.limits.breakers

@@ -1,7 +1,7 @@
-"""What a session has taken in, what it holds, where it may talk to; and when a person is asked about a secret. Pure.
+"""Taint: untrusted reading, private data, and egress of a session, and approvals for the use of secrets. Pure.
 
-A session that has read what strangers may have written, holds private data and may talk outside can be made to
-carry the data out. The first two cannot be taken back, so the third is what a person is asked about.
+A session that has read untrusted content, holds private data, and has network access can be made to leak the data. The
+first two cannot be undone, so approvers are asked about the third.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OUTSIDE = "may talk outside"
 
 
 def marks(state: State) -> tuple[str, ...]:
-    """Which of the three a session does, in words."""
+    """Return the words for those of the three that apply to a session."""
     created, outside = state.created, state.outside
     private = created is not None and (
         not created.workspace.disposable or bool(outside.policy.secrets) or bool(created.environment.dotenv)
@@ -30,12 +30,12 @@ def marks(state: State) -> tuple[str, ...]:
 
 
 def is_tainted(state: State) -> bool:
-    """Whether it has read what strangers may have written."""
+    """Return True if the session has read untrusted content."""
     return bool(state.outside.read)
 
 
 def held_secrets(state: State, now_us: int) -> tuple[str, ...]:
-    """The secrets that are not to be used now without a person's word."""
+    """Return the secrets that must not be used now without an approval."""
     policy = state.outside.policy
     if policy.ask == "never" or (policy.ask == "tainted" and not is_tainted(state)):
         return ()
@@ -49,13 +49,13 @@ def _holds(grant: SecretGrant, now_us: int) -> bool:
 
 
 def may_become_tainted(state: State) -> bool:
-    """Whether reading what strangers wrote would hold secrets that are not held now."""
+    """Return True if reading untrusted content would hold secrets that are not held now."""
     policy = state.outside.policy
     return policy.ask == "tainted" and bool(policy.secrets) and not is_tainted(state)
 
 
 def next_change_us(state: State, now_us: int) -> int | None:
-    """When the next of a person's words runs out, None for never."""
+    """Return when the next approval of a secret expires, None for never."""
     times = [
         grant.at_us + int(grant.for_s * 1_000_000) + 1
         for grant in state.outside.granted.values()
@@ -65,14 +65,14 @@ def next_change_us(state: State, now_us: int) -> int | None:
 
 
 def wants_rewiring(state: State) -> bool:
-    """Whether the hands of now were made without a way outside, and the policy has one by now."""
+    """Return True if the current sandbox was created without a network and the policy now has one."""
     outside = state.outside
     fresh = state.hands is not None and not outside.wired and opens(outside.policy)
     return fresh and not outside.told
 
 
 def step(state: State, now_us: int) -> Action | None:
-    """What is to be said or asked about the way outside before the work goes on; None when nothing is."""
+    """Record the taint, or ask about a held secret, before the work goes on; None when there is nothing to do."""
     outside = state.outside
     if outside.read and not outside.tainted_seq:
         return Record((SessionTainted(reason=outside.reason, evidence=tuple(outside.read)),))

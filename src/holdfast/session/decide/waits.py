@@ -1,4 +1,6 @@
-"""What a session does about the sessions that it opened (S4)."""
+"""Waits for children, timers, approvers, and a lost workspace (S4, S11, S21). Waiting is a row: no process, thread, or
+timer.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,24 @@ from holdfast.session.context.window import arrived, left_over
 from holdfast.session.state import Ask, Call, Child, State, notice_key
 
 WAIT_HERE_US = 5_000_000
-"""A shorter wait is spent in the shift; a longer one parks the session, which costs nothing."""
+"""Shorter waits are spent in the shift; longer ones park the session, which costs nothing."""
 
 
 def cancel_first(state: State) -> CancelChildren | None:
-    """Children that have to be cancelled before their parent can be: those at work, and those parked for good."""
+    """Return the children to cancel before their parent: those at work, and those parked for good."""
     unfinished = [child for child in state.children.values() if child.status in (None, "parked")]
     working = tuple(child.child_id for child in unfinished if not child.cancelled)
     return CancelChildren(working) if working else None
 
 
 def awaited(state: State, call: Call) -> list[Child]:
-    """The children that a call still waits for."""
+    """Return the children that a call still waits for."""
     found = [state.children[name] for name in call.waits_for if name in state.children]
     return [child for child in found if child.status is None]
 
 
 def wait_for_children(state: State, call: Call, now_us: int) -> Action:
-    """Go on with a call that waits for children: report, or wait without a process."""
+    """Continue a call that waits for children: report, or park."""
     working = awaited(state, call)
     over = call.until_us is not None and is_over(state, call.seq, call.until_us, now_us, call.at_us)
     if not working or over or state.message_seq > call.seq or left_over(state, call):
@@ -40,7 +42,7 @@ def wait_for_children(state: State, call: Call, now_us: int) -> Action:
 
 
 def sleep(state: State, call: Call, now_us: int) -> Action:
-    """Go on with a call that sleeps."""
+    """Continue a call that sleeps."""
     assert call.until_us is not None
     woken = arrived(state, call)
     if woken or is_over(state, call.seq, call.until_us, now_us, call.at_us):
@@ -52,15 +54,17 @@ def sleep(state: State, call: Call, now_us: int) -> Action:
 
 
 def is_over(state: State, since_seq: int, until_us: int, now_us: int, began_us: int | None = None) -> bool:
-    """Whether a wait that began with the event at `since_seq` is over, also when the clock was set back meanwhile."""
+    """Return True if a wait that began with the event at `since_seq` is over, also when the clock was set back
+    meanwhile.
+    """
     return now_us >= due(state, since_seq, until_us, began_us)
 
 
 def due(state: State, since_seq: int, until_us: int, began_us: int | None = None) -> int:
-    """When that wait is over: earlier by as much as the clock has been set back since it began.
+    """Return when that wait is over: earlier by as much as the clock has been set back since it began.
 
     With `began_us`, when it began, it ends at the latest its whole length after an event that shows the clock set back:
-    one that was set forward unseen before the wait may have put its end far into the future.
+    a clock that was set forward unseen before the wait may have put its end far into the future.
     """
     jumps = [jump for jump in state.set_back if jump.seq > since_seq]
     due_us = until_us - sum(jump.back_us for jump in jumps)
@@ -70,21 +74,22 @@ def due(state: State, since_seq: int, until_us: int, began_us: int | None = None
 
 
 ROUNDS = ("first", "reminder", "second")
-"""Messages about an item: when it is opened, when nobody has answered, when a second person is told."""
+"""Rounds of notifications about an item: when it is opened, as a reminder, and to the second approvers."""
 
 PAUSED = "paused by a person"
+"""Details of the rows of paused sessions."""
 STOPPED = "an emergency stop"
 """Why a session rests, as its row says it."""
 
 SEEN_GRACE_US = 3_600_000_000
-"""Whoever sees an item for the first time has at least this long before its default applies."""
+"""Minimum time between the first view of an item and its default."""
 
 
 def may_answer(people: People, owner: str, item: ApprovalRequested, now_us: int) -> tuple[str, ...]:
-    """Who may answer an item now, as names after `user:`; empty means anybody.
+    """Return the users who may answer an item now, without `user:`; empty means any user.
 
-    `owner` is the person whom the session belongs to now: it may have been handed over since it asked. A second
-    person may once the item has waited long enough.
+    `owner` is the session's present owner: it may have been transferred since. The second approvers may answer once the
+    item has waited long enough.
     """
     first = people.approvers or ((owner,) if owner else ())
     late = item.escalate_us is not None and now_us >= item.escalate_us
@@ -92,7 +97,7 @@ def may_answer(people: People, owner: str, item: ApprovalRequested, now_us: int)
 
 
 def proof_text(proof: str) -> str:
-    """What is proven about who answered an item, in words."""
+    """Describe the evidence of who answered an item."""
     kind, _, value = proof.partition(":")
     match kind:
         case "process_uid":
@@ -104,22 +109,22 @@ def proof_text(proof: str) -> str:
 
 
 def seen_until_us(expires_us: int | None, now_us: int) -> int | None:
-    """When the default of an item applies that is first seen now; None for never."""
+    """Return when the default applies of an item that is first seen now; None for never."""
     return None if expires_us is None else max(expires_us, now_us + SEEN_GRACE_US)
 
 
 def unanswered(state: State) -> list[Ask]:
-    """Questions without an answer, oldest first."""
+    """Return the items without an answer, oldest first."""
     return [ask for ask in state.asks.values() if ask.verdict is None]
 
 
 def ask_for(state: State, call_id: str, kind: ItemKind) -> Ask | None:
-    """The question of that kind about a call, while it counts."""
+    """Return the current item of that kind about a call."""
     return next((ask for ask in state.asks.values() if ask.call_id == call_id and ask.kind == kind), None)
 
 
 def expire_or_notify(state: State, now_us: int) -> Action | None:
-    """What is due with people: a default that applies, a message to send."""
+    """Return the due default or notification of an item."""
     for ask in unanswered(state):
         expires_us = _expiry_us(ask)
         if ask.default is not None and expires_us is not None and is_over(state, ask.seq, expires_us, now_us):
@@ -157,17 +162,17 @@ def _round_us(ask: Ask, round_: str) -> int | None:
 
 
 def _expiry_us(ask: Ask) -> int | None:
-    """When the default applies; None while nobody has seen the question, and where there is no default."""
+    """Return when the default applies; None while no approver has seen the item, or without a default."""
     return ask.expires_us if ask.default is not None and ask.seen_us else None
 
 
 def deadline_us(state: State) -> int | None:
-    """When something is due with people again, None for never: what nobody has seen does not expire."""
+    """Return when an item is next due, None for never: an unseen item does not expire."""
     return min((due(state, seq, at_us) for seq, at_us in _deadlines(state)), default=None)
 
 
 def _deadlines(state: State) -> list[tuple[int, int]]:
-    """What is waited for: since which event, and until when."""
+    """Return the deadlines of items, each with the event at which its wait began."""
     times: list[tuple[int, int]] = []
     for ask in unanswered(state):
         expires_us = _expiry_us(ask)
@@ -183,28 +188,28 @@ def _deadlines(state: State) -> list[tuple[int, int]]:
 
 
 def wait(state: State, now_us: int, detail: str) -> End:
-    """Park until a person answers."""
+    """Park until an approver answers."""
     return End(ShiftEnded(status="parked", reason="person", detail=detail, due_us=deadline_us(state)))
 
 
 def standing(state: State, kind: ItemKind, reason: str) -> tuple[Fact, ...]:
-    """The facts that end every question of a kind."""
+    """Return the facts that supersede every item of a kind."""
     return tuple(
         ApprovalSuperseded(item_id=ask.item_id, reason=reason) for ask in state.asks.values() if ask.kind == kind
     )
 
 
 def close_all(state: State, reason: str) -> tuple[Fact, ...]:
-    """The facts that end every question that nobody has answered."""
+    """Return the facts that supersede every unanswered item."""
     return tuple(ApprovalSuperseded(item_id=ask.item_id, reason=reason) for ask in unanswered(state))
 
 
 WORKSPACE = "workspace"
-"""How the breaker is named."""
+"""Name of the breaker for a lost workspace."""
 
 
 def wait_for_workspace(state: State, now_us: int) -> Action | None:
-    """What comes before any call while the workspace is gone; None when it is not."""
+    """Return the action while the workspace is lost, before any call: a user is asked, nothing is recreated (S11)."""
     if state.breaker != WORKSPACE:
         return None
     ask = next((each for each in state.asks.values() if each.kind == "escalation"), None)

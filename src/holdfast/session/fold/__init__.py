@@ -55,7 +55,8 @@ def fold(state: State, events: Iterable[Event]) -> State:
     for event in events:
         if event.seq != state.seq + 1:
             raise ValueError(f"event {event.seq} does not follow {state.seq} in session {state.session_id}")
-        fold_clock.passed(state, event)
+        if event.at_us < state.at_us:
+            fold_clock.passed(state, event)
         state.seq, state.hash, state.epoch, state.at_us = event.seq, event.hash, event.epoch, event.at_us
         if not isinstance(event.fact, Erased):
             _apply(state, event.fact, event)
@@ -166,7 +167,7 @@ def _snapshotted(state: State, fact: WorkspaceSnapshotted, event: Event) -> None
 
 
 def _keep_bound(state: State, fact: WorkspaceSnapshotted) -> None:
-    """What a call under a grant changed by itself is no change for the grant, unless jobs ran beside it (S21)."""
+    """Rebind grants after their own call changed the workspace, unless jobs ran beside it (S21)."""
     for held in state.grants:
         alone = held.ran_seq == state.mutated_seq < fact.through_seq and not state.hands_at_work()
         if alone and held.ran_seq and TREE in held.guards:
@@ -203,4 +204,4 @@ _APPLY: dict[type[Fact], Apply] = {
 UNFOLDED: frozenset[type[Fact]] = frozenset(
     {BriefRead, BudgetReached, EmergencyReleased, EmergencyStopped, LeaseStolen, RepoCommitted, SessionError}
 )
-"""Facts of the kernel that change nothing that `decide` looks at."""
+"""Facts of the kernel that do not change the state."""

@@ -1,4 +1,4 @@
-"""The fold of questions to people and of their answers (S21)."""
+"""Fold of inbox items, their answers, and notifications (S21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fold of responses and of their calls."""
+"""Fold of responses, calls, jobs, services, and children (S4, S6)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _why_malformed(text: str) -> str:
 
 
 def _timing(state: State, call: Call, value: dict[str, Any]) -> None:
-    """What a call of the harness waits for."""
+    """Set the deadline and the awaited children or jobs of a call of the harness."""
     seconds = value.get("seconds") if call.name == "sleep" else value.get("timeout_s")
     if seconds is not None:
         call.until_us = call.at_us + int(seconds * 1_000_000)
@@ -120,7 +120,7 @@ def _dispatched(state: State, fact: ToolDispatched, event: Event) -> None:
 
 
 def _use_up(state: State, call: Call, fact: ToolDispatched, event: Event) -> None:
-    """An approval is for one dispatch of its call; a second use is refused (S21)."""
+    """Use up an approval: it is for one dispatch of its call (S21)."""
     ask = state.asks.pop(fact.approval_id, None)
     if ask is None or ask.verdict != "approve" or ask.call_id != call.call_id:
         raise ValueError(
@@ -133,7 +133,7 @@ def _use_up(state: State, call: Call, fact: ToolDispatched, event: Event) -> Non
 
 
 def _count_uses(state: State, call: Call, fact: ToolDispatched, event: Event) -> None:
-    """What let the call through is used up by as much."""
+    """Count a use of the grant or the rules that allowed the call."""
     if fact.approval_id.startswith(GRANT):
         for held in state.grants:
             if held.seq == int(fact.approval_id.removeprefix(GRANT)):

@@ -35,8 +35,8 @@ def stood(state: State, fact: ShiftStarted | ShiftEnded | ClockSet | ApprovalSee
 
 
 def _placed(shown: list[SetBack], back_us: int) -> list[SetBack]:
-    """Where the clock went back by so much altogether: each jump stays at its place, so that a wait which began between
-    two of them is shortened by the later one. What the times of events did not show passed before the first.
+    """Spread a step back of the clock over the jumps that it consists of, so that a wait which began between two of
+    them is shortened by the later one. The part that the times of events did not show counts before the first.
     """
     placed, rest_us = list[SetBack](), back_us
     for jump in reversed(shown[1:]):  # the latest first: what it does not leave, setting the clock forward took back
@@ -48,12 +48,12 @@ def _placed(shown: list[SetBack], back_us: int) -> list[SetBack]:
 
 
 def went_back(state: State, boot_id: str, booted_us: int) -> bool:
-    """Whether the clock was set back since the latest event that says how it stood."""
+    """Return True if the clock was set back since the latest event that describes it."""
     return boot_id == state.boot_id and booted_us < state.booted_us - CLOCK_STEP_US
 
 
 def was_set(state: State, boot_id: str, booted_us: int) -> bool:
-    """Whether the clock was set since then, forward too: what a wait is reckoned from may be stamped by it."""
+    """Return True if the wall clock was set since then, also forward: waits may have been stamped by it."""
     return boot_id == state.boot_id and abs(booted_us - state.booted_us) > CLOCK_STEP_US
 
 
@@ -65,17 +65,17 @@ APPLY: dict[type[Fact], Callable[[State, Any, Event], None]] = {ClockSet: _set}
 
 
 SPEND_STEP_US = 300_000_000
-"""Spend is kept in mind by the five minutes."""
+"""Width of the buckets of recent spend: five minutes."""
 
 SPEND_STEPS = 12
-"""An hour of them."""
+"""Number of buckets in an hour."""
 
 
 def spend(state: State, pico: int, at_us: int) -> None:
-    """Count what was spent, also by the time."""
-    state.cost_pico += pico
+    """Add a cost to the session's total and to its recent spend."""
     if not pico:
         return
+    state.cost_pico += pico
     step = at_us // SPEND_STEP_US
     state.spend[step] = state.spend.get(step, 0) + pico
     newest = max(state.spend)

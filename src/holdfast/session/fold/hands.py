@@ -1,4 +1,4 @@
-"""The fold of workspaces that are where the hands are, and of those that had to begin again (S11)."""
+"""Fold of hands, egress, environments, workspaces, and forks (S11, S21, S22)."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _provisioned(state: State, fact: HandsProvisioned, event: Event) -> None:
 
 
 def _gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
-    """What is lost may still have the workspace; what was given back has brought it back."""
+    """Remove hands. Lost ones may still hold the workspace; released ones have brought it back."""
     if state.hands is not None and state.hands.hands_id == fact.hands_id:
         state.hands = None
     known = state.hands_known.get(fact.hands_id)
@@ -226,7 +226,7 @@ def _events_lost(state: State, fact: SessionEventsLost, event: Event) -> None:
 
 
 def required(policy: Environment) -> bool:
-    """Whether the work must not begin without it: the policy names something, rather than leave it to what is found."""
+    """Return True if work must not begin without the environment: the policy names a part of it."""
     return any(
         getattr(policy, name)
         for name in ("setup", "packages", "toolchains", "services", "recipes", "dotenv", "submodules", "lfs")
@@ -234,12 +234,12 @@ def required(policy: Environment) -> bool:
 
 
 def forget_failures(state: State) -> None:
-    """A person spoke: what could not be made is tried again."""
+    """Retry a failed environment after a message from a user."""
     state.environment_failed = state.environment_error = ""
 
 
 def _environment_recorded(state: State, fact: EnvironmentRecorded, event: Event) -> None:
-    """The model is told of another environment than before, and of one that it has to go on without."""
+    """Tell the model about a changed environment, and about one that it has to work without."""
     for seen in fact.seen:
         if seen.verdict == "allowed" and not seen.registry:
             untrusted_read(state, event.seq, f"what stands ready for it was made with what {seen.host} sent")
@@ -255,7 +255,7 @@ def _environment_recorded(state: State, fact: EnvironmentRecorded, event: Event)
 
 
 RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests until it is woken or told something")
-"""How a fork stands before anybody does anything with it: nothing makes it run by itself."""
+"""Initial state of a fork: nothing makes it run by itself."""
 
 MADE_ANEW = frozenset(
     "session_id seq at_us hash epoch created limits owner ended tenant".split()

@@ -1,4 +1,4 @@
-"""The fold of model requests: what is open, what came, what it cost, how the models of the chain do."""
+"""Fold of model requests and of the context: usage, breakers, compactions, resets, and signs (S13, S16)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from holdfast.session.state import (
 )
 
 PROVIDER = "provider:"
-"""How the breaker of a model is named."""
+"""Prefix of the breaker of a model."""
 
 _CALIBRATE_FROM_TOKENS = 2_000
 """A shorter request says little about the tokenizer: fixed overheads weigh too much."""
@@ -44,11 +44,11 @@ _SCALE_MILLI = (500, 4_000)
 
 
 OUTAGES = frozenset({"rate_limited", "overloaded", "unavailable"})
-"""Failures that say nothing about the request: they are waited for, whatever it was for."""
+"""Failures that say nothing about the request; they are waited for."""
 
 
 TOO_LONG = "context_too_long"
-"""The kind of failure that says a model takes less than it was given: the context is renewed at a lower line."""
+"""Kind of failure of a model that accepts less than it was given: the context is renewed at a lower limit."""
 
 
 def failed(state: State, purpose: Purpose) -> None:
@@ -160,7 +160,7 @@ SUMMARIES_AFTER_RESET_TOKENS = 6_000
 
 
 def cut_at(window: list[Item], through_seq: int) -> int:
-    """How many items of the window stand through the last response asked for at or before `through_seq`."""
+    """Return the number of items of the window through the last response requested at or before `through_seq`."""
     for index in range(len(window) - 1, -1, -1):
         item = window[index]
         if isinstance(item, ResponseItem) and item.request_seq <= through_seq:

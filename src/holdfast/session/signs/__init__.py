@@ -1,14 +1,14 @@
-"""Signs, read from the trace alone, that a context goes wrong: loops, anxiety, no progress. Pure.
+"""Signs in the trace that a context goes wrong: loops, anxiety, no progress. Pure.
 
-A loop is the same effect again and again with nothing new in between. What keeps healthy work apart from it:
+A loop is the same effect again and again with nothing new in between. Healthy work differs in three ways:
 
 - a change (`holdfast.session.signs.trace`) ends every repetition, so tests between edits are none;
 - waiting on purpose (`sleep 30`, `gh run watch`) is polling or backoff, which may take long;
 - reading on brings information; where most turns bring some, a repeated look in between is no loop.
 
-Anxiety is measured against the session's own earlier turns, never against a fixed length, and only above
-`ANXIOUS_FROM` of the context line: below it nothing presses. Each sign of it gives points, and one kind
-of sign alone is not enough unless the agent itself speaks of its limit again and again.
+Anxiety is measured against the session's own earlier turns, never against a fixed length, and only above `ANXIOUS_FROM`
+of the context limit. Each sign gives points, and one kind of sign alone is not enough unless the agent itself mentions
+its limit again and again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAITING_WEIGHT = 0.25
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """A sign: its kind, what it is in words for people, the positions of the responses that show it."""
+    """A sign: its kind, a description, and the positions of the responses that show it."""
 
     kind: SignKind
     detail: str
@@ -36,10 +36,10 @@ class Sign(msgspec.Struct, frozen=True):
 
 
 def sign(steps: list[Step], fill: float, policy: ContextPolicy, breakers: Breakers) -> Sign | None:
-    """The sign that the trace shows now, if any.
+    """Return the sign that the trace shows now, if any.
 
-    `fill` is the size of the context as a part of its line. To be asked when all calls of the latest response
-    have ended, before the next request and before the session is taken for done.
+    `fill` is the size of the context as a share of its limit. Call it when all calls of the latest response have ended,
+    before the next request and before the session is considered done.
     """
     if not policy.signs:
         return None

@@ -1,7 +1,7 @@
 """Signs of context anxiety: work is wrapped up early because the context seems to run out. Pure.
 
-What is compared are the latest turns with the earlier ones of the same context. An earlier habit is no sign:
-an agent that always writes little, always defers tests, or often says "for brevity" is only that.
+The latest turns are compared with the earlier ones of the same context. An earlier habit is no sign: an agent that
+always writes little, always defers tests, or often says "for brevity" is only that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from holdfast.session.signs.features import (
 from holdfast.session.signs.trace import CHANGE, OK, CallNote, Turn
 
 ANXIOUS_FROM = 0.4
-"""Below this part of the context line there is no anxiety: the reports place it near a believed limit."""
+"""Share of the context limit below which there is no anxiety: reports place it near a believed limit."""
 
 RECENT = 5
 """Turns that are compared with those before them."""
@@ -37,8 +37,8 @@ BASE_MIN = 6
 """Fewer earlier turns say nothing about what is usual."""
 
 POINTS, POINTS_BACKED = 4, 3
-"""So many points are a sign; from two kinds of evidence fewer, when one of them is what it says or leaves unchecked,
-and from three kinds: shorter turns and a placeholder here and there are ordinary, also together."""
+"""Points that make a sign. Fewer suffice with two kinds of evidence when one of them is a phrase or an unchecked
+change, and with three kinds: shorter turns and a placeholder here and there are ordinary."""
 
 NEAR = 6
 """A change is compared with so many before it, to tell one edit made in many files."""
@@ -75,7 +75,7 @@ class _Finding(msgspec.Struct, frozen=True):
 
 
 def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None:
-    """What shows it, and where; `first` is the index of the first turn after the last boundary."""
+    """Return a description of the anxiety and its positions; `first` is the first turn after the last boundary."""
     recent = every[first:][-RECENT:]
     base = every[: len(every) - len(recent)]
     last = recent[-1]
@@ -96,7 +96,7 @@ def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None
 
 
 def _enough(findings: list[_Finding], stops: bool) -> bool:
-    """Whether these findings are a sign together."""
+    """Return True if these findings together are a sign."""
     flags = [finding.flag for finding in findings]
     total = sum(finding.points for finding in findings)
     spoken = sum(bool(flag & _WORDS) for flag in flags)
@@ -153,7 +153,7 @@ def _fewer_calls(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
 
 
 def _stops(every: list[Turn], base: list[Turn]) -> list[_Finding]:
-    """What is said and left unchecked at the end."""
+    """Findings about phrases and unchecked changes at the end."""
     out = []
     if every[-1].step.marks:
         out.append(_Finding(1, "says so at the end"))

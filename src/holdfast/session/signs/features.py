@@ -1,7 +1,6 @@
-"""Calls and results reduced to small numbers, so that likeness can be told without bodies. Pure.
+"""Features of calls, results, and messages, as small numbers that show likeness without bodies. Pure.
 
-Cheap on purpose: the fold runs this over every event of a session, so only a bounded part of long text is
-looked at.
+Cheap on purpose: the fold computes these for every event, so only a bounded part of long text is read.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import msgspec
 from holdfast.session.tools import TOOLS
 
 READS, WAITS, MUTATES, CHECKS, PROSE, KEEPS = 1, 2, 4, 8, 16, 32
-"""Flags of a call: it changes nothing; waits for something; alters things; verifies work; writes a text for people;
-keeps work as it is (a commit), which alters nothing that could be verified."""
+"""Flags of a call: changes nothing; waits; changes things; verifies work; writes prose; saves work as it is (a commit),
+which changes nothing that could be verified."""
 
 WRITERS = frozenset({"write", "edit"})
 """The tools that change a file."""
 
 WAIT_S = 5.0
-"""A shorter sleep is no waiting: it is how a loop looks busy."""
+"""Sleeps shorter than this are not waiting: a loop uses them to look busy."""
 
 _ABOUT_MAX = 160
 _COMMAND_MAX = 480
@@ -85,9 +84,9 @@ def call_digest(name: str, value: dict[str, Any], malformed: str = "") -> int:
 
 
 def about(name: str, value: dict[str, Any]) -> tuple[int, ...]:
-    """What a call is about: digests of its names and patterns, without the verbs and options that only say how.
+    """Digest the names and patterns in a call's input, without the verbs and options that only say how.
 
-    Of a `write` or `edit` the first is the name of its file. An edit is about the text that it replaces.
+    For `write` and `edit` the first digest is the file's name. An edit is described by the text that it replaces.
     """
     words: set[int] = set()
     place: tuple[int, ...] = ()
@@ -108,7 +107,7 @@ def about(name: str, value: dict[str, Any]) -> tuple[int, ...]:
 
 
 def alike(one: tuple[int, ...], other: tuple[int, ...], at_least: float = 0.5) -> bool:
-    """Whether two samples of words or lines overlap by that share of all of them."""
+    """Return True if two samples of words or lines overlap by at least that share of their union."""
     if one == other:
         return True
     if not one or not other:
@@ -205,7 +204,7 @@ def _lines(content: str) -> tuple[list[str], list[str], list[str]]:
 
 
 LIMIT, LEFT, STOP, BRIEF, SKIP, STUB = 1, 2, 4, 8, 16, 32
-"""Flags: it names a limit of context, leaves work over, stops, cuts short, skips checks, leaves stubs."""
+"""Flags of phrases: mentions a context limit, leaves work over, stops, cuts short, skips checks, leaves stubs."""
 
 _SCARCE = r"\b(?:limited|remaining|low on|little|few|out of|running short of|save|conserve)\W+(?:\w+\W+){0,2}"
 _OPEN_WORK = r"\b(?:remaining|other|outstanding) (?:work|tasks?|items?|steps?|parts?|cases|changes|files|modules)\b"
@@ -259,7 +258,7 @@ _HEAD, _TAIL = 160, 340
 
 
 def text_marks(text: str) -> int:
-    """Which kinds of wrapping up early stand at the beginning or the end of a message."""
+    """Return the flags of phrases of early wrap-up at the beginning or the end of a message."""
     if len(text) > _HEAD + _TAIL:
         text = f"{text[:_HEAD]}\n{text[-_TAIL:]}"
     low = text.lower().replace("’", "'")
@@ -271,7 +270,7 @@ def text_marks(text: str) -> int:
 
 
 def stub_marks(name: str, value: dict[str, Any]) -> int:
-    """STUB when a write or edit puts in a placeholder that was not there before."""
+    """Return STUB when a write or edit adds a placeholder."""
     if name not in ("write", "edit"):
         return 0
     after, before = value.get("new_string") or value.get("content"), value.get("old_string") or ""

@@ -71,7 +71,6 @@ def loop(recent: list[Turn]) -> Found | None:
 
 
 def _unbroken(recent: list[Turn]) -> list[Turn]:
-    """The turns since the latest that changed something or waited: neither is part of a loop."""
     for index in range(len(recent) - 1, -1, -1):
         if recent[index].brought == CHANGE or recent[index].waits:
             return recent[index + 1 :]
@@ -227,7 +226,7 @@ def _like_answer(call: CallNote, other: CallNote) -> bool:
 
 
 def _dull(turns: list[Turn], same: list[Turn]) -> bool:
-    """Whether the turns between the first and the last of `same` show little that is new."""
+    """Return True if the turns between the first and the last of `same` show little that is new."""
     if len(same) < 2:
         return False
     positions = {turn.step.seq for turn in same}
@@ -246,7 +245,7 @@ def _like_result(call: CallNote, other: CallNote) -> bool:
 
 
 def _different(call: CallNote, same: list[Turn]) -> bool:
-    """Whether it is other words at all, in at least two of the turns."""
+    """Return True if the words differ in at least two of the turns."""
     return sum(all(each.call != call.call for each in turn.step.calls) for turn in same) >= 2
 
 

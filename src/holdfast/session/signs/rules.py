@@ -35,10 +35,10 @@ Kind = Literal["never_run", "never_edit", "only_edit", "run_after", "run_before"
 
 
 class Checkable(msgspec.Struct, frozen=True):
-    """A rule that code can check. `line` is it as written.
+    """A rule that code can check. `line` is the rule as written.
 
-    `commands` and `paths` are patterns; for `run_before`, `before` are the commands that it must precede.
-    No `paths` in `run_after` means any file.
+    `commands` and `paths` are patterns; for `run_before`, `before` are the commands that it must precede. No `paths` in
+    `run_after` means any file.
     """
 
     kind: Kind
@@ -160,7 +160,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 GRACE_TURNS = 8
-"""So many turns may pass after an edit before "run X after editing Y" is broken; an end of the work ends it at once."""
+"""Number of turns that may pass after an edit before "run X after editing Y" is broken; the end of the work breaks it
+at once."""
 
 _COMMAND_MAX = 4_000
 _SPLIT = re.compile(r"\|\||&&|[;|&\n()]|\bthen\b|\bdo\b")
@@ -171,10 +172,10 @@ _REDIRECTED = re.compile(r"(?<![<0-9&])>{1,2}\s*([^\s;|&<>()]+)")
 
 
 class Deed(msgspec.Struct, frozen=True):
-    """What was done: a call that ran, the beginning of a turn, or an end of the work.
+    """An executed call, the beginning of a turn, or an end of the work.
 
-    `main` is the command or the path. `outcome` is as in the log, `unknown` for one that nobody knows. `turn`
-    and `end` deeds are marks of time without a call.
+    `main` is the command or the path. `outcome` is as in the log, `unknown` if it cannot be known. `turn` and `end`
+    mark time without a call.
     """
 
     seq: int
@@ -184,7 +185,7 @@ class Deed(msgspec.Struct, frozen=True):
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """A rule that was not kept: the line, what was done, and where."""
+    """A broken rule: the line, the violation, and its positions."""
 
     line: str
     detail: str
@@ -222,11 +223,11 @@ def _deed(seq: int, use: AgentToolUse, outcome: str) -> list[Deed]:
 
 
 def check(rules: Sequence[Checkable], deeds: Sequence[Deed], *, roots: Sequence[str] = ("/workspace",)) -> list[Breach]:
-    """What in `deeds` does not keep `rules`, at most one breach of each rule.
+    """Return the breaches of `rules` in `deeds`, at most one per rule.
 
-    `roots` are the folders that stand for the workspace in absolute paths. For `run_after` an edit is a breach when
-    the command was not run within `GRACE_TURNS` turns, or not before the work ended; edits at the end of the
-    stretch with fewer turns after them are not judged yet, so hand them in again the next time.
+    `roots` are the folders that stand for the workspace in absolute paths. For `run_after` an edit is a breach when the
+    command was not run within `GRACE_TURNS` turns, or not before the work ended; edits at the end of the stretch with
+    fewer turns after them are not judged yet, so pass them again the next time.
     """
     return [breach for rule in rules if (breach := _CHECKS[rule.kind](rule, deeds, roots)) is not None]
 
@@ -322,7 +323,7 @@ def _list(commands: tuple[str, ...]) -> str:
 
 
 def runs(command: str, patterns: Iterable[str]) -> bool:
-    """Whether a part of the command line is one of the patterns, or begins with it."""
+    """Return True if a part of the command line is one of the patterns, or begins with it."""
     patterns = tuple(patterns)
     return any(_runs_any(part, patterns) for part in _parts(command))
 
@@ -353,7 +354,7 @@ def _begins(words: list[str], wanted: list[str]) -> bool:
 
 
 def is_under(path: str, patterns: Iterable[str], roots: Sequence[str]) -> bool:
-    """Whether the path is one of the patterns: a glob, a folder with all below it, or a file's name alone."""
+    """Return True if the path matches a pattern: a glob, a folder and all below it, or a bare file name."""
     path = _relative(path, roots)
     return any(_matches(path, _relative(pattern, roots)) for pattern in patterns)
 

@@ -1,8 +1,8 @@
-"""What the signs look at: the latest responses and their calls, as a few small numbers each. Pure.
+"""Trace of the latest responses and their calls: a few small numbers each, as input for the signs. Pure.
 
-The fold feeds every fact to `note`. Bodies are not kept, only digests (`holdfast.session.signs.features`), so a state
-with a trace stays small. The trace follows from the last `STEPS_MAX` responses alone: a fold of a long log may
-leave out what stands before `first_that_counts`.
+The fold feeds every fact to `note`. Only digests are kept (`holdfast.session.signs.features`), so a state with a trace
+stays small. The trace depends on the last `STEPS_MAX` responses alone: a fold of a long log may skip everything before
+`first_that_counts`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ STEPS_MAX = 60
 """Older steps are dropped: a context has about forty (100,000 tokens at 2,500 a step)."""
 
 CALLS_MAX = 8
-"""Calls of one response that are looked at; more are only counted."""
+"""Number of calls of one response that are traced; more are only counted."""
 
 OPEN, OK, ERROR, NOT_RUN, UNKNOWN = range(5)
-"""How a call ended. What did not run was denied, skipped or cancelled."""
+"""Outcome of a call. `NOT_RUN` covers denied, skipped, and cancelled calls."""
 
 _OUTCOMES = {"ok": OK, "error": ERROR}
 
@@ -74,9 +74,9 @@ class CallNote(msgspec.Struct, array_like=True, gc=False):
 class Step(msgspec.Struct, array_like=True):
     """A response and the ends of its calls.
 
-    `seq` is the position of its request. `count` is the number of calls, of which `calls` has the first few.
-    `text` and `thinking` are characters, `marks` the phrases found in the text (`session.trace.phrases`). A step with a
-    `boundary` is no response: there a person spoke, or older turns became a summary.
+    `seq` is the position of its request. `count` is the number of calls, of which `calls` has the first few. `text` and
+    `thinking` are character counts, `marks` the phrases found in the text. A step with a `boundary` is not a response:
+    a user wrote, or older turns became a summary.
     """
 
     seq: int
@@ -89,16 +89,16 @@ class Step(msgspec.Struct, array_like=True):
     boundary: str = ""
 
     def ended(self) -> bool:
-        """Whether the response is whole and all its calls have ended."""
+        """Return True if the response is complete and all its calls have ended."""
         return self.whole and all(call.outcome != OPEN for call in self.calls)
 
     def has(self, kind: int) -> bool:
-        """Whether one of its calls has that flag."""
+        """Return True if one of its calls has that flag."""
         return any(call.kind & kind for call in self.calls)
 
 
 def note(steps: list[Step], fact: Fact, seq: int) -> None:
-    """Take one fact, at position `seq`, into the trace. Facts that say nothing here change nothing."""
+    """Add the fact at position `seq` to the trace. Irrelevant facts change nothing."""
     match fact:
         case ToolResult() | ToolOutcomeUnknown():
             _end_call(steps, fact)
@@ -218,14 +218,14 @@ def _find(steps: list[Step], id: int) -> CallNote | None:
 
 
 NOTHING, INFORMATION, CHANGE = range(3)
-"""What a call or a step brought."""
+"""Result of a call or a step: nothing new, information, or a change."""
 
 SHORT_RESULT = 24
 """A result of fewer bytes says nothing without the call that it answers."""
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
-    """A step that ended, with what it brought. `waits` is set when one of its calls waited."""
+    """A completed step with its result. `waits` is set when one of its calls waited."""
 
     step: Step
     brought: int
@@ -233,7 +233,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Known(msgspec.Struct):
-    """What the steps so far have shown."""
+    """Results and changes seen in the steps so far."""
 
     files: set[int]
     alterations: list[CallNote]

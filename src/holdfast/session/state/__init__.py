@@ -29,9 +29,7 @@ CallEnd = Literal["ok", "error", "denied", "skipped", "cancelled", "unknown"]
 
 
 class PostedItem(msgspec.Struct, array_like=True, tag="u"):
-    """Something that was said to the agent, at its place in the context: a person's message, what came back
-    from a child, a note of the harness. The fact at `seq` says which.
-    """
+    """A message at its place in the context (user, child, or harness). The fact at `seq` has the content."""
 
     seq: int
     tokens: int
@@ -40,7 +38,7 @@ class PostedItem(msgspec.Struct, array_like=True, tag="u"):
 class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
     """A response at its place: its parts, and for each of its calls the result's position, 0 if none.
 
-    `tool_tokens` of its tokens are of results.
+    `tool_tokens` is the part of its tokens that belongs to results.
     """
 
     request_seq: int
@@ -53,9 +51,9 @@ class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
 
 
 class SummaryItem(msgspec.Struct, array_like=True, tag="s"):
-    """What stands for older turns after a compaction: the `context.compacted` at `seq`, through `through_seq`.
+    """Summary of older turns after a compaction: the `context.compacted` at `seq`, through `through_seq`.
 
-    Older summaries, which reached through `dropped_seq`, were left out for want of room; 0 for none.
+    Older summaries, which reached through `dropped_seq`, were dropped for lack of room; 0 for none.
     """
 
     seq: int
@@ -65,7 +63,7 @@ class SummaryItem(msgspec.Struct, array_like=True, tag="s"):
 
 
 class HandoffItem(msgspec.Struct, array_like=True, tag="h"):
-    """What a context begins with after a reset: the `context.reset` at `seq`."""
+    """Beginning of a context after a reset: the `context.reset` at `seq`."""
 
     seq: int
     tokens: int
@@ -77,13 +75,12 @@ Item = PostedItem | ResponseItem | SummaryItem | HandoffItem
 class Call(msgspec.Struct):
     """A tool call of the latest response.
 
-    `problem` says why it cannot run at all (a malformed or invalid input), empty when it can.
-    `hands_id`, `attempt` and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched.
-    `argument` is the main one (the command, the path) and `parts` what the call does, for rules. It was asked for
-    at `at_us`; `until_us` is when a `sleep` or a wait is over, `waits_for` the children or jobs that it waits for.
-    `replaces` is an item about it that counts no more; `approval_seq` is where the item stands that a person allowed it
-    by, 0 for none. A `lost` one may have run: what became of it was in events that are gone. `end` is how it ended,
-    None while it has not (S7).
+    `problem` says why it cannot run at all (a malformed or invalid input), empty when it can. `hands_id`, `attempt`,
+    and `dispatch_seq` are of the latest dispatch; attempt 0 means never dispatched. `argument` is the main one (the
+    command, the path) and `parts` the effects of the call, for rules. It was requested at `at_us`; `until_us` is when a
+    `sleep` or a wait is over, `waits_for` the children or jobs that it waits for. `replaces` is a superseded item about
+    it; `approval_seq` is the item that allowed it, 0 for none. A `lost` call may have run: its end was in lost events.
+    `end` is its outcome, None while it is open (S7).
     """
 
     call_id: str
@@ -123,7 +120,7 @@ class OpenRequest(msgspec.Struct):
 
 
 class Failure(msgspec.Struct):
-    """How the latest attempt failed, until a response comes."""
+    """Failure of the latest attempt, until a response arrives."""
 
     at_us: int
     attempt: int
@@ -136,18 +133,18 @@ class Failure(msgspec.Struct):
 
 
 class Provider(msgspec.Struct):
-    """How a model of the chain does: failures in a row, and until when its breaker is open, 0 when closed."""
+    """Health of a model of the chain: failures in a row, and until when its breaker is open, 0 when closed."""
 
     failures: int = 0
     rest_until_us: int = 0
 
 
 class Ask(msgspec.Struct):
-    """A question to a person that still counts (S21).
+    """An inbox item that still counts (S21).
 
-    `verdict` is the answer, None while there is none; `note` is at `decided_seq`, and `expired` says that it is
-    the default, since nobody answered. `seen_us` is when somebody first saw it, 0 for never. `expires_seq` is the
-    event that moved `expires_us`, 0 when none did.
+    `verdict` is the answer, None while there is none; `note` is at `decided_seq`, and `expired` means that it is the
+    default. `seen_us` is when an approver first saw it, 0 for never. `expires_seq` is the event that moved
+    `expires_us`, 0 for none.
     """
 
     item_id: str
@@ -188,19 +185,19 @@ class GrantHeld(msgspec.Struct):
 
 
 class Notice(msgspec.Struct):
-    """How a message about an item to a target went: the tries, and when the next one is due, None when it is over."""
+    """Delivery of a notification to a target: the attempts, and when the next one is due, None when it is over."""
 
     tries: int
     again_us: int | None
 
 
 def notice_key(item_id: str, round_: str, target: str) -> str:
-    """How a message is known in a state."""
+    """Return the key of a notification in the state."""
     return f"{item_id}:{round_}:{target}"
 
 
 class Child(msgspec.Struct):
-    """A session that this one opened. `status` is None while it works; `finished_seq` is its latest report."""
+    """A child session. `status` is None while it works; `finished_seq` is its latest report."""
 
     child_id: str
     call_id: str
@@ -212,7 +209,7 @@ class Child(msgspec.Struct):
 
 
 CLOCK_STEP_US = 1_000_000
-"""A clock that goes back by less was not set: it makes a wait longer by no more than this."""
+"""Smaller steps back of the clock are ignored: they make a wait longer by no more than this."""
 
 
 class SetBack(msgspec.Struct, array_like=True):
@@ -227,30 +224,26 @@ class SetBack(msgspec.Struct, array_like=True):
 
 
 class State(msgspec.Struct):
-    """Everything that `decide` looks at.
+    """Input of `decide`.
 
-    `pending` is what came in and no request has taken in yet; `unseen` is set while the latest results
-    have not been shown to the model. `failure` is of the latest attempt until a response comes; `tries`
-    counts the failed attempts of this shift. `interrupted`, `cancelled` and `paused` are positions, 0 when not
-    asked; `stop_seq` is not 0 while an emergency stop holds.
-    An interrupt holds until the next request, which only a later message brings about (S14).
-    `hands_known` are the incarnations that were not given back, the lost ones too: they may have to
-    testify, and leave something behind. A shift that ends clears them away first.
-    `host_files` are files of the workspace that make programs of the host run code: True for those that hands made.
-    `environment` is the digest of what stands ready, `environment_failed` of what could not be made and is gone on
-    without, `environment_error` why the work must not begin; a person who says something has it tried again.
-    `seen` maps a path to the digest under which the model knows its content (S18). `ended` is the
-    latest end of a shift, until something new arrives. `set_back` is where the clock went back, `boot_id` and
-    `booted_us` say how it stood at `clock_seq`, the latest event that has them.
-    `responses` counts responses to turns, `summaries` those to compactions, `handoffs` those to handoffs;
-    `attempts` the failed attempts at each since its last response. `trace` is what signs look at. `asks` are questions
-    to people, by item; `rule_uses` counts calls under rules that are bounded, by the rule's place.
-    `message_seq` is the latest message of a person. `failed_calls` counts calls in a row that failed;
-    `breaker` is one that waits for a person. `spend` is what was spent in each five minutes of the last hour.
-    `mutated_seq` is the latest dispatch that may have changed the workspace, `snapshot_seq` the position at which it
-    was last kept, `snapshot_error` why it could not be since, `snapshot` its name. `workspace_with` are
-    lost hands that have the work with them. `outside` is the way outside and what came in by it.
-    `tenant` is the session's kind with the state that the kind keeps beside this one.
+    `pending` are messages that no request has shown yet; `unseen` is set while the latest results have not been shown
+    to the model. `failure` is of the latest attempt until a response arrives; `tries` counts the failed attempts of
+    this shift. `interrupted`, `cancelled`, and `paused` are positions, 0 if not requested; `stop_seq` is not 0 during
+    an emergency stop. An interrupt holds until the next request, which only a later message brings about (S14).
+    `hands_known` are the incarnations that were not released, including lost ones: they may have to testify, and may
+    leave something behind. The end of a shift clears them. `host_files` are files of the workspace that make programs
+    of the host run code: True for those that appeared in hands. `environment` is the digest of the environment in use,
+    `environment_failed` of one that failed and is done without, `environment_error` the reason why work must not begin;
+    a message from a user retries it. `seen` maps a path to the digest under which the model knows its content (S18).
+    `ended` is the latest end of a shift, until something new arrives. `set_back` are the steps back of the clock;
+    `boot_id` and `booted_us` describe it at `clock_seq`. `responses` counts responses to turns, `summaries` those to
+    compactions, `handoffs` those to handoffs; `attempts` the failed attempts at each since its last response. `trace`
+    is the input of the signs. `asks` are inbox items by id; `rule_uses` counts calls under bounded rules, by the rule's
+    place. `message_seq` is the latest message of a user. `failed_calls` counts failed calls in a row; `breaker` is one
+    that waits for a user. `spend` is the spend of each five minutes of the last hour. `mutated_seq` is the latest
+    dispatch that may have changed the workspace, `snapshot_seq` the position of its last snapshot, `snapshot` its name,
+    `snapshot_error` why there is no later one. `workspace_with` are lost hands that hold the workspace. `outside` is
+    the egress state. `tenant` is the session's kind and its own state.
     """
 
     session_id: str
@@ -336,7 +329,7 @@ class State(msgspec.Struct):
 
     @property
     def stopping(self) -> bool:
-        """Whether a person wants what runs to end now (S14)."""
+        """Return True if a user wants running work to end now (S14)."""
         return bool(self.interrupted or self.cancelled or self.stop_seq)
 
     def place(self, item: Item) -> None:
@@ -345,17 +338,17 @@ class State(msgspec.Struct):
         self.window_tokens += item.tokens
 
     def clear_signs(self) -> None:
-        """A person spoke, or said to go on: what signs were found before counts no more."""
+        """Forget earlier signs after a user wrote or said to go on."""
         context = self.context
         context.sign_seq = context.signs_reset_seq = context.sign_resets = context.idle_resets = 0
         context.sign_kind, context.sign_detail, context.sign_evidence = None, "", ()
 
     def posted(self, seq: int, tokens: int) -> None:
-        """Something came in for the next request to show."""
+        """Add a message for the next request to show."""
         self.pending.append(PostedItem(seq, tokens))
 
     def stirred(self) -> None:
-        """Something new is there: a session that waited may go on. One that is over stays over."""
+        """Let a parked session go on. One that is over stays over."""
         if self.ended is not None and self.ended.status == "parked":
             self.ended = None
 
@@ -368,14 +361,14 @@ class State(msgspec.Struct):
         return [job for job in self.jobs.values() if job.outcome is None]
 
     def hands_at_work(self) -> set[str]:
-        """The incarnations in which something of this session goes on without a brain."""
+        """Return the incarnations in which jobs or services run without a brain."""
         return {job.hands_id for job in self.live_jobs()} | {
             each.hands_id for each in self.services.values() if not each.standing
         }
 
 
 Apply = Callable[[State, Any, Event], None]
-"""What a fact does to a state."""
+"""Effect of a fact on a state."""
 
 Kinds = Callable[[str], Kind[State]]
-"""Finds a kind by its name. Raises `LookupError` for a name that it does not know."""
+"""Lookup of a kind by name. Raises `LookupError` for an unknown name."""

@@ -1,4 +1,4 @@
-"""What a state knows of commands that outlive shifts, and of servers."""
+"""Parts of a session's state: jobs, services, failures of wakes, and the context."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ JobOutcome = Literal["ok", "error", "timeout", "stopped", "unknown"]
 
 
 STANDING = "env."
-"""How the call ids of services begin that stand ready whenever there are hands: those of the environment."""
+"""Prefix of the call ids of services that the environment starts with any hands."""
 
 
 class Job(msgspec.Struct):
-    """A command that was started and goes on by itself. `outcome` is None while it runs.
+    """A command that continues by itself. `outcome` is None while it runs.
 
-    `line` says that a line of its output is waited for. `deadline_us` is when it is told of though it runs, None once
-    it was; `until_us` when it ends at the latest. `line_seq`, `late_seq` and `ended_seq` are where the line, the
-    deadline and the end were told, 0 for not yet.
+    `line` means that a line of its output is awaited. `deadline_us` is when the model is told although it still runs,
+    None afterwards; `until_us` is when it is killed. `line_seq`, `late_seq`, and `ended_seq` are the events of the
+    line, the deadline, and the end, 0 for not yet.
     """
 
     job_id: str
@@ -54,12 +54,12 @@ class Job(msgspec.Struct):
     ended_seq: int = 0
 
     def news_seq(self) -> int:
-        """Where the latest of it was told, 0 for nothing yet."""
+        """Return the position of its latest news, 0 for none."""
         return max(self.line_seq, self.late_seq, self.ended_seq)
 
 
 class ServiceRun(msgspec.Struct):
-    """A server that runs in these hands. `call_id` is what they know it by."""
+    """A server that runs in these hands, which know it as `call_id`."""
 
     name: str
     call_id: str
@@ -69,7 +69,7 @@ class ServiceRun(msgspec.Struct):
 
     @property
     def standing(self) -> bool:
-        """Whether it comes with the hands, and holds none: it is started again with the next."""
+        """Return True if it belongs to the environment: it does not keep hands alive and is restarted with the next."""
         return self.call_id.startswith(STANDING)
 
 
@@ -77,16 +77,16 @@ _BEGINS: tuple[type[Fact], ...] = (ShiftStarted, ShiftEnded, LeaseStolen, Sessio
 _PREPARES: tuple[type[Fact], ...] = (HandsProvisioned, HandsLost, HandsReleased, HandsRestored, EnvironmentRecorded)
 _NOTES: tuple[type[Fact], ...] = (EgressRecorded, EgressFailed, WorkspaceSnapshotted, ApprovalSeen)
 _NO_PROGRESS = frozenset((*_BEGINS, *_PREPARES, *_NOTES))
-"""What a wake writes before it gets anywhere. Everything else moves the work on, or comes from outside."""
+"""Facts that a wake appends before it makes progress. All others move the work on, or come from outside."""
 
 
 FAILURES_MAX = 3
-"""So many wakes may fail at one event, each in another way."""
+"""Number of wakes that may fail at one event, each in another way."""
 
 
 class Failing(msgspec.Struct):
-    """Where the work stands: the latest event that moved it on, and whether a model was asked since. `kind` and
-    `at_seq` are of the latest wake that failed, `count` is how many failed there in a row.
+    """Failures of wakes since the latest event that moved the work on. `kind` and `at_seq` are of the latest wake that
+    failed, `count` is how many failed there in a row; `asked` means that a model was asked since.
     """
 
     progress_seq: int = 0
@@ -97,36 +97,35 @@ class Failing(msgspec.Struct):
 
     def observe(self, fact: Fact, event: Event) -> None:
         """Note one more event of any kind."""
-        if isinstance(fact, SessionError) and fact.at_seq:
-            self.count = self.count + 1 if fact.at_seq == self.at_seq else 1
-            self.kind, self.at_seq = fact.kind, fact.at_seq
+        if type(fact) not in _NO_PROGRESS:
+            if not isinstance(fact, ModelRequestEnd) or fact.outcome == "ok":
+                self.progress_seq, self.asked = event.seq, False
         elif isinstance(fact, ModelRequestStart):
             self.asked = True
-        elif type(fact) not in _NO_PROGRESS and not (isinstance(fact, ModelRequestEnd) and fact.outcome != "ok"):
-            self.progress_seq, self.asked = event.seq, False
+        elif isinstance(fact, SessionError) and fact.at_seq:
+            self.count = self.count + 1 if fact.at_seq == self.at_seq else 1
+            self.kind, self.at_seq = fact.kind, fact.at_seq
 
     def repeated(self, kind: str = "") -> bool:
-        """Whether a wake that fails now in that way fails again as the latest did, with nothing done in between.
+        """Return True if a wake that fails now with that kind fails like the latest one, without progress in between.
 
-        Without a kind: as the latest did. Wakes that fail in turns differently are not tried for ever either.
+        Without a kind: like the latest. Wakes that fail in turns differently are not retried for ever either.
         """
         same = kind in ("", self.kind) or self.count >= FAILURES_MAX
         return bool(self.kind) and self.at_seq == self.progress_seq and same
 
 
 class ContextState(msgspec.Struct):
-    """The life of the context so far (S16).
+    """Compactions, resets, and signs of the context so far (S16).
 
-    `through_seq` is the last event that a summary or handoff covers. `failures` and `handoff_failures` count
-    failed compactions and handoffs since the window was last renewed. `phase_seq` is a phase's end that no
-    reset has answered yet. `handoff` is the latest, `resets` and `compactions` count. `sign_seq` is the latest
-    sign that nothing has answered, with its kind, its words and its evidence; `signs_reset_seq` the last reset for a
-    sign since a person spoke, 0 for none, and `sign_resets` counts those for a loop or for no progress.
-    `did_seq` is the latest call that went well and was no mere look; `idle_resets` counts resets in a row before
-    which there was none.
-    `checked_seq` and `checked_turns` are where rules were last held against what was done. `tool_tokens` is
-    the share of tool output in the window. `scale_milli` is how many real tokens a thousand estimated ones are,
-    `learned_tokens` a line that a model's own refusal taught, 0 for none.
+    `through_seq` is the last event that a summary or handoff covers. `failures` and `handoff_failures` count failed
+    compactions and handoffs since the window was last renewed. `phase_seq` is a phase's end that no reset has followed
+    yet. `handoff` is the latest; `resets` and `compactions` are counts. `sign_seq` is the latest unanswered sign, with
+    its kind, description, and evidence; `signs_reset_seq` the last reset for a sign since a user wrote, 0 for none, and
+    `sign_resets` counts those for a loop or no progress. `did_seq` is the latest successful call that was not
+    read-only; `idle_resets` counts resets in a row without one. `checked_seq` and `checked_turns` are where rules were
+    last checked. `tool_tokens` is the tool output in the window. `scale_milli` is the number of real tokens per
+    thousand estimated ones, `learned_tokens` a limit learned from a model's refusal, 0 for none.
     """
 
     through_seq: int = 0

@@ -351,7 +351,7 @@ def main_argument(tool: Tool, value: dict[str, Any]) -> str:
 
 
 def timeout_s(tool: Tool, value: dict[str, Any]) -> float:
-    """How long a call of this tool with this input may take, in seconds."""
+    """Return the timeout of a call of this tool with this input, in seconds."""
     if tool.name == JOB_START:
         return float(value["timeout_s"])
     asked = value.get("timeout_ms") if tool.name == "bash" else None

@@ -1,7 +1,4 @@
-"""What a simple command runs and changes, for the programs whose every option is known here (see `session.shell`).
-
-Whatever is not in these tables may run and change anything: `None` says so.
-"""
+"""Effects of simple shell commands, for the programs whose every option is known here (see `session.tools.shell`)."""
 
 from __future__ import annotations
 
@@ -100,7 +97,9 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/@\0]*@)?\[?([^/:?#\]\0]+)")
 
 
 class Doing(NamedTuple):
-    """What one simple command does. `executes` are files or globs of the workspace, `network` if it may use one."""
+    """Effects of one simple command. `executes` are files or globs of the workspace, `network` is set if it may use
+    one.
+    """
 
     writes: Paths
     executes: Paths
@@ -119,7 +118,7 @@ def program_of(command: Simple) -> str:
 
 
 def plain(assigns: Sequence[tuple[str, str]]) -> bool:
-    """Whether these variables cannot change what the commands mean."""
+    """Return True if these variables cannot change the meaning of the commands."""
     return all(_PLAIN_NAME.fullmatch(name) for name, _ in assigns)
 
 
@@ -138,7 +137,7 @@ def commands(line: str, cwd: str | None = "", depth: int = 0) -> list[Simple]:
 
 
 def _inner(command: Simple, depth: int) -> Iterator[Simple]:
-    """What a command runs in turn."""
+    """Return the commands that a command runs in turn."""
     name, words = program_of(command), command.words
     if name in _WRAPPERS:
         yield from _wrapped(command, name, depth)
@@ -227,7 +226,7 @@ def _script(text: str, cwd: str | None, depth: int) -> Iterator[Simple]:
 
 
 def doing(command: Simple, *, own_programs: bool) -> Doing:
-    """What a command does by itself. `own_programs` says that the workspace is searched for programs too."""
+    """Return the effects of a command by itself. `own_programs` adds programs of the workspace."""
     name, arguments = program_of(command), command.words[1:]
     if not command.words:
         return Doing((), (), False)

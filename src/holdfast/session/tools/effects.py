@@ -36,13 +36,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """What a call does.
-
-    `parts` are for rules; `whole` is the main argument. `writes` are paths that it changes (with what is below them)
-    and `executes` files or globs of the workspace that it runs code from; None for either means unknown. `names` are
-    all paths that it names, `programs` the programs that are looked for by name. `hosts` are named in it; `network`
-    says whether it may use one.
-    """
+    """Effects of a call."""
 
     whole: str
     parts: tuple[Part, ...]
@@ -57,10 +51,8 @@ class Effects(msgspec.Struct, frozen=True):
 def effects_of(
     name: str, value: dict[str, Any], *, main: str = "", folder: str = "", own_programs: bool = False
 ) -> Effects:
-    """What a call of the tool `name` does. `main` names its main argument; without it all arguments are looked at.
-
-    `folder` is the workspace's path on this host. `own_programs` says that programs are also looked for in the
-    workspace, so that no program's name says what it does.
+    """Return the effects of a call of the tool `name`. `main` names its main argument; without it all arguments are
+    read.
     """
     whole = whole_of(name, value, main)
     if lines := lines_of(name, value):
@@ -138,7 +130,7 @@ def _to_file(redirect: Redirect) -> bool:
 
 
 def _is_socket(target: str) -> bool:
-    """Whether a redirection may be one of those that bash makes a connection of."""
+    """Return True if bash may open a connection for a redirection."""
     return UNKNOWN in target or target.startswith(("/dev/tcp/", "/dev/udp/"))
 
 

@@ -209,7 +209,7 @@ WEB_DECLARED = (
 
 
 def search_input(value: dict[str, Any], searchers: Sequence[Searcher], secrets: Sequence[SecretUse]) -> dict[str, Any]:
-    """What the hands are told for a search: the query, whom to ask, and the variables that have placeholders."""
+    """Return the input of a search for the sandbox: the query, the searchers, and the variables with placeholders."""
     uses = {use.name: use for use in secrets}
     told = []
     for each in searchers:

@@ -62,6 +62,8 @@ def evaluate(
     is bounded by either no longer matches once it is used up.
     """
     live = [(at, rule) for at, rule in enumerate(rules) if _named(rule, tool) and _holds(rule, age_s, uses.get(at, 0))]
+    if not live:
+        return Ruling("allow")
     live.reverse()
     rulings = [*(_part_ruling(live, part, whole) for part in parts), _spanning(live, parts, whole)]
     bounded = {place: None for ruling in rulings for place in ruling.bounded}
@@ -153,12 +155,12 @@ def _holds(rule: Rule | Grant, age_s: float, uses: int) -> bool:
 
 
 def grants(grant: Grant, tool: str, parts: Sequence[Part], *, whole: str, age_s: float, uses: int) -> bool:
-    """Whether a user's grant, given `age_s` ago and used so often, lets this call through (S21)."""
+    """Return True if a user's grant, given `age_s` ago and used so often, allows this call (S21)."""
     return _holds(grant, age_s, uses) and covers(grant, tool, parts, whole=whole)
 
 
 def covers(grant: Grant, tool: str, parts: Sequence[Part], *, whole: str) -> bool:
-    """Whether a grant is for such a call, used up or not."""
+    """Return True if a grant is for such a call, used up or not."""
     return _named(grant, tool) and all(_allows(grant.match, part, whole) for part in parts)
 
 
