@@ -23,9 +23,7 @@ from holdfast.kinds.mission.documents import key_of
 from holdfast.kinds.mission.fold.state import BASE, OVER, MissionState, of_mission
 from holdfast.kinds.mission.ratchet import inspection
 from holdfast.session.actions import Action, CancelChildren, End, Record
-from holdfast.session.decide import end
-from holdfast.session.decide import waits as children
-from holdfast.session.decide import waits as people
+from holdfast.session.decide import end, waits
 from holdfast.session.state import State
 
 LOOK_AGAIN = "look:astray"
@@ -45,8 +43,8 @@ def decide(
     if state.cancelled:
         return _cancelled(state, mission)
     if state.paused:
-        return end(state, "parked", "person", people.STOPPED if state.stop_seq else people.PAUSED)
-    action = people.step(state, now_us)
+        return end(state, "parked", "person", waits.STOPPED if state.stop_seq else waits.PAUSED)
+    action = waits.expire_or_notify(state, now_us)
     if action is not None:
         return action
     if mission.finished:
@@ -71,7 +69,7 @@ def decide(
 
 
 def _cancelled(state: State, mission: MissionState) -> Action:
-    first = children.cancel_first(state)
+    first = waits.cancel_first(state)
     if first is not None:
         return first
     if not mission.finished:
@@ -142,11 +140,11 @@ def _rest(state: State, mission: MissionState, now_us: int, ran: frozenset[str])
             return Look(LOOK_AGAIN)
         back = f"put it back (git update-ref {mission.ref} {mission.main}), then wake the mission"
         return _park(state, "person", f"{mission.ref} was moved from outside to {mission.astray}; {back}")
-    asked = [ask for ask in people.unanswered(state) if ask.kind not in ("escalation", flakes.KIND, LESSON)]
+    asked = [ask for ask in waits.unanswered(state) if ask.kind not in ("escalation", flakes.KIND, LESSON)]
     if asked:
-        return people.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")
+        return waits.wait(state, now_us, f"a person is asked: {', '.join(ask.item_id for ask in asked)}")
     return ending.step(state, mission, now_us, ran)
 
 
 def _park(state: State, reason: ParkReason, detail: str) -> End:
-    return End(ShiftEnded(status="parked", reason=reason, detail=detail, due_us=people.deadline_us(state)))
+    return End(ShiftEnded(status="parked", reason=reason, detail=detail, due_us=waits.deadline_us(state)))
