@@ -116,7 +116,7 @@ def test_only_who_may_answer_makes_it_weaker(type: Type, repo: Path, holdfast_ho
 
 def test_what_is_no_contract_or_no_mission(type: Type, repo: Path, holdfast_home: Path) -> None:
     begin(holdfast_home, repo)
-    type("mission", "amend", "m", write(repo, [])).refused(2, "no entry")
+    type("mission", "amend", "m", write(repo, [])).refused(2, "no entries")
     type("mission", "amend", "m", repo / "none.json").refused(2, "cannot be read")
     type("mission", "amend", "nobody", write(repo, STRICTER)).refused(2, "nobody")
     assert msgspec.json.decode((repo / "feature_list.json").read_bytes()) == STRICTER

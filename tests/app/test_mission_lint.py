@@ -150,7 +150,7 @@ def test_lint_of_words_needs_no_hands(type: Type, tmp_path: Path) -> None:
         ({"a": ""}, (), 2, "no contract in"),
         ({"feature_list.json": "{"}, (), 2, "line 1"),
         ({"feature_list.json": ""}, (), 2, "is empty"),
-        ({"feature_list.json": "[]"}, (), 2, "no entry"),
+        ({"feature_list.json": "[]"}, (), 2, "no entries"),
         ({"a": ""}, ("nowhere.json",), 2, "no contract nowhere.json"),
         ({"prd.json": '[{"description": "x"}]', "mission.toml": "worker = 3"}, (), 2, "did you mean 'workers'"),
         ({"prd.json": '[{"description": "x"}]', "mission.toml": 'unprotected = ["tets/**"]'}, (), 2, "'tests/**'"),

@@ -173,7 +173,7 @@ def test_money_for_half_of_it(type: Type, repo: Path, tmp_path: Path) -> None:
     [
         (("gone.json",), 2, ("gone.json",)),
         (("bad.json",), 2, ("bad.json", "not JSON")),
-        (("empty.json",), 2, ("empty.json", "no entry")),
+        (("empty.json",), 2, ("empty.json", "no entries")),
         (("--repo", "nowhere"), 5, ("git init",)),
         (("--policy", "gone.toml"), 2, ("gone.toml",)),
         (("--policy", "typo.toml"), 2, ("plannner", "planner")),
