@@ -166,10 +166,10 @@ def test_secrets_that_are_not_there(tmp_path: Path) -> None:
     assert "T0PS3CRET" not in str(caught.value)
     with pytest.raises(CannotRunSafely, match="cannot be read: No such file"):
         made({**WEBHOOK, "secret": f"file:{tmp_path / 'nowhere'}"})
-    with pytest.raises(CannotRunSafely, match="not a regular file"):
+    with pytest.raises(CannotRunSafely, match="no ordinary file"):
         made({**WEBHOOK, "secret": f"file:{tmp_path}"})
     os.mkfifo(tmp_path / "fifo", 0o600)
-    with pytest.raises(CannotRunSafely, match="not a regular file"):
+    with pytest.raises(CannotRunSafely, match="no ordinary file"):
         made({**WEBHOOK, "secret": f"file:{tmp_path / 'fifo'}"})
 
 
