@@ -26,8 +26,7 @@ from pathlib import Path
 
 import anyio
 
-from holdfast.app.home import Home, open_home
-from holdfast.app.serving import is_served
+from holdfast.app.home import Home, is_served, open_home
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
 from holdfast.facts.people import UserMessage

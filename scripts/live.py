@@ -18,7 +18,7 @@ from typing import Any
 
 import anyio
 
-from holdfast.app.keys import look
+from holdfast.app.available_models import look
 from holdfast.app.models import find_model, settled_model
 from holdfast.app.settings.config import Settings, load_settings
 from holdfast.errors import HoldfastError

@@ -227,7 +227,7 @@ def test_a_command_that_never_ends_is_ended_with_its_children(
     type: Type, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sessions(type, model, "a")
-    monkeypatch.setattr("holdfast.app.cli.log.LIMIT_S", 1.0)
+    monkeypatch.setattr("holdfast.app.cli.integrity.LIMIT_S", 1.0)
     watched = tmp_path / "alive"
     watched.touch()
     type("anchor", "--exec", "sh", "-c", f"tail -f {watched} & wait").refused(5, "did not end within 1 s")

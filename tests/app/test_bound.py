@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.settings.rules import load_rules
+from holdfast.app.settings.agent_file import load_rules
 from holdfast.errors import UsageError
 from holdfast.facts.session import Rule
 from holdfast.session.tools.jobs import JOB_TOOLS

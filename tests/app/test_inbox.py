@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from holdfast.app.screen.inbox import FINISHED_US, Entry, Shown, build, counts, details, folded
-from holdfast.app.screen.pages import Chosen, Pages
-from holdfast.app.screen.picker import keys_of
+from holdfast.app.screen.picker import Chosen, Pages, keys_of
 from holdfast.facts.people import ApprovalRequested
 from holdfast.session.rows import ItemRow, SessionRow
 from tests.app.asking import asks, facts, rests, types

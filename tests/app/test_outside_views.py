@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.app.screen.access import outside_details, outside_lines, warnings
+from holdfast.app.screen.events import describe
 from holdfast.app.screen.inbox import details
 from holdfast.app.screen.panel import Panel
-from holdfast.app.screen.progress import describe
-from holdfast.app.screen.progress_outside import outside_details, outside_lines, warnings
 from holdfast.clock import SystemClock
 from holdfast.facts.hands import (
     EgressFailed,

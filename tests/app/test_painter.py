@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.app.screen.live import LiveProgress, drawn
-from holdfast.app.screen.painter import Painter
+from holdfast.app.screen.live import LiveProgress, Painter, drawn
 from holdfast.app.screen.panel import Panel, Row, Words, lasted, thousands
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Event

@@ -261,7 +261,7 @@ def test_doctor_version_and_help(type: Type) -> None:
     for verb, info in VERBS.items():
         assert re.search(rf"^ +{verb} +{re.escape(info.summary)}$", whole, re.MULTILINE), whole
         one = type(verb, "--help").went()
-        assert f"example: {info.example}" in " ".join(one.out.split())
+        assert f"Example: {info.example}" in " ".join(one.out.split())
         assert all(len(line) <= 100 for line in one.out.splitlines())
     nothing = type()
     assert (nothing.code, nothing.out) == (2, whole)

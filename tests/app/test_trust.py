@@ -15,7 +15,7 @@ import pytest
 
 import holdfast
 from holdfast.app.settings.config import load_settings, trust_store
-from holdfast.app.settings.project_keys import ALWAYS, LOWERED
+from holdfast.app.settings.project import ALWAYS, LOWERED
 from holdfast.errors import NotTrusted
 from tests.app.terminal import Said, Type, bash, created, script, spawn, turn
 from tests.support.trusted import trust

@@ -13,8 +13,7 @@ import anyio
 import pytest
 
 from holdfast.app.compose import OPENED_MAX, open_runtime
-from holdfast.app.home import open_home
-from holdfast.app.serving import is_served
+from holdfast.app.home import is_served, open_home
 from holdfast.app.settings.config import load_settings
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import SCHEMA, Draft

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.settings.destinations import destinations
+from holdfast.app.settings.tables import destinations
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 from tests.egress.told_driver import HOSTS, Client, Scene, request, scene
 

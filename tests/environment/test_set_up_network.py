@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.screen.progress_outside import about_outside, outside_details, outside_lines
+from holdfast.app.screen.access import outside_details, outside_lines
+from holdfast.app.screen.events import describe
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.egress.proxy import ProxyEgress
@@ -21,6 +22,7 @@ from holdfast.testing.egress import part
 from holdfast.vault.fake import FakeVault
 from tests.egress.upstream import World
 from tests.environment.rigs import Home, home, write
+from tests.session.story import Story
 
 ASK = (
     'python3 -c "import ssl, sys, urllib.request as r; '
@@ -83,7 +85,7 @@ async def test_a_set_up_leaves_the_hosts_it_asked_for_in_the_log(name: str, tmp_
         state, _ = await recall(here.sessions[-1], here.store, here.store, KINDS)
         for host, port, verdict, _ in places:
             assert f"{host}:{port} {verdict} × 1" in outside_lines(state)["set-up"]
-            assert host in about_outside(record)
+            assert host in describe(Story().tell(record).events[-1])
             (kind,) = [each for each in NEWS if each.name == "set_up"]
             assert f"1 {verdict} to {host}:{port}" in kind.tell(record, Seen(""))
         egress = outside_details(state)["egress"]

@@ -17,8 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.home import open_home
-from holdfast.app.serving import is_served
+from holdfast.app.home import is_served, open_home
 from holdfast.clock import SystemClock
 from holdfast.facts.codec import Draft
 from holdfast.facts.session import Agent, SessionCreated, Workspace

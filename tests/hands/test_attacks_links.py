@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.app.settings import config
 from holdfast.app.settings.config import pinned_rules
-from holdfast.app.settings.nofollow import read_beneath
+from holdfast.app.settings.trust import read_beneath
 from holdfast.environment.layers import packages_laid
 from holdfast.errors import EnvironmentFailed, UsageError
 from holdfast.hands.box.agent.output import from_files

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 
-from holdfast.app.screen.progress import in_detail
+from holdfast.app.screen.events import in_detail
 from holdfast.facts.base import Usage
 from holdfast.facts.codec import Event, export_line
 from holdfast.facts.mission import Contract, Criterion, CriterionChecked, Item, MissionFinished, MissionPolicy, Task

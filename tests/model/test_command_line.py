@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from holdfast.app.keys import LocalServer, look
+from holdfast.app.available_models import LocalServer, look
 from tests.app.terminal import Type
 from tests.model.rigs import USAGE
 from tests.model.test_names import VARIABLES

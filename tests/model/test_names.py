@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.keys import PROPOSED
+from holdfast.app.available_models import PROPOSED
 from holdfast.app.models import REMOTES, endpoint_of, find_model, settled_model
 from holdfast.app.settings.config import Settings, load_settings
 from holdfast.errors import CannotRunSafely, UsageError

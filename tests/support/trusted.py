@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.app.mission.contract import mission_found
-from holdfast.app.trusting import accept, project_found
+from holdfast.app.trust_prompt import accept, project_found
 
 
 def trust(folder: Path | str = ".") -> None:

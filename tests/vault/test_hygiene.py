@@ -19,7 +19,7 @@ import pytest
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.settings import egress_policy
 from holdfast.app.settings.config import load_settings
-from holdfast.app.settings.secrets import open_vault
+from holdfast.app.settings.egress_policy import open_vault
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.app.settings import egress_policy, hands_policy
+from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.config import load_settings
-from holdfast.app.settings.secrets import open_vault, secret_sources
+from holdfast.app.settings.egress_policy import open_vault, secret_sources
 from holdfast.clock import SystemClock
 from holdfast.egress.rules import Place
 from holdfast.errors import SecretUnavailable, UsageError
@@ -70,7 +70,7 @@ results = "web.results"
 
 def test_all_of_it_is_read(load: Load) -> None:
     settings = load(WHOLE)
-    assert hands_policy.hands(settings) == HandsPolicy(
+    assert policies.hands(settings) == HandsPolicy(
         memory_bytes=3 << 29,
         processes=None,
         cpus=0.5,
@@ -78,7 +78,7 @@ def test_all_of_it_is_read(load: Load) -> None:
         require_hard=("memory", "network"),
         idle_s=300.0,
     )
-    assert hands_policy.environment(settings) == Environment(
+    assert policies.environment(settings) == Environment(
         auto=True,
         setup=("npm ci",),
         packages=("libpq-dev", "cmake=3.25.1-1"),
@@ -123,8 +123,8 @@ def test_without_tables_nothing_is_let_through(load: Load) -> None:
     settings = load()
     assert egress_policy.egress(settings) == EgressPolicy()
     assert egress_policy.upstream(settings) is None
-    assert hands_policy.hands(settings) == HandsPolicy()
-    assert hands_policy.environment(settings) == Environment()
+    assert policies.hands(settings) == HandsPolicy()
+    assert policies.environment(settings) == Environment()
 
 
 def test_a_command_adds_hosts_and_chooses_secrets(load: Load) -> None:
@@ -223,8 +223,8 @@ def test_a_bad_table_is_refused_with_what_to_write(load: Load, text: str) -> Non
 
 def _read_all(load: Load, mine: str = "", repository: str = "") -> None:
     settings = load(mine, repository)
-    hands_policy.hands(settings)
-    hands_policy.environment(settings)
+    policies.hands(settings)
+    policies.environment(settings)
     egress_policy.egress(settings)
     egress_policy.searchers(settings)
     egress_policy.upstream(settings)
@@ -262,10 +262,10 @@ def test_a_repository_may_describe_its_environment_and_hold_hands_tighter(load: 
         '[hands]\nmemory_bytes = "1G"\ncpus = 2\nrequire_hard = ["network"]\n'
     )
     settings = load("[hands]\nprocesses = 100\n", theirs, trusted=True)
-    assert hands_policy.hands(settings) == HandsPolicy(
+    assert policies.hands(settings) == HandsPolicy(
         memory_bytes=1 << 30, processes=100, cpus=2.0, require_hard=("network",)
     )
-    assert hands_policy.environment(settings).setup == ("make deps",)
+    assert policies.environment(settings).setup == ("make deps",)
 
 
 def test_the_environment_of_the_process_sets_no_table(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:

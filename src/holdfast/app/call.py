@@ -1,4 +1,4 @@
-"""One command as its verb sees it: its words, its settings, and how it says something."""
+"""The command line of one invocation: arguments, settings, and output."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from holdfast.app.settings.config import Settings
+from holdfast.app.settings.values import count, duration_s
 from holdfast.brain.doors import ObserverGone
 from holdfast.errors import CannotRunSafely, StorageFull
 from holdfast.session.context.text import harmless, visible_json
 
 
 class ReaderGone(ObserverGone):
-    """Whoever read our standard output has closed it; there is nobody left to tell."""
+    """The reader of standard output has closed it."""
 
 
 @dataclass
 class Call:
-    """One command: its words, its settings, and the two ways of saying something."""
+    """The parsed command line of one invocation, its settings, and its output."""
 
     args: argparse.Namespace
     settings: Settings
     above: Callable[[str], None] | None = None
-    """Where notes go while something is drawn on the terminal."""
+    """Receiver of notes while the live view is drawn."""
 
     @property
     def json(self) -> bool:
-        """Whether data is wanted as JSON lines on standard output."""
+        """True if standard output has JSON lines."""
         return bool(getattr(self.args, "json", False))
 
     def say(self, text: str) -> None:
-        """A line for people: on standard error when standard output is JSON."""
+        """Print a line for the user: on standard error if standard output is JSON."""
         if self.json:
             self.note(text)
         else:
             _put(sys.stdout, harmless(text))
 
     def note(self, text: str) -> None:
-        """A line about progress, on standard error. When nobody can read it any more, it is dropped."""
+        """Print a line about progress on standard error. If that is closed, the line is dropped."""
         if self.above is not None:
             self.above(text)
             return
@@ -53,11 +54,11 @@ class Call:
             return
 
     def emit(self, value: dict[str, Any]) -> None:
-        """One JSON object on a line of standard output, with hidden characters as `\\uXXXX`."""
+        """Print one JSON object as a line of standard output, with hidden characters as `\\uXXXX`."""
         _put(sys.stdout, visible_json(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
 
     def typed(self, *words: str) -> str:
-        """A command that can be typed as it stands, for the same home and log as this one."""
+        """Format a command that can be run as it is, for the same home and log."""
         for flag in ("home", "db"):
             if value := getattr(self.args, flag, None):
                 words += (f"--{flag}", value)
@@ -65,7 +66,7 @@ class Call:
 
 
 def _put(stream: TextIO, line: str) -> None:
-    """Raises `ReaderGone`, or `CannotRunSafely` for an output that cannot be written."""
+    """Write a line. Raises `ReaderGone`, or `CannotRunSafely` if the output cannot be written."""
     try:
         stream.write(line + "\n")
         stream.flush()
@@ -76,5 +77,28 @@ def _put(stream: TextIO, line: str) -> None:
         kind = StorageFull if full else CannotRunSafely
         raise kind(
             f"standard output cannot be written ({error.strerror}); sessions are kept in the log and intact: "
-            "send the output elsewhere and type it again"
+            "redirect the output and run the command again"
         ) from None
+
+
+def positive(text: str) -> int:
+    """Parse a whole number of 1 or more."""
+    try:
+        return count(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def position(text: str) -> int:
+    """Parse a sequence number, or 0."""
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a sequence number, such as 40")
+    return int(text)
+
+
+def span(text: str) -> float:
+    """Parse a time span such as `90s` or `2h`, in seconds."""
+    try:
+        return duration_s(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

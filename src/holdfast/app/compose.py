@@ -1,4 +1,4 @@
-"""The composition root: which real thing stands behind each door."""
+"""The composition root: the implementation behind each door."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Runtime:
 
     @cached_property
     def outlets(self) -> Mapping[str, Outlet]:
-        """Where messages to people go, by name. Raises `UsageError` or `CannotRunSafely` for one that cannot work."""
+        """Notification targets by name. Raises `UsageError` or `CannotRunSafely` for an invalid one."""
         found = outlets(self.settings, SystemClock(), system_entropy) if self.settings.notify else ()
         return {outlet.name: outlet for outlet in found}
 
     @cached_property
     def shelf(self) -> Shelf | None:
-        """Where workspaces are kept as they were; None on a machine without git, which is what keeps them."""
+        """The store of workspace snapshots; None on a machine without git, which it needs."""
         if not is_here():
             return None
         from holdfast.repo.snapshot_store import ShadowShelf
@@ -85,7 +85,7 @@ class Runtime:
 
     @cached_property
     def providers(self) -> Providers:
-        """What makes hands, by name."""
+        """Sandbox providers by name."""
         return Providers(self.home.hands)
 
     def close(self) -> None:
@@ -95,8 +95,8 @@ class Runtime:
 
     @cached_property
     def egress(self) -> Egress:
-        """What opens ways outside for hands. Raises `UsageError` for settings that cannot be meant."""
-        from holdfast.app.outside import open_egress
+        """The egress proxies of hands. Raises `UsageError` for invalid settings."""
+        from holdfast.app.egress import open_egress
 
         return open_egress(self.settings, self.home.path)
 
@@ -187,9 +187,9 @@ class Runtime:
         return doors
 
     def news_command(self, session_id: str) -> tuple[str, ...]:
-        """What a supervisor runs when a job of that session has news: see `holdfast.app.news`.
+        """The command that a supervisor runs when a job of that session has news: see `holdfast.app.news`.
 
-        It has no key and no other secret: a supervisor outlives whoever started it.
+        It contains no key or other secret, since a supervisor outlives the process that started it.
         """
         kept = [f"{name}={value}" for name, value in environment().items() if name in _KEPT]
         words = ["--home", str(self.home.path), *(("--db", self.settings.db) if self.settings.db else ())]

@@ -11,7 +11,7 @@ import anyio
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
-from holdfast.app.serving import is_attended, is_served
+from holdfast.app.home import is_attended, is_served
 from holdfast.app.settings.config import database_path
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
@@ -20,13 +20,13 @@ from holdfast.session.decide import is_idle
 from holdfast.session.rows import SessionRow
 
 START_S = 20.0
-"""How long a detached process may take to hold its session."""
+"""Timeout for a detached process to take its lease."""
 
 _OUTLIVING: list[subprocess.Popen[bytes]] = []
-"""Children that are meant to outlive us; the interpreter complains about one that nobody holds on to."""
+"""Child processes that outlive this one. Kept here because the interpreter warns about unreferenced ones."""
 
 _WENT = (0, 1, 3, 4)
-"""Exit statuses of a `wake` that came to a stop of the session."""
+"""Exit statuses of a `wake` that ran the session to a stop."""
 
 
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
@@ -41,7 +41,7 @@ def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subproce
 
 
 async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
-    """Start `wake` in a process of its own and see it begin. Raises `HoldfastError` with what it said if it failed."""
+    """Start `wake` in a process of its own. Raises `HoldfastError` with its output if it fails to begin."""
     clock = SystemClock()
     log = runtime.home.logs / f"{row.session_id}.log"
     child = _spawn(call, runtime, row, log)
@@ -50,16 +50,16 @@ async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
         while child.poll() is None and row.session_id not in await runtime.store.holders():
             await clock.sleep(0.02)
     if child.poll() is not None and child.returncode not in _WENT:
-        lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
+        lines = log.read_text(errors="replace").splitlines() or ["no output"]
         error = HoldfastError(f"the background process ended at once, and said: {lines[-1]}")
         error.exit_code = child.returncode
         raise error
 
 
 async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool = True) -> str:
-    """Have somebody look at a session that something was posted to; says who does.
+    """Make sure that a process picks up what was posted to a session; returns a message about it.
 
-    Whoever holds it sees the post; a worker that serves this home takes it; else a process is started for it, unless
+    The process that holds the session or a worker of this home picks it up. Otherwise a process is started, unless
     `start` is False.
     """
     row = await runtime.store.find(session_id)
@@ -86,5 +86,5 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
     try:
         await begin(call, runtime, row)
     except HoldfastError as error:
-        return f"what you said stands, but {name} could not go on here: {error}"
+        return f"your message is saved, but {name} could not continue here: {error}"
     return f"{name} goes on in the background; follow it with `{call.typed('logs', name, '-f')}`"

@@ -1,11 +1,14 @@
-"""What the command line returns for each way a session can stand, and what to type next."""
+"""Exit statuses, the next step for a session, and unexpected errors as one line."""
 
 from __future__ import annotations
 
+import errno
+import tempfile
+import traceback
 from collections.abc import Callable
 
 from holdfast.clock import rfc3339
-from holdfast.errors import CannotRunSafely
+from holdfast.errors import CannotRunSafely, HoldfastError, StorageFull
 from holdfast.session.decide.waits import unanswered
 from holdfast.session.fold.hands import RESTING
 from holdfast.session.money import PICO
@@ -22,7 +25,7 @@ DAMAGED = 6
 INTERRUPTED = 130
 
 Typed = Callable[..., str]
-"""Words of a command → the command as it can be typed here."""
+"""Words of a command → a command line that can be run here."""
 
 
 def exit_code(status: str, reason: str) -> int:
@@ -37,19 +40,19 @@ def exit_code(status: str, reason: str) -> int:
 
 
 def machine_trouble(what: str) -> CannotRunSafely:
-    """The error for what the operating system refused, in its own words."""
+    """The error for a refusal by the operating system."""
     return CannotRunSafely(
         f"the machine refused: {what}; everything acknowledged is kept: set this right, then type it again"
     )
 
 
 def name_of(row: SessionRow) -> str:
-    """What a person calls the session: their own key when there is one."""
+    """The display name of a session: its key, or its ID without one."""
     return row.key or row.session_id
 
 
 def next_step(row: SessionRow, state: State, typed: Typed) -> str:
-    """What a person can type next, as a sentence. Each command in it works as it stands."""
+    """The next step for the user, as a sentence. Each command in it can be run as it is."""
     name = name_of(row)
     branch = state.tenant.kind.branch(state)
     if branch is not None and row.status in ("done", "failed", "cancelled"):
@@ -109,3 +112,39 @@ def _more_money(state: State) -> str:
     """Twice the cap, or twice what was spent when that is more, in dollars and cents."""
     cents = 2 * max(state.limits.budget_pico or 0, state.cost_pico) * 100 // PICO + 1
     return f"{cents // 100}.{cents % 100:02d}"
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def sentence_of(error: Exception) -> HoldfastError:
+    """Convert an error to a `HoldfastError`. The traceback of an unexpected error goes to a file."""
+    if isinstance(error, HoldfastError):
+        return error
+    if isinstance(error, OSError):
+        return _about_the_machine(error)
+    return _unexpected(error)
+
+
+def _about_the_machine(error: OSError) -> HoldfastError:
+    what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+    if error.errno in _FULL:
+        return StorageFull(
+            f"the disk is full ({what}); everything acknowledged is kept: free some space, then type it again"
+        )
+    return machine_trouble(what)
+
+
+def _unexpected(error: Exception) -> HoldfastError:
+    """Report a bug of ours. Acknowledged events are safe in the log."""
+    place = "nowhere, since no file could be written"
+    try:
+        handle, place = tempfile.mkstemp(prefix="holdfast-error-", suffix=".txt")
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        pass
+    return HoldfastError(
+        f"something that should not happen: {type(error).__name__}: {error}; every session is intact in the log. "
+        f"The details are in {place}: please report this with them"
+    )

@@ -1,14 +1,18 @@
-"""Where Holdfast keeps its things, and how it makes sure of their privacy."""
+"""The home folder, its privacy, and the workers that serve it."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.errors import CannotRunSafely
+from holdfast.facts.codec import SCHEMA
+from holdfast.log.base import Index
+from holdfast.log.worker_locks import Worker, is_live
 from holdfast.privileges import folder_mode
 
 
@@ -40,7 +44,7 @@ class Home:
 
     @property
     def cache(self) -> Path:
-        """What can be fetched or built again."""
+        """Data that can be fetched or built again."""
         return self.path / "cache"
 
     @property
@@ -79,10 +83,60 @@ def _make(folder: Path, mode: int) -> None:
 
 
 def _close(path: Path) -> None:
-    """Take from others what an earlier version let them do with something right in the home."""
+    """Remove permissions of other users that an earlier version left on a file or folder in the home."""
     with contextlib.suppress(FileNotFoundError):
         status = path.lstat()
         mode = stat.S_IMODE(status.st_mode)
         open_ = 0o077 & ~(folder_mode() if stat.S_ISDIR(status.st_mode) else 0o600)
         if mode & open_ and status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode):
             path.chmod(mode & ~open_)
+
+
+def _folder(home: Home, database: Path | None) -> Path:
+    """The folder of lock files, one for each log: a home may be used with several."""
+    folder = home.path / "serving"
+    if database is None or database.absolute() == home.database:
+        return folder
+    return folder / hashlib.sha256(str(database.absolute()).encode()).hexdigest()[:16]
+
+
+def serve(home: Home, worker_id: str, database: Path | None = None) -> Worker:
+    """Register this process as a worker of this home, until the returned lock is closed or the process ends.
+
+    `database` is the log that it serves, the home's own when None.
+    """
+    return Worker.start(_folder(home, database), worker_id, says=str(SCHEMA))
+
+
+def workers(home: Home, database: Path | None = None) -> list[str]:
+    """The live workers of this home that can read events of this version."""
+    folder = _folder(home, database)
+    return [path.stem for path in sorted(folder.glob("*.lock")) if is_live(folder, path.stem) and _reads(path)]
+
+
+def is_served(home: Home, database: Path | None = None) -> bool:
+    """True if a live worker serves this home, so that no process needs to be started."""
+    return bool(workers(home, database))
+
+
+def _reads(path: Path) -> bool:
+    try:
+        said = path.read_text().strip()
+    except OSError:
+        return False  # it has just gone
+    return said.isdecimal() and int(said) >= SCHEMA
+
+
+def attend(home: Home, session_id: str, worker_id: str, database: Path | None = None) -> Worker:
+    """Register this process as attending a session and its descendants, until the returned lock is closed."""
+    return Worker.start(_folder(home, database) / "attended" / session_id, worker_id)
+
+
+async def is_attended(home: Home, index: Index, session_id: str, database: Path | None = None) -> bool:
+    """True if a live process attends this session or one above it."""
+    folder, name = _folder(home, database) / "attended", session_id
+    while name:
+        if any(is_live(folder / name, path.stem) for path in (folder / name).glob("*.lock")):
+            return True
+        name = (await index.find(name)).parent
+    return False

@@ -1,4 +1,4 @@
-"""From the name of a model to a model: which provider, which extra, which server, whose key, what price."""
+"""Models by name: provider, extra, server, key, and price."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from holdfast.app.settings.config import Settings, nearest, variables
+from holdfast.app.settings.config import Settings, variables
 from holdfast.app.settings.policies import context
 from holdfast.app.settings.trust import require
+from holdfast.app.settings.values import nearest
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.kinds import LOOP
@@ -149,7 +150,7 @@ def settled_model(name: str, base_url: str = "") -> str:
 
 
 def endpoint_of(name: ModelName) -> Endpoint:
-    """Where and as whom that model is asked. Raises `CannotRunSafely` without a key that it needs."""
+    """The URL and credentials of a model. Raises `CannotRunSafely` without a key that it needs."""
     remote = REMOTES[name.provider]
     found = variables((*remote.urls, *remote.keys))
     key = next((found[variable] for variable in remote.keys if variable in found), "")
@@ -192,7 +193,7 @@ def _ollama_url(text: str) -> str:
 
 def _of_file(name: str, provider: str, rest: str) -> Model:
     if not rest:
-        raise UsageError(f"the model {name!r} names no file; an example is --model scripted:FILE")
+        raise UsageError(f"the model {name!r} names no file; for example: --model scripted:FILE")
     if provider == "oracle":
         oracle: Model = _proof("oracle").load_oracle(Path(rest), SystemClock())
         return oracle

@@ -19,11 +19,10 @@ import anyio
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import START_S, begin
-from holdfast.app.exits import name_of
+from holdfast.app.exits import name_of, sentence_of
+from holdfast.app.home import is_attended, is_served
 from holdfast.app.models import FILES, endpoint_of
-from holdfast.app.serving import is_attended, is_served
 from holdfast.app.settings.config import database_path, load_settings
-from holdfast.app.trouble import sentence_of
 from holdfast.brain.acts.results import gather
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock

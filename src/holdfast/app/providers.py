@@ -1,7 +1,4 @@
-"""Providers of hands: the one that makes a session's hands, and the one that finds them again.
-
-Each is loaded when it is needed: most sessions never meet a second one.
-"""
+"""Sandbox providers by name, each loaded when it is first used."""
 
 from __future__ import annotations
 
@@ -107,7 +104,7 @@ class SessionProvider:
         self._workspace = workspace
 
     async def probe(self) -> Capabilities:
-        """What the provider of the policy can do here."""
+        """Probe the capabilities of the configured provider."""
         return await self._providers.of(self._policy, self._workspace).probe()
 
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:

@@ -26,7 +26,7 @@ from holdfast.session.money import AccountRow, usd
 from holdfast.session.rows import ItemRow, item_key
 from holdfast.session.tools import find_tool, main_argument
 
-GRANT_EXAMPLE = "an example is: holdfast approve ITEM --for 2h"
+GRANT_EXAMPLE = "for example: holdfast approve ITEM --for 2h"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

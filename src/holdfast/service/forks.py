@@ -66,7 +66,7 @@ async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
     """
     if not 1 <= seq <= row.head:
         raise UsageError(
-            f"--at {seq}: session {row.session_id} has the events 1 to {row.head}; an example is --at {row.head}"
+            f"--at {seq}: session {row.session_id} has the events 1 to {row.head}; for example --at {row.head}"
         )
     state, look = empty(row.session_id, kinds), _Look(seq)
     while state.seq < seq:

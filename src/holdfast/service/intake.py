@@ -144,7 +144,7 @@ class Intake(Poster):
         """Transfer the session to another user, who answers its inbox items from now on."""
         owner = person(name)
         if not owner or not owner.isprintable() or any(char.isspace() for char in owner):
-            raise UsageError(f"{name!r} is not a user name; an example is: holdfast handover {session.session_id} anna")
+            raise UsageError(f"{name!r} is not a user name; for example: holdfast handover {session.session_id} anna")
         _check_unfinished(session, "hand over")
         return await self.post(session.session_id, SessionUpdated(owner=owner))
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from holdfast import __version__
 
@@ -72,9 +72,11 @@ VERBS: dict[str, VerbInfo] = {
     "fork": VerbInfo("show", "Fork a session at an earlier event", "holdfast fork 7f3k --at 40"),
     "attach": VerbInfo("run", "Watch a session that another process runs", "holdfast attach 7f3k"),
     "logs": VerbInfo("log", "Print the events of a session", "holdfast logs 7f3k -f"),
-    "verify": VerbInfo("log", "Check the integrity of one session or of all", "holdfast verify"),
+    "verify": VerbInfo("integrity", "Check the integrity of one session or of all", "holdfast verify"),
     "anchor": VerbInfo(
-        "log", "Save the head hashes of logs elsewhere, to detect truncation", "holdfast anchor --to /mnt/usb/anchors"
+        "integrity",
+        "Save head hashes elsewhere, to detect truncated logs",
+        "holdfast anchor --to /mnt/anchors",
     ),
     "recover": VerbInfo("log", "Continue after acknowledged events were lost", "holdfast recover --yes"),
     "export": VerbInfo("log", "Export a session as JSON lines", "holdfast export 7f3k > session.jsonl"),
@@ -90,10 +92,18 @@ class Parser(argparse.ArgumentParser):
 
     example: str = "holdfast --help"
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        add_help = options.pop("add_help", True)
+        options["add_help"] = False
+        super().__init__(*args, **options)
+        self._positionals.title = "arguments"
+        if add_help:
+            self.add_argument("-h", "--help", action="help", default=argparse.SUPPRESS, help="Print help")
+
     def error(self, message: str) -> NoReturn:
         """Print the error with an example, and exit with status 2."""
         line = " ".join(message.split())
-        self.exit(2, f"{self.prog}: {line}{'' if line.endswith('?') else ';'} example: {self.example}\n")
+        self.exit(2, f"{self.prog}: {line}{'' if line.endswith('?') else ';'} for example: {self.example}\n")
 
 
 class Help(argparse.HelpFormatter):
@@ -113,7 +123,7 @@ def build_parser(only: str | None = None) -> Parser:
         formatter_class=Help,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"holdfast {__version__}")
+    parser.add_argument("--version", action="version", version=f"holdfast {__version__}", help="Print the version")
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands", parser_class=Parser)
     for name, info in VERBS.items():
         if only is not None and name != only:
@@ -128,8 +138,8 @@ def build_parser(only: str | None = None) -> Parser:
             allow_abbrev=False,
         )
         verb.example = info.example
-        verb.add_argument("--home", metavar="DIR", help="data directory (env: HOLDFAST_HOME)")
-        verb.add_argument("--db", metavar="URL", help="log database, as sqlite:///PATH (env: HOLDFAST_DB)")
+        verb.add_argument("--home", metavar="DIR", help="Data directory (env: HOLDFAST_HOME)")
+        verb.add_argument("--db", metavar="URL", help="Log database, as sqlite:///PATH (env: HOLDFAST_DB)")
         verb.set_defaults(complain=verb.error)
         getattr(importlib.import_module(info.path), f"{name}_arguments")(verb)
     return parser

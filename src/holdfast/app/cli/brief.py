@@ -8,22 +8,21 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.screen.brief_rounds import show_all
-from holdfast.app.screen.briefs import brief_of, since_of
+from holdfast.app.screen.briefs import brief_of, show_all, since_of
 from holdfast.app.screen.tracing import Line, Traced, read_place, trace
 from holdfast.kinds.mission.brief.document import markdown
 from holdfast.kinds.mission.why import SHORT, Link
 
 
 def brief_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `brief`."""
     parser.add_argument(
-        "session", metavar="ID", nargs="?", default="", help="a session or mission; all that moved when left out"
+        "session", metavar="ID", nargs="?", default="", help="Session or mission ID (default: everything that changed)"
     )
     parser.add_argument(
-        "--since", metavar="WHEN", default="", help="8h, 2d, 2026-11-20, 2026-11-20T08:00, or with an ID an event"
+        "--since", metavar="WHEN", default="", help="Start, such as 8h, 2d, 2026-11-20, or an event with ID"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, with nothing left out")
+    parser.add_argument("--json", action="store_true", help="Print everything as JSON")
 
 
 async def brief_run(call: Call) -> int:
@@ -42,11 +41,11 @@ async def brief_run(call: Call) -> int:
 
 
 def why_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("place", metavar="FILE:LINE", help="a file of the repository, and a line of it")
-    parser.add_argument("--repo", metavar="DIR", default=".", help="the repository that FILE is in")
-    parser.add_argument("--mission", metavar="ID", default="", help="count lines as on the main line of this mission")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `why`."""
+    parser.add_argument("place", metavar="FILE:LINE", help="File and line in the repository")
+    parser.add_argument("--repo", metavar="DIR", default=".", help="Repository that contains FILE")
+    parser.add_argument("--mission", metavar="ID", default="", help="Number lines as on this mission's main branch")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def why_run(call: Call) -> int:

@@ -11,11 +11,10 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
-from holdfast.app.screen.progress_outside import UNWALLED, is_unwalled
-from holdfast.app.settings.config import nearest
-from holdfast.app.settings.destinations import named_destination
-from holdfast.app.settings.secrets import secret_uses
-from holdfast.app.settings.sizes import size_text
+from holdfast.app.screen.access import UNWALLED, is_unwalled
+from holdfast.app.settings.egress_policy import secret_uses
+from holdfast.app.settings.tables import named_destination
+from holdfast.app.settings.values import nearest, size_text
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock
 from holdfast.errors import EgressUnavailable, SecretUnavailable, UsageError
@@ -31,17 +30,17 @@ SHOWN = 20
 
 
 def egress_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    for flag, what in (("allow", "let it talk to this host, by TLS"), ("deny", "no longer let it talk to this host")):
+    """Add the arguments of `egress`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    for flag, what in (("allow", "Allow this host over TLS"), ("deny", "Deny this host (repeatable)")):
         parser.add_argument(f"--{flag}", metavar="HOST[:PORT]", action="append", default=[], help=what)
-    parser.add_argument("--registries", choices=("on", "off"), help="whether it may reach package registries")
-    parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="let it use this secret of yours")
+    parser.add_argument("--registries", choices=("on", "off"), help="Allow or deny package registries")
+    parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="Allow the use of this secret")
     parser.add_argument(
-        "--no-secret", metavar="NAME", action="append", default=[], help="no longer let it use this one"
+        "--no-secret", metavar="NAME", action="append", default=[], help="Revoke the use of this secret"
     )
-    parser.add_argument("--no-wake", action="store_true", help="only change it, and start nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def egress_run(call: Call) -> int:
@@ -195,7 +194,7 @@ def _place(each: Destination) -> str:
 
 
 async def _seen(runtime: Runtime, row: SessionRow, state: State) -> list[EgressSeen]:
-    """What the session did outside, kind by kind, the latest last."""
+    """The session's network activity, grouped by kind, latest last."""
     kinds: dict[tuple[Any, ...], EgressSeen] = {}
     after = row.origin_seq
     while events := await runtime.store.read(row.session_id, after=after, limit=1_000):

@@ -7,13 +7,21 @@ import os
 import sys
 import unicodedata
 
-from holdfast.app.arguments import positive, span
-from holdfast.app.call import Call
+from holdfast.app.call import Call, positive, span
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.running import answering
-from holdfast.app.screen.inbox import details, folded, is_listed_whole, lines, public, public_item
+from holdfast.app.screen.inbox import (
+    SHOWN,
+    details,
+    folded,
+    is_listed_whole,
+    lines,
+    look,
+    public,
+    public_item,
+    shown_of,
+)
 from holdfast.app.screen.live import can_draw
-from holdfast.app.screen.looking import SHOWN, look, shown_of
 from holdfast.app.screen.picker import pick
 from holdfast.app.screen.progress import terminal_width
 from holdfast.app.settings.config import terminal_wishes
@@ -23,10 +31,10 @@ from holdfast.session.rows import ItemRow
 
 
 def inbox_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("item", metavar="ITEM", nargs="?", help="one item, with everything about it")
-    parser.add_argument("--plain", action="store_true", help="lines only, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print JSON lines; a script that looks has seen nothing")
+    """Add the arguments of `inbox`."""
+    parser.add_argument("item", metavar="ITEM", nargs="?", help="Show one item in full")
+    parser.add_argument("--plain", action="store_true", help="Print a plain list, without the interactive view")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines (does not mark items as seen)")
 
 
 async def inbox_run(call: Call) -> int:
@@ -93,14 +101,18 @@ async def _list(call: Call, runtime: Runtime) -> int:
 
 
 def approve_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `approve`."""
     answering.arguments(parser)
     parser.add_argument(
-        "--for", metavar="TIME", dest="for_s", type=span, help="allow the same again for 90s, 30m, 2h or 3d"
+        "--for",
+        metavar="TIME",
+        dest="for_s",
+        type=span,
+        help="Also allow the same action for this time, such as 2h",
     )
-    parser.add_argument("--uses", metavar="N", type=positive, help="allow the same again N more times")
-    parser.add_argument("--match", metavar="GLOB", help="with --for or --uses: not only the same, all that fits this")
-    parser.add_argument("--budget", metavar="USD", help="of a money item: another cap than the proposed one")
+    parser.add_argument("--uses", metavar="N", type=positive, help="Also allow the same action N more times")
+    parser.add_argument("--match", metavar="GLOB", help="With --for or --uses: allow all actions that match")
+    parser.add_argument("--budget", metavar="USD", help="For a budget item: set this cap instead of the proposed one")
 
 
 async def approve_run(call: Call) -> int:
@@ -109,7 +121,7 @@ async def approve_run(call: Call) -> int:
 
 
 def deny_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `deny`."""
     answering.arguments(parser)
 
 

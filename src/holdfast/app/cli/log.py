@@ -1,53 +1,51 @@
-"""The verbs that read or check a log: logs, export, verify, anchor, recover."""
+"""The verbs that read a log, and recovery after acknowledged events were lost: logs, export, recover."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import subprocess
+import shutil
+import tempfile
 from pathlib import Path
 
 import anyio.to_thread
 import msgspec
 
 from holdfast.app import exits
-from holdfast.app.call import Call
+from holdfast.app.call import Call, position
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.exits import machine_trouble, name_of, next_step
-from holdfast.app.home import open_home
-from holdfast.app.recovering import check_alone, find_losses, keep_aside, lines, record
+from holdfast.app.exits import name_of, next_step
+from holdfast.app.home import Home, open_home
 from holdfast.app.running.drive import watch
-from holdfast.app.screen.progress import counted, in_detail, public
-from holdfast.app.settings.config import database_path, nearest
-from holdfast.app.ssh_signatures import problem_with, sign
+from holdfast.app.screen.events import in_detail
+from holdfast.app.screen.progress import public
+from holdfast.app.settings.config import database_path
+from holdfast.app.settings.values import nearest
 from holdfast.brain.recall import recall
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.codec import Event, genesis
+from holdfast.facts.hands import HandsProvisioned
+from holdfast.facts.session import SessionEventsLost
+from holdfast.facts.tool import ToolDispatched
 from holdfast.facts.union import FACT_TYPES
-from holdfast.log.anchors import Block, check, lines_of, parse, signature_line
-from holdfast.log.sqlite.watermark import missing
-from holdfast.log.verify import Finding, verify
+from holdfast.hands.box.supervisor.journal import replay
+from holdfast.log.sqlite.store import SqliteStore
+from holdfast.log.sqlite.watermark import Mark, forget, heads_behind, missing, watermark_path
+from holdfast.log.worker_locks import is_live
 from holdfast.model.base import StreamPart
+from holdfast.session.home import HOME
+from holdfast.session.rows import SessionRow
 
 PAGE = 1_000
 
 
 def logs_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until nobody runs it any more")
-    parser.add_argument("--after", metavar="SEQ", type=position, default=0, help="only events after this one")
-    parser.add_argument("--type", metavar="T", nargs="+", default=[], help="only events of these types")
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-
-
-def position(text: str) -> int:
-    """A sequence number, or 0."""
-    if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a sequence number, such as 40")
-    return int(text)
+    """Add the arguments of `logs`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("-f", "--follow", action="store_true", help="Follow the log until the session stops running")
+    parser.add_argument("--after", metavar="SEQ", type=position, default=0, help="Print only events after this one")
+    parser.add_argument("--type", metavar="T", nargs="+", default=[], help="Print only events of these types")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def logs_run(call: Call) -> int:
@@ -98,9 +96,9 @@ class _Lines:
 
 
 def export_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--json", action="store_true", help="JSON lines, as without it")
+    """Add the arguments of `export`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines (the default)")
 
 
 async def export_run(call: Call) -> int:
@@ -115,154 +113,13 @@ async def export_run(call: Call) -> int:
     return 0
 
 
-def verify_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", nargs="?", help="one session; all of them when left out")
-    parser.add_argument("--anchor", metavar="FILE", type=Path, help="compare with the anchors in this file, too")
-    parser.add_argument(
-        "--allowed-signers", metavar="FILE", type=Path, help="anchors count only with a signature that this file allows"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-async def verify_run(call: Call) -> int:
-    """Check it."""
-    async with open_runtime(call.settings) as runtime:
-        name = call.args.session
-        session_id = (await runtime.store.find(name)).session_id if name else None
-        blocks, problems = _read(call.args.anchor, call.args.allowed_signers)
-        verified = await verify(runtime.store, session_id)
-        anchors = [anchor for block in blocks for _, anchor in block.anchors]
-        absent = await check(runtime.store, anchors, session_id)
-        found = (*verified.findings, *absent, *(Finding("", 0, problem) for problem in problems))
-        verified = msgspec.structs.replace(verified, findings=found)
-    if call.json:
-        call.emit(msgspec.to_builtins(verified))
-    else:
-        for finding in verified.findings:
-            where = f"{finding.session_id} at {finding.seq}: " if finding.session_id else ""
-            call.say(f"DAMAGED  {where}{finding.message}")
-        call.say(
-            f"{counted(verified.sessions, 'session')}, {counted(verified.events, 'event')}: "
-            + (counted(len(verified.findings), "finding") if verified.findings else _all_well(len(anchors)))
-        )
-    return exits.DAMAGED if verified.findings else exits.DONE
-
-
-def _all_well(anchors: int) -> str:
-    return "all chains and rows verify" + (f", and {counted(anchors, 'anchor')}" if anchors else "")
-
-
-def _read(file: Path | None, allowed: Path | None) -> tuple[list[Block], list[str]]:
-    """The anchors of a file, and what is wrong with the file or its signatures."""
-    if file is None:
-        if allowed is not None:
-            raise UsageError("--allowed-signers is about anchors; name their file: --anchor FILE")
-        return [], []
-    try:
-        data = file.read_bytes()
-        if allowed is not None:
-            allowed.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{error.filename} cannot be read ({error.strerror}); nothing was compared") from error
-    blocks, problems = parse(data)
-    if not blocks and not problems:
-        raise UsageError(f"{file} has no anchors, so nothing can be compared; `holdfast anchor --to {file}` adds some")
-    for block in blocks:
-        first, last = block.anchors[0][0], block.anchors[-1][0]
-        if block.signature:
-            problem = problem_with(block.data, block.signature, allowed)
-            problem = problem and f"the signature of lines {first} to {last} of {file} is not good: {problem}"
-        else:
-            problem = f"lines {first} to {last} of {file} are not signed" if allowed is not None else ""
-        problems += [problem] if problem else []
-    return blocks, problems
-
-
-LIMIT_S = 60.0
-"""A command that keeps the anchors ends within this."""
-
-
-def anchor_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", nargs="*", help="only these sessions (default: all, and the home)")
-    parser.add_argument("--to", metavar="FILE", type=Path, help="append the anchors to this file")
-    parser.add_argument("--sign", metavar="KEY", type=Path, help="sign them with this SSH key, in namespace holdfast")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--exec", metavar="CMD", nargs=argparse.REMAINDER, help="hand the anchors to this command on standard input"
-    )
-
-
-async def anchor_run(call: Call) -> int:
-    """Write them."""
-    args = call.args
-    if (args.to is None) == (not args.exec):
-        raise UsageError("say where the anchors go, once: --to FILE or --exec CMD; nothing was written")
-    async with open_runtime(call.settings) as runtime:
-        rows = await runtime.store.sessions(home=True)
-        if args.session:
-            rows = [await runtime.store.find(name) for name in args.session]
-    data = lines_of(rows, SystemClock().now_us())
-    if args.sign is not None and data:
-        data += signature_line(data, sign(data, args.sign))
-    if args.to is not None:
-        _append(args.to, data)
-    else:
-        _hand_over(args.exec, data)
-    where = str(args.to) if args.to is not None else args.exec[0]
-    if call.json:
-        call.emit({"sessions": len(rows), "signed": args.sign is not None, "to": where})
-    else:
-        call.say(f"anchored {counted(len(rows), 'session')} in {where}" + (", signed" if args.sign is not None else ""))
-    return 0
-
-
-def _append(file: Path, data: bytes) -> None:
-    """Add whole lines to the end of a file, on the disk when this returns."""
-    try:
-        with file.open("a+b", buffering=0) as out:
-            size = out.seek(0, os.SEEK_END) if out.seekable() else 0
-            if size and os.pread(out.fileno(), 1, size - 1) != b"\n":
-                data = b"\n" + data  # an earlier write was cut off
-            left = memoryview(data)
-            while left:
-                left = left[out.write(left) :]
-            if out.seekable():
-                os.fsync(out.fileno())
-    except OSError as error:
-        raise machine_trouble(f"{error.strerror}: {file}") from error
-
-
-def _hand_over(command: list[str], data: bytes) -> None:
-    """Run a command of the user's with the anchors as its input. It need not read them, and has to end in time."""
-    try:
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{command[0]!r} cannot be run ({error}); nothing was anchored") from error
-    try:
-        child.communicate(data, timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise CannotRunSafely(
-            f"{command[0]!r} did not end within {LIMIT_S:.0f} s, and was ended: nothing is known to be anchored"
-        ) from None
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-    if child.returncode != 0:
-        raise CannotRunSafely(
-            f"{command[0]!r} ended with status {child.returncode}: nothing is known to be anchored; run it again"
-        )
-
-
 _BUSY_TIMEOUT_S = 30.0
 
 
 def recover_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of this verb."""
-    parser.add_argument("--yes", action="store_true", help="go on without what is missing (default: only show it)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `recover`."""
+    parser.add_argument("--yes", action="store_true", help="Continue without the lost events (default: only show them)")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def recover_run(call: Call) -> int:
@@ -296,3 +153,148 @@ async def recover_run(call: Call) -> int:
         f"is missing: `{call.typed('recover', '--yes')}`"
     )
     return exits.DAMAGED
+
+
+_OVER = ("done", "failed", "cancelled")
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """The events that one session lost, as far as known.
+
+    It has events up to `head`, 0 when all of it is gone; `known_seq` is the last lost event that something names, 0
+    when nothing does. `calls` were started by its hands, and the log does not know them.
+    """
+
+    session_id: str
+    head: int
+    known_seq: int = 0
+    calls: tuple[str, ...] = ()
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """All of it. `sessions` are those that lost events, or may have; `strays` are calls of hands that the log does not
+    know at all, by hands.
+    """
+
+    sessions: tuple[Loss, ...]
+    strays: dict[str, tuple[str, ...]]
+
+
+def check_alone(home: Home, me: str = "") -> None:
+    """Raise `CannotRunSafely` while another process has the log open."""
+    for lock in sorted(home.workers.glob("*.lock")):
+        if lock.stem != me and is_live(home.workers, lock.stem):
+            raise CannotRunSafely(
+                f"the process {lock.stem} has this home open; nothing was changed: end it (`holdfast ps`, `holdfast "
+                "worker`), then try again"
+            )
+
+
+async def find_losses(database: Path, home: Home, lost: list[Mark]) -> Losses:
+    """Find lost events by the watermark, the data behind the damage, and the journals of hands.
+
+    It opens a copy: the database stays as it is.
+    """
+    with tempfile.TemporaryDirectory(dir=home.path, prefix="recover-") as name:
+        folder = Path(name)
+        heads = await anyio.to_thread.run_sync(heads_behind, database, folder)
+        await anyio.to_thread.run_sync(_copy, database, folder)
+        opening = SqliteStore.open(folder / database.name, workers=home.workers, clock=SystemClock(), accept_loss=True)
+        async with await opening as store:
+            rows = {row.session_id: row for row in await store.sessions(home=True)}
+            calls, strays = await _unknown_calls(store, home, rows)
+    for mark in lost:
+        heads[mark.session_id] = max(mark.seq, heads.get(mark.session_id, 0))
+    found = []
+    for session_id in sorted({*rows, *heads}):
+        row = rows.get(session_id)
+        head = row.head if row is not None else 0
+        known = heads.get(session_id, 0)
+        mine = calls.get(session_id, ())
+        may_have = row is not None and row.status not in _OVER and session_id != HOME
+        if known > head or mine or may_have:
+            found.append(Loss(session_id, head, known if known > head else 0, mine))
+    return Losses(tuple(found), strays)
+
+
+async def _unknown_calls(
+    store: SqliteStore, home: Home, rows: dict[str, SessionRow]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """Calls that journals say were started and that no event dispatches: by session, and those of unknown hands."""
+    owners: dict[str, str] = {}
+    dispatched: set[tuple[str, str]] = set()
+    for session_id in rows:
+        for event in await store.read(session_id):
+            if isinstance(event.fact, HandsProvisioned):
+                owners[event.fact.hands_id] = session_id
+            elif isinstance(event.fact, ToolDispatched):
+                dispatched.add((event.fact.hands_id, event.fact.call_id))
+    calls: dict[str, tuple[str, ...]] = {}
+    strays: dict[str, tuple[str, ...]] = {}
+    for journal in sorted(home.hands.glob("*/journal")):
+        hands_id = journal.parent.name
+        unknown = tuple(call for call in replay(str(journal)).started if (hands_id, call) not in dispatched)
+        if unknown and hands_id in owners:
+            calls[owners[hands_id]] = (*calls.get(owners[hands_id], ()), *unknown)
+        elif unknown:
+            strays[hands_id] = unknown
+    return calls, strays
+
+
+def keep_aside(database: Path, home: Home) -> Path:
+    """Copy the database, its write-ahead log and its watermark as they are now. Returns the folder."""
+    folder = home.path / "recovered" / rfc3339(SystemClock().now_us())[:19].replace(":", "")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _copy(database, folder)
+    return folder
+
+
+def _copy(database: Path, folder: Path) -> None:
+    """Copy the files of a database that no connection of this process has open."""
+    for path in (database, database.with_name(f"{database.name}-wal"), watermark_path(database)):
+        if path.exists():
+            shutil.copyfile(path, folder / path.name)
+
+
+async def record(runtime: Runtime, database: Path, losses: Losses, lost: list[Mark]) -> None:
+    """Record the loss in each session that is still there, then take what is missing for lost. Safe to repeat."""
+    key = f"events_lost:{lost[-1].hash.hex()}"
+    for loss in losses.sessions:
+        if loss.head and loss.session_id != HOME:
+            fact = SessionEventsLost(content=_told(loss), known_seq=loss.known_seq, calls=loss.calls)
+            await runtime.intake.post(loss.session_id, fact, key)
+    forget(database, lost)
+
+
+def _told(loss: Loss) -> str:
+    """The message to the model about the loss."""
+    calls = f" Calls that were started in them: {', '.join(loss.calls)}." if loss.calls else ""
+    return (
+        f"[The log of this session lost events that may have followed its event {loss.head}: turns, tool calls, their "
+        f"results, and messages.{calls} What they did may have happened, in the workspace and elsewhere. Look at the "
+        "actual state before you go on, and repeat nothing that must happen only once.]"
+    )
+
+
+def lines(losses: Losses, lost: list[Mark]) -> list[str]:
+    """The losses as lines for the terminal."""
+    said = [
+        f"missing: event {mark.seq} of session {mark.session_id}, acknowledged at {rfc3339(mark.at_us)[:19]}Z"
+        for mark in lost
+    ]
+    for loss in losses.sessions:
+        if not loss.head:
+            said.append(f"session {loss.session_id} is gone: it had at least {loss.known_seq} events")
+        elif loss.known_seq:
+            said.append(f"session {loss.session_id} has events up to {loss.head} and had {loss.known_seq} or more")
+        else:
+            said.append(f"session {loss.session_id} has events up to {loss.head}; it may have had more")
+        if loss.calls:
+            said.append(f"  its sandbox started calls that the log does not know: {', '.join(loss.calls)}")
+    for hands_id, calls in losses.strays.items():
+        said.append(f"sandbox {hands_id}, which the log does not know, started calls: {', '.join(calls)}")
+    said.append(
+        "messages, approvals, budgets and emergency stops of that time may be gone too, and what was spent in it is "
+        "not counted"
+    )
+    return said

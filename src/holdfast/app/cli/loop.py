@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from holdfast.app.arguments import positive
-from holdfast.app.call import Call
+from holdfast.app.call import Call, positive
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.loop_open import open_loop
@@ -13,37 +12,43 @@ from holdfast.session.tools import BASH_TIMEOUT_MAX_S as TIMEOUT_MAX_S
 
 
 def loop_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("command", metavar="CMD", nargs="*", help="after --: the command; it gets the prompt on stdin")
-    parser.add_argument("--max-iterations", metavar="N", type=positive, default=10, help="cap on iterations (10)")
-    parser.add_argument("--until", metavar="CMD", default="", help="it is done when this command succeeds")
-    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="cap on what the command says it costs")
+    """Add the arguments of `loop`."""
+    parser.add_argument("command", metavar="CMD", nargs="*", help="Command, after --; it reads the prompt from stdin")
     parser.add_argument(
-        "--timeout", metavar="S", type=_seconds, default=TIMEOUT_MAX_S, help="seconds for one iteration (3600)"
+        "--max-iterations", metavar="N", type=positive, default=10, help="Maximum number of iterations (default: 10)"
+    )
+    parser.add_argument("--until", metavar="CMD", default="", help="Stop when this command succeeds")
+    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars, by reported costs")
+    parser.add_argument(
+        "--timeout",
+        metavar="S",
+        type=_seconds,
+        default=TIMEOUT_MAX_S,
+        help="Timeout of one iteration in seconds (default: 3600)",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--in-hands", action="store_true", help="run the command in the sandbox (the default)")
+    where.add_argument("--in-hands", action="store_true", help="Run the command in the sandbox (default)")
     where.add_argument(
         "--on-host",
         dest="no_sandbox",
         action="store_true",
-        help="run the command and the checks without isolation; recorded in the log",
+        help="Run the command and checks without isolation (recorded in the log)",
     )
-    parser.add_argument("--chain", metavar="FILE", default="", help="from a report: choose, plan tasks, then loop")
-    parser.add_argument("--workspace", metavar="DIR", default=".", help="the folder to work in; this one when left out")
-    parser.add_argument("--session-id", metavar="KEY", help="a key of your own for the session")
+    parser.add_argument("--chain", metavar="FILE", default="", help="Choose and plan tasks from a report, then loop")
+    parser.add_argument("--workspace", metavar="DIR", default=".", help="Folder to work in (default: .)")
+    parser.add_argument("--session-id", metavar="KEY", help="Key of the session")
     parser.add_argument(
-        "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="let the command talk to it, by TLS"
+        "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="Allow this host over TLS"
     )
-    parser.add_argument("--registries", action="store_true", help="let it reach this machine's package registries")
+    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
     parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="of your secrets only these; all when left out"
+        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
     )
-    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as loop.md")
-    parser.add_argument("--user", metavar="NAME", help="run the command as this login; only root can")
-    parser.add_argument("--take-over", action="store_true", help="give the workspace to that user (root only)")
-    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as loop.md")
+    parser.add_argument("--user", metavar="NAME", help="Run the command as this system user (root only)")
+    parser.add_argument("--take-over", action="store_true", help="Give the workspace to that user (root only)")
+    parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
 def _seconds(text: str) -> float:

@@ -10,13 +10,13 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.app import exits
+from holdfast.app.available_models import look
 from holdfast.app.call import Call
 from holdfast.app.compose import PROGRAM, open_runtime
 from holdfast.app.home import Home
-from holdfast.app.keys import look
 from holdfast.app.providers import Providers, queue_path, serving_provider
 from holdfast.app.running.workers import serving, working
-from holdfast.app.settings import hands_policy
+from holdfast.app.settings import policies
 from holdfast.app.settings.config import database_path
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
@@ -29,8 +29,8 @@ MARKS = {"hard": "hard  ", "soft": "soft  ", "ok": "ok    ", "absent": "absent",
 
 
 def doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `doctor`."""
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def doctor_run(call: Call) -> int:
@@ -58,9 +58,9 @@ async def doctor_run(call: Call) -> int:
 
 
 async def _hands(call: Call, home: Home) -> Capabilities:
-    """What the provider of the settings can do here; one that cannot be is a finding."""
+    """Probe the configured sandbox provider; an invalid one is a finding."""
     try:
-        policy = hands_policy.hands(call.settings)
+        policy = policies.hands(call.settings)
         return await Providers(home.hands).named(policy.provider, policy.accept_weak).probe()
     except HoldfastError as error:
         return Capabilities("", False, findings=(Finding("hands", "bad", str(error)),))
@@ -98,23 +98,23 @@ LISTEN = "127.0.0.1:8478"
 
 
 def hands_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `hands`."""
     words = parser.add_subparsers(dest="word", metavar="WORD", required=True)
-    serve = words.add_parser("serve", help="answer on standard input and output, as `ssh HOST` starts it")
+    serve = words.add_parser("serve", help="Serve over standard input and output, for ssh")
     _provider(serve)
-    work = words.add_parser("work", help="ask a queue for work, and do it here")
-    work.add_argument("--url", required=True, metavar="URL", help="where the queue is, https:// unless it is this host")
-    work.add_argument("--key-file", required=True, metavar="FILE", help="a file with the key that `hands key` made")
+    work = words.add_parser("work", help="Take work from a queue and run it here")
+    work.add_argument("--url", required=True, metavar="URL", help="URL of the queue (https:// unless on this machine)")
+    work.add_argument("--key-file", required=True, metavar="FILE", help="File with a key made by 'hands key'")
     _provider(work)
-    queue = words.add_parser("queue", help="let workers of other machines ask for work here")
-    queue.add_argument("--listen", metavar="HOST:PORT", default=LISTEN, help=f"an address of loopback ({LISTEN})")
-    key = words.add_parser("key", help="make a key for a worker, or void it")
-    key.add_argument("name", metavar="NAME", help="what the key is called; one of that name before it is void")
-    key.add_argument("--revoke", action="store_true", help="void the key instead")
+    queue = words.add_parser("queue", help="Serve a queue for workers on other machines")
+    queue.add_argument("--listen", metavar="HOST:PORT", default=LISTEN, help=f"Loopback address (default: {LISTEN})")
+    key = words.add_parser("key", help="Create or revoke a worker key")
+    key.add_argument("name", metavar="NAME", help="Name of the key; replaces a key of the same name")
+    key.add_argument("--revoke", action="store_true", help="Revoke the key")
 
 
 def _provider(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--provider", metavar="NAME", default="", help="what isolates here (bubblewrap unless given)")
+    parser.add_argument("--provider", metavar="NAME", default="", help="Sandbox provider (default: bubblewrap)")
 
 
 async def hands_run(call: Call) -> int:
@@ -189,8 +189,8 @@ def _key(call: Call) -> None:
 
 
 def version_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `version`."""
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def version_run(call: Call) -> int:

@@ -15,26 +15,26 @@ from holdfast.app.mission import show as word_show
 from holdfast.app.mission import steer as word_steer
 
 WORDS: dict[str, tuple[ModuleType, str]] = {
-    "init": (word_init, "turn a goal into a contract: feature_list.json, init.sh, mission.toml"),
-    "lint": (word_lint, "look for what is wrong with a contract before it is sealed"),
-    "run": (word_run, "seal the contract and work until it is met"),
-    "amend": (word_amend, "put another contract in force"),
-    "show": (word_show, "the board: criteria, tasks, queue, money"),
-    "replan": (word_steer, "have a new plan made for what is not met"),
-    "pause": (word_steer, "have a mission and all its sessions rest"),
-    "cancel": (word_steer, "end a mission; every tree of it stays reachable"),
-    "deliver": (word_deliver, "the branch and a pull request of it; pushed only when told"),
+    "init": (word_init, "Turn a goal into a contract"),
+    "lint": (word_lint, "Check a contract before it is sealed"),
+    "run": (word_run, "Seal the contract and work until it is met"),
+    "amend": (word_amend, "Replace the contract"),
+    "show": (word_show, "Show criteria, tasks, merge queue, and spend"),
+    "replan": (word_steer, "Plan again for the criteria that are not met"),
+    "pause": (word_steer, "Pause a mission and all its sessions"),
+    "cancel": (word_steer, "Cancel a mission; its commits stay reachable"),
+    "deliver": (word_deliver, "Prepare the branch and a pull request; push on request"),
 }
 
 
 def mission_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `mission`."""
     words = parser.add_subparsers(dest="word", metavar="WORD", required=True)
     for name, (module, summary) in WORDS.items():
         word = words.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         for flag, metavar, help_ in (
-            ("--home", "DIR", "where everything is kept (or HOLDFAST_HOME)"),
-            ("--db", "URL", "the log, sqlite:///PATH (or HOLDFAST_DB)"),
+            ("--home", "DIR", "Data directory (env: HOLDFAST_HOME)"),
+            ("--db", "URL", "Log database, as sqlite:///PATH (env: HOLDFAST_DB)"),
         ):
             word.add_argument(flag, metavar=metavar, help=help_, default=argparse.SUPPRESS)
         word.set_defaults(complain=word.error)

@@ -9,7 +9,8 @@ import msgspec
 
 from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
-from holdfast.app.screen.progress import counted, known_cost, one_line
+from holdfast.app.screen.events import counted, one_line
+from holdfast.app.screen.progress import known_cost
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.log.base import EVERY, Index, Which
 from holdfast.session.decide.waits import PAUSED, STOPPED
@@ -26,14 +27,14 @@ UNFINISHED_SHOWN = 100
 
 
 def ps_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `ps`."""
     parser.add_argument(
         "--all",
         action="store_true",
-        help=f"list all (default: the latest {SHOWN} and {UNFINISHED_SHOWN} unfinished ones)",
+        help=f"List all sessions (default: the latest {SHOWN}, and {UNFINISHED_SHOWN} unfinished)",
     )
-    parser.add_argument("--tree", action="store_true", help="children under the sessions that opened them")
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    parser.add_argument("--tree", action="store_true", help="Children under the sessions that opened them")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def ps_run(call: Call) -> int:
@@ -114,7 +115,7 @@ def _name(row: SessionRow, *, tree: bool) -> str:
 
 
 def standing(row: SessionRow, *, running: bool) -> str:
-    """How a session stands, in a few words."""
+    """The status of a session in a few words."""
     if running:
         return "running"
     if row.status == "parked" and row.detail in (PAUSED, STOPPED):
@@ -123,7 +124,7 @@ def standing(row: SessionRow, *, running: bool) -> str:
 
 
 def marked(row: SessionRow) -> str:
-    """What a person should know of a session, in brackets before its goal; empty when it is nothing."""
+    """Warnings about a session, in brackets before its goal; empty without any."""
     words = {WEAK: "WEAK", TAINTED: "tainted"}
     told = [words[each] for each in row.marks.split() if each in words]
     return f"[{', '.join(told)}] " if told else ""

@@ -5,34 +5,41 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from holdfast.app.arguments import positive
-from holdfast.app.call import Call
+from holdfast.app.call import Call, positive
 from holdfast.app.compose import open_runtime
 from holdfast.app.running.drive import attach, detach, drive, observer_for
 from holdfast.app.running.opening import continue_run, existing, open_run
 from holdfast.app.running.workers import sweep
 
-WORDS = {"allow": "allow a tool", "ask": "ask a person before each call of a tool", "deny": "deny a tool"}
+RULES = {
+    "allow": "Allow tools that match a glob",
+    "ask": "Require approval for tools that match a glob",
+    "deny": "Deny tools that match a glob (the last matching rule or flag wins)",
+}
 
 
 def run_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="what is wanted, in words")
-    parser.add_argument("--workspace", metavar="DIR", help="the folder to work in; a fresh one when left out")
-    parser.add_argument("--model", metavar="M", help="provider:name, such as anthropic:NAME or scripted:FILE")
-    parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
+    """Add the arguments of `run`."""
+    parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="Goal for the agent")
+    parser.add_argument("--workspace", metavar="DIR", help="Folder to work in (default: a new one)")
+    parser.add_argument("--model", metavar="M", help="Model as provider:name, such as anthropic:NAME")
+    parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument(
-        "--fallback", metavar="M", action="append", default=[], help="a model to ask when the one before cannot answer"
+        "--fallback", metavar="M", action="append", default=[], help="Model to use when the one before fails"
     )
-    parser.add_argument("--agent", metavar="FILE", default="", help="an agent as TOML: name, model, system, tools")
-    parser.add_argument("--session-id", metavar="KEY", help="a key of your own; a second run continues it")
-    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars")
-    parser.add_argument("--unpriced", action="store_true", help="under a cap, count only models that have a price")
+    parser.add_argument("--agent", metavar="FILE", default="", help="Agent definition in TOML")
+    parser.add_argument("--session-id", metavar="KEY", help="Key of the session; the same key continues it")
+    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars")
+    parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
     parser.add_argument(
-        "--account", metavar="NAME", action="append", default=[], help="a shared account, such as project:web"
+        "--account",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="Charge a shared account too, such as project:web",
     )
-    parser.add_argument("--max-turns", metavar="N", type=positive, help="cap on model responses")
-    parser.add_argument("--rules", metavar="FILE", default="", help="permission rules as TOML")
+    parser.add_argument("--max-turns", metavar="N", type=positive, help="Maximum number of model responses")
+    parser.add_argument("--rules", metavar="FILE", default="", help="Permission rules in TOML")
     for decision in ("allow", "ask", "deny"):
         parser.add_argument(
             f"--{decision}",
@@ -41,22 +48,26 @@ def run_arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             type=partial(_flag, decision),
-            help=f"{WORDS[decision]} (glob); of all rules and flags that fit, the last one counts",
+            help=RULES[decision],
         )
     parser.add_argument(
-        "--allow-host", metavar="HOST[:PORT]", action="append", default=[], help="let tools talk to this host, by TLS"
+        "--allow-host",
+        metavar="HOST[:PORT]",
+        action="append",
+        default=[],
+        help="Allow tools to reach this host over TLS",
     )
-    parser.add_argument("--registries", action="store_true", help="let tools reach this machine's package registries")
+    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
     parser.add_argument(
-        "--secret", metavar="NAME", action="append", default=[], help="of your secrets only these; all when left out"
+        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
     )
-    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
-    parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
-    parser.add_argument("--take-over", action="store_true", help="give the workspace to the tools' user (root only)")
-    parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
-    parser.add_argument("--detach", action="store_true", help="return once the session is durable")
-    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
+    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
+    parser.add_argument("--take-over", action="store_true", help="Give the workspace to that user (root only)")
+    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    parser.add_argument("--detach", action="store_true", help="Run in the background; return once the session is saved")
+    parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
 def _flag(decision: str, pattern: str) -> tuple[str, str]:
@@ -83,10 +94,10 @@ async def run_run(call: Call) -> int:
 
 
 def attach_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    """Add the arguments of `attach`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
 async def attach_run(call: Call) -> int:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from holdfast.app.at import NOW, changes, files_as_of, restore, shelf_of, show_changes
-from holdfast.app.call import Call
-from holdfast.app.cli.log import position
+from holdfast.app.call import Call, position
 from holdfast.app.cli.ps import public, standing
 from holdfast.app.compose import PROGRAM, Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
 from holdfast.app.running.drive import last_message
 from holdfast.app.running.family import workspace_of
-from holdfast.app.screen.looking import counting_answers
-from holdfast.app.screen.progress import counted, known_cost, one_line
-from holdfast.app.screen.progress_outside import outside_details, outside_lines, weakness
+from holdfast.app.screen.access import outside_details, outside_lines, weakness
+from holdfast.app.screen.events import counted, one_line
+from holdfast.app.screen.inbox import counting_answers
+from holdfast.app.screen.progress import known_cost
 from holdfast.app.settings.config import budget_pico
+from holdfast.app.workspace_files import NOW, changes, files_as_of, restore, shelf_of, show_changes
 from holdfast.brain.recall import recall
 from holdfast.clock import rfc3339
 from holdfast.errors import UsageError
@@ -33,19 +33,19 @@ from holdfast.session.state import State
 
 
 def show_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--at", metavar="SEQ", type=position, help="as it stood after that event")
+    """Add the arguments of `show`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--at", metavar="SEQ", type=position, help="Show the state after this event")
     parser.add_argument(
         "--files",
         metavar="SEQ",
         type=position,
         nargs="?",
         const=NOW,
-        help="instead, which files changed from there to that event, or to now",
+        help="List files changed between --at and this event (default: now)",
     )
-    parser.add_argument("--restore", metavar="DIR", help="instead, put the files as they were into an empty folder")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--restore", metavar="DIR", help="Restore the files at --at into an empty folder")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def show_run(call: Call) -> int:
@@ -131,7 +131,7 @@ async def _told(runtime: Runtime, row: SessionRow, state: State, *, running: boo
 
 
 async def _files(call: Call, runtime: Runtime, row: SessionRow) -> int:
-    """What --files and --restore ask for, instead of the glance."""
+    """Handle --files and --restore."""
     args = call.args
     point = await point_at(runtime.store, row, args.at if args.at is not None else row.head, runtime.kinds)
     if args.files is not None:
@@ -219,12 +219,12 @@ def _details(row: SessionRow, state: State) -> dict[str, object]:
 
 
 def fork_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--at", metavar="SEQ", type=position, required=True, help="go on after that event")
-    parser.add_argument("--key", metavar="KEY", default="", help="a key of your own; a second fork with it is this one")
-    parser.add_argument("--budget", metavar="USD", default="", help="a money cap of its own; else that of the session")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `fork`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--at", metavar="SEQ", type=position, required=True, help="Fork after this event")
+    parser.add_argument("--key", metavar="KEY", default="", help="Key of the fork; the same key returns the same fork")
+    parser.add_argument("--budget", metavar="USD", default="", help="Budget in dollars (default: that of the session)")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def fork_run(call: Call) -> int:

@@ -18,19 +18,15 @@ STRIDE = 50
 
 
 def sim_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("--seeds", metavar="N", type=int, default=200, help="how many seeds (200 unless given)")
-    parser.add_argument("--first", metavar="S", type=int, default=0, help="the first seed (0 unless given)")
+    """Add the arguments of `sim`."""
+    parser.add_argument("--seeds", metavar="N", type=int, default=200, help="Number of seeds (default: 200)")
+    parser.add_argument("--first", metavar="S", type=int, default=0, help="First seed (default: 0)")
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--family", action="store_true", help="in each seed, sixteen children at work on the money of their parent"
-    )
-    kind.add_argument("--jobs", action="store_true", help="in each seed, sessions whose commands outlive their shifts")
-    kind.add_argument("--workers", action="store_true", help="in each seed, workers that serve one home")
-    kind.add_argument(
-        "--missions", action="store_true", help="in each seed, a whole mission with faulty workers and judges"
-    )
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    kind.add_argument("--family", action="store_true", help="Simulate children that share a budget")
+    kind.add_argument("--jobs", action="store_true", help="Simulate jobs that outlive their shifts")
+    kind.add_argument("--workers", action="store_true", help="Simulate several workers on one home")
+    kind.add_argument("--missions", action="store_true", help="Simulate missions with faulty workers and judges")
+    parser.add_argument("--json", action="store_true", help="Print the result as a JSON object")
 
 
 async def sim_run(call: Call) -> int:

@@ -14,9 +14,9 @@ import anyio
 
 from holdfast.app import exits
 from holdfast.app.call import Call, ReaderGone
+from holdfast.app.exits import sentence_of
 from holdfast.app.settings.config import load_settings
-from holdfast.app.trouble import sentence_of
-from holdfast.app.trusting import project_found, settled
+from holdfast.app.trust_prompt import project_found, settled
 from holdfast.brain.shift import alongside
 from holdfast.errors import HoldfastError
 from holdfast.session.context.text import harmless

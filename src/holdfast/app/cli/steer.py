@@ -12,7 +12,8 @@ from holdfast.app.exits import name_of
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.family import cancel, workspace_of
 from holdfast.app.running.workers import sweep
-from holdfast.app.settings.config import budget_pico, nearest
+from holdfast.app.settings.config import budget_pico
+from holdfast.app.settings.values import nearest
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake
 from holdfast.clock import SystemClock
@@ -25,12 +26,12 @@ from holdfast.session.rows import SessionRow
 
 
 def send_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("text", metavar="TEXT", help="the message")
-    parser.add_argument("--key", metavar="KEY", default="", help="a second message with this key is dropped")
-    parser.add_argument("--no-wake", action="store_true", help="only post it, and start nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `send`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("text", metavar="TEXT", help="Message to send")
+    parser.add_argument("--key", metavar="KEY", default="", help="Idempotency key; a second message with it is dropped")
+    parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def send_run(call: Call) -> int:
@@ -48,10 +49,10 @@ async def send_run(call: Call) -> int:
 
 
 def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `interrupt`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def interrupt_run(call: Call) -> int:
@@ -76,10 +77,10 @@ async def interrupt_run(call: Call) -> int:
 
 
 def pause_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `pause`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def pause_run(call: Call) -> int:
@@ -100,7 +101,7 @@ async def pause_run(call: Call) -> int:
 
 
 async def _rest(runtime: Runtime, row: SessionRow) -> None:
-    """Have a parked session say that it is paused. One that was left in the middle of a call is not touched."""
+    """Record the pause of a parked session. A session left in the middle of a call is not touched."""
     if row.status != "parked":
         return
     try:
@@ -110,18 +111,18 @@ async def _rest(runtime: Runtime, row: SessionRow) -> None:
 
 
 def wake_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
-    parser.add_argument("--steal", action="store_true", help="take it from a process that still holds it")
-    parser.add_argument("--keep-pause", action="store_true", help="leave it resting when it is paused or a new fork")
-    parser.add_argument("--leave-jobs", action="store_true", help="end when nothing but jobs is left to wait for")
-    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    """Add the arguments of `wake`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
+    parser.add_argument("--steal", action="store_true", help="Take the session from the process that holds its lease")
+    parser.add_argument("--keep-pause", action="store_true", help="Do not resume a paused session or a new fork")
+    parser.add_argument("--leave-jobs", action="store_true", help="Exit when only background jobs are left")
+    parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
 async def wake_run(call: Call) -> int:
-    """Wake it and stay with it until it stops. Whoever types this lifts a pause."""
+    """Wake the session, lift a pause, and run it until it stops."""
     async with open_runtime(call.settings) as runtime:
         await sweep(runtime)
         row = await runtime.store.find(call.args.session)
@@ -135,7 +136,7 @@ resume_arguments, resume_run = wake_arguments, wake_run
 
 
 async def _lift(runtime: Runtime, row: SessionRow) -> None:
-    """Lift the pause: a mission was paused with all below it."""
+    """Lift the pause, for a mission together with its children."""
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     if state.created is not None and state.created.mission is not None:
         await missions.resume(runtime.intake, row, "woken")
@@ -144,9 +145,9 @@ async def _lift(runtime: Runtime, row: SessionRow) -> None:
 
 
 async def _paused(runtime: Runtime, row: SessionRow) -> bool:
-    """Whether it rests because a person paused it, forked it and has said nothing yet, or because its wakes failed.
+    """Check whether the session is paused, a new fork, or parked after repeated failures.
 
-    While everything is stopped, only the release lifts that.
+    During an emergency stop, only the release lifts a pause.
     """
     state, _ = await recall(row.session_id, runtime.store, runtime.store, runtime.kinds)
     waits = state.tenant.kind.awaits_wake(state)
@@ -155,15 +156,15 @@ async def _paused(runtime: Runtime, row: SessionRow) -> bool:
 
 
 def handover_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("name", metavar="NAME", help="who answers its questions from now on")
-    parser.add_argument("--no-wake", action="store_true", help="only hand it over, and start nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `handover`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("name", metavar="NAME", help="New owner, who answers its inbox items")
+    parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def handover_run(call: Call) -> int:
-    """Hand it over."""
+    """Transfer the session to another user."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         receipt = await runtime.intake.hand_over(row, call.args.name)
@@ -178,10 +179,10 @@ async def handover_run(call: Call) -> int:
 
 
 def cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", help="a session's id, key, or a unique beginning of either")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    """Add the arguments of `cancel`."""
+    parser.add_argument("session", metavar="ID", help="Session ID or key, or a unique prefix")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def cancel_run(call: Call) -> int:
@@ -196,18 +197,18 @@ FLAGS: dict[str, Period] = {"set": "total", "day": "day", "week": "week"}
 
 
 def budget_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("session", metavar="ID", nargs="?", help="a session; without one, every account is shown")
-    parser.add_argument("--set", metavar="USD", help=f"cap everything that is spent; {NONE} lifts the cap")
-    parser.add_argument("--day", metavar="USD", help="cap what is spent in any 24 hours")
-    parser.add_argument("--week", metavar="USD", help="cap what is spent in any seven days")
-    parser.add_argument("--account", metavar="NAME", help="another account than the session's own")
-    parser.add_argument("--no-wake", action="store_true", help="only set it, and start nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    """Add the arguments of `budget`."""
+    parser.add_argument("session", metavar="ID", nargs="?", help="Session ID or key (default: show all accounts)")
+    parser.add_argument("--set", metavar="USD", help=f"Cap total spending, in dollars ({NONE}: no cap)")
+    parser.add_argument("--day", metavar="USD", help="Cap spending in any 24 hours")
+    parser.add_argument("--week", metavar="USD", help="Cap spending in any 7 days")
+    parser.add_argument("--account", metavar="NAME", help="Use this account instead of the session's own")
+    parser.add_argument("--no-wake", action="store_true", help="Do not wake the session")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def budget_run(call: Call) -> int:
-    """Set what is to be set, all or nothing, and show the accounts from leaf to root."""
+    """Set the caps, all or none, and show the accounts from leaf to root."""
     given = {name: getattr(call.args, name) for name in FLAGS}
     caps = {FLAGS[name]: _amount(name, text) for name, text in given.items() if text is not None}
     async with open_runtime(call.settings) as runtime:
@@ -220,9 +221,7 @@ async def budget_run(call: Call) -> int:
             meant = nearest(chosen, path) if path else "there is none yet"
             raise UsageError(f"there is no account {chosen!r} {where}; {meant}")
         if caps and not chosen:
-            raise UsageError(
-                "say whose cap: a session, or --account NAME; an example is: holdfast budget 7f3k --set 20"
-            )
+            raise UsageError("say whose cap: a session, or --account NAME; for example: holdfast budget 7f3k --set 20")
         await _set(call, runtime, row, chosen, caps)
         known = {account.account_id: account for account in await runtime.store.accounts()}
         shown = path if row or not call.args.account else [chosen]

@@ -1,4 +1,4 @@
-"""What the user allows: trust of project settings, references to secrets."""
+"""Trust of project settings, and references to secrets."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ import msgspec
 from holdfast.app import exits
 from holdfast.app.call import Call
 from holdfast.app.mission.contract import mission_found
-from holdfast.app.settings.config import environment, nearest, trust_store
-from holdfast.app.settings.secrets import open_vault, secret_sources, secret_uses
+from holdfast.app.settings.config import environment, trust_store
+from holdfast.app.settings.egress_policy import open_vault, secret_sources, secret_uses
 from holdfast.app.settings.tables import NAME
-from holdfast.app.trusting import accept, ask, can_ask, project_found
+from holdfast.app.settings.values import nearest
+from holdfast.app.trust_prompt import accept, ask, can_ask, project_found
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.errors import NotTrusted, SecretUnavailable, UsageError
 from holdfast.privileges import disable_core_dumps
@@ -30,26 +31,26 @@ from holdfast.vault.sources import BYTES_MAX, Source
 
 
 def trust_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("dir", metavar="DIR", nargs="?", default=".", help="a folder of the project (default: .)")
-    parser.add_argument("--yes", action="store_true", help="accept without a question; needed without a terminal")
-    parser.add_argument("--list", action="store_true", help="list what you have accepted")
-    parser.add_argument("--forget", action="store_true", help="forget what you have accepted in this project")
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    """Add the arguments of `trust`."""
+    parser.add_argument("dir", metavar="DIR", nargs="?", default=".", help="Folder of the project (default: .)")
+    parser.add_argument("--yes", action="store_true", help="Accept without asking (required without a terminal)")
+    parser.add_argument("--list", action="store_true", help="List accepted settings files")
+    parser.add_argument("--forget", action="store_true", help="Revoke acceptance for this project")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def trust_run(call: Call) -> int:
     """Show, accept, list, or forget."""
     args = call.args
     if sum((args.yes, args.list, args.forget)) > 1:
-        raise UsageError("--yes, --list, and --forget exclude each other; an example is: holdfast trust . --yes")
+        raise UsageError("--yes, --list, and --forget exclude each other; for example: holdfast trust . --yes")
     if args.list:
         return _accepted(call)
     folder = Path(args.dir).resolve()
     if args.forget:
         return _forget(call, folder)
     if not folder.is_dir():
-        raise UsageError(f"there is no folder {args.dir!r}; an example is: holdfast trust .")
+        raise UsageError(f"there is no folder {args.dir!r}; for example: holdfast trust .")
     return await _accept(call, folder)
 
 
@@ -62,7 +63,7 @@ async def _accept(call: Call, folder: Path) -> int:
             call.emit(each.public())
     bad = next((each.file for each in files if each.file.problem), None)
     if bad is not None:
-        raise NotTrusted(f"{bad.path} cannot be accepted: {bad.problem}; mend that and type it again")
+        raise NotTrusted(f"{bad.path} cannot be accepted: {bad.problem}; fix that and run the command again")
     if all(each.accepted for each in files):
         call.say("accepted already, and unchanged since: " + ", ".join(str(each.file.path) for each in files))
         return exits.DONE
@@ -110,21 +111,21 @@ ACTIONS = ("list", "check", "set", "remove")
 
 
 def secret_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
-    parser.add_argument("action", metavar="list|check|set|remove", choices=ACTIONS, help="what to do; there is no get")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="one secret; `set` and `remove` need it")
-    parser.add_argument("--keyring", action="store_true", help="`set` keeps a new one in the system's keyring")
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    """Add the arguments of `secret`."""
+    parser.add_argument("action", metavar="list|check|set|remove", choices=ACTIONS, help="Action (there is no get)")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="Name of the secret (required by set and remove)")
+    parser.add_argument("--keyring", action="store_true", help="With set: store a new secret in the system keyring")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def secret_run(call: Call) -> int:
-    """Do it. A value is read by `set` alone, from a prompt without echo or from standard input."""
+    """List, check, set, or remove secrets. Only `set` reads a value."""
     action, name = call.args.action, call.args.name
     if call.args.keyring and action != "set":
-        raise UsageError("--keyring is for `set` alone; an example is: holdfast secret set github --keyring")
+        raise UsageError("--keyring is for `set` alone; for example: holdfast secret set github --keyring")
     if action in ("set", "remove"):
         if name is None:
-            raise UsageError(f"say which secret; an example is: holdfast secret {action} github")
+            raise UsageError(f"say which secret; for example: holdfast secret {action} github")
         return await _set(call, name) if action == "set" else _remove(call, name)
     sources = [_source(call, name)] if name is not None else list(secret_sources(call.settings))
     if not sources:
@@ -214,7 +215,7 @@ async def _set(call: Call, name: str) -> int:
 
 
 async def _read(name: str) -> Secret:
-    """What is typed without echo, or what stands on standard input."""
+    """Read a value from the terminal without echo, or from standard input."""
     disable_core_dumps()
     if sys.stdin is None:
         return value_of(b"")
@@ -222,8 +223,8 @@ async def _read(name: str) -> Secret:
 
 
 async def _typed(name: str) -> bytes:
-    """One line of the terminal. It has its echo again afterwards, also when somebody gives up."""
-    await anyio.lowlevel.checkpoint()  # whoever watches for signals watches from here on, so that the echo comes back
+    """One line of the terminal. Its echo is restored afterwards, also after Ctrl-C."""
+    await anyio.lowlevel.checkpoint()  # signals are handled from here on, so that the echo is restored
     terminal = sys.stdin.fileno()
     before, quiet = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
     quiet[3] &= ~termios.ECHO

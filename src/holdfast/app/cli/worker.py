@@ -8,17 +8,17 @@ from typing import Any
 
 import anyio
 
-from holdfast.app.arguments import positive, span
-from holdfast.app.call import Call
+from holdfast.app.call import Call, positive, span
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.detached import see_to
 from holdfast.app.exits import name_of
+from holdfast.app.home import serve
 from holdfast.app.news import end_jobs, look_after
 from holdfast.app.running.drive import NO_GIT, share_of
 from holdfast.app.running.family import wake_or_say
 from holdfast.app.running.workers import sweep
-from holdfast.app.screen.progress import JsonProgress, counted, one_line
-from holdfast.app.serving import serve
+from holdfast.app.screen.events import counted, one_line
+from holdfast.app.screen.progress import JsonProgress
 from holdfast.app.settings.config import database_path
 from holdfast.app.settings.targets import poll_every_s
 from holdfast.brain.doors import NoObserver, Observer
@@ -35,23 +35,27 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 CONCURRENCY = 8
-"""Sessions at work at one time, unless said otherwise."""
+"""Default number of sessions at a time."""
 
 MOST = 256
-"""More at one time than this is refused: a process has only so many descriptors."""
+"""Maximum number of sessions at a time: a process has a limited number of descriptors."""
 
 
 def worker_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `worker`."""
     parser.add_argument(
-        "--concurrency", metavar="N", type=positive, default=CONCURRENCY, help=f"sessions at one time ({CONCURRENCY})"
+        "--concurrency",
+        metavar="N",
+        type=positive,
+        default=CONCURRENCY,
+        help=f"Sessions at a time (default: {CONCURRENCY})",
     )
-    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own, such as worker.md")
-    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts, such as worker.md")
+    parser.add_argument("--json", action="store_true", help="Print events as JSON lines")
 
 
 async def worker_run(call: Call) -> int:
-    """Serve this home until a signal comes. Sessions at work are then let go at once, and stay runnable."""
+    """Serve this home until a signal arrives. Running sessions are then released at once and stay runnable."""
     limit = call.args.concurrency
     if limit > MOST:
         raise UsageError(
@@ -86,7 +90,7 @@ async def worker_run(call: Call) -> int:
 
 
 async def _beside(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Work) -> None:
-    """What goes on beside the sessions: answers of people, jobs that nobody told of."""
+    """Receive answers to inbox items, and look for jobs with unreported news."""
     async with anyio.create_task_group() as group:
         group.start_soon(_listen, runtime, channels, work)
         group.start_soon(look_after, runtime)
@@ -100,13 +104,13 @@ async def _listen(runtime: Runtime, channels: Sequence[ReplyChannel], work: _Wor
 
 
 class _Work:
-    """What this worker does with each session, and what it says of it."""
+    """Runs sessions and reports on them."""
 
     def __init__(self, call: Call, runtime: Runtime) -> None:
         self._call = call
         self._runtime = runtime
         self._names: dict[str, str] = {}
-        """Of the sessions at work."""
+        """Session ID → name, of sessions that run now."""
 
     def say(self, text: str) -> None:
         """A line with the time of day, on standard error."""
@@ -152,18 +156,20 @@ def _error(session_id: str, error: HoldfastError, again_s: float | None) -> dict
 
 
 WAIT_S = 10.0
-"""How long it stays to see what runs come to rest."""
+"""Default time to wait for running sessions to stop."""
 
 
 def stop_arguments(parser: argparse.ArgumentParser) -> None:
-    """The words of this verb."""
+    """Add the arguments of `stop`."""
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--all", action="store_true", help="stop everything: nothing starts, what runs comes to rest")
-    which.add_argument("--release", action="store_true", help="lift the stop; what it rested goes on")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the log")
-    parser.add_argument("--wait", metavar="TIME", type=span, default=WAIT_S, help="how long to watch it come to rest")
-    parser.add_argument("--no-wake", action="store_true", help="with --release: start nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    which.add_argument("--all", action="store_true", help="Stop every session and start nothing new")
+    which.add_argument("--release", action="store_true", help="Lift the stop and continue the stopped sessions")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="Reason, for the log")
+    parser.add_argument(
+        "--wait", metavar="TIME", type=span, default=WAIT_S, help="Time to wait for sessions (default: 10s)"
+    )
+    parser.add_argument("--no-wake", action="store_true", help="With --release: do not wake sessions")
+    parser.add_argument("--json", action="store_true", help="Print JSON lines")
 
 
 async def stop_run(call: Call) -> int:
@@ -198,7 +204,7 @@ async def _stop(call: Call, runtime: Runtime) -> int:
 
 
 async def _end_jobs(call: Call, runtime: Runtime) -> None:
-    """Jobs and services go on without a brain, so they are ended here."""
+    """End jobs and services, which run without a brain."""
     for row in [row for status in ("runnable", "parked") for row in await runtime.store.sessions(Which(status=status))]:
         try:
             ended = await end_jobs(runtime, row.session_id)
@@ -210,7 +216,7 @@ async def _end_jobs(call: Call, runtime: Runtime) -> None:
 
 
 async def _watch(call: Call, runtime: Runtime, running: list[SessionRow]) -> list[SessionRow]:
-    """Wait until they rest, or until it takes too long. Returns those that still run."""
+    """Wait until the sessions stop or the time is over. Returns those that still run."""
     left, token = running, 0
     with anyio.move_on_after(call.args.wait):
         while left:

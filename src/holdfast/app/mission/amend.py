@@ -11,7 +11,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.mission.contract import load_contract, mission_settings
-from holdfast.app.screen.progress import counted
+from holdfast.app.screen.events import counted
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.kinds.mission.contract.amend import Amendment, compare
@@ -23,11 +23,11 @@ from holdfast.service.intake import OVER
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
-    parser.add_argument("contract", metavar="FILE", help="the new contract")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason, recorded in the log")
-    parser.add_argument("--weaken", action="store_true", help="accept a weaker contract than the sealed one")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("contract", metavar="FILE", help="The new contract")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="The reason, recorded in the log")
+    parser.add_argument("--weaken", action="store_true", help="Accept a weaker contract than the sealed one")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def run(call: Call) -> int:

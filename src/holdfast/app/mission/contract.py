@@ -10,9 +10,9 @@ from typing import Any
 from holdfast.app.call import Call
 from holdfast.app.settings.config import load_settings, trust_store
 from holdfast.app.settings.mission_file import MissionFile, mission_changes, mission_values, project_mission
-from holdfast.app.settings.nofollow import read_beneath
-from holdfast.app.settings.project_files import MISSION_FILE, read_mission
-from holdfast.app.trusting import Found, settled
+from holdfast.app.settings.project import MISSION_FILE, read_mission
+from holdfast.app.settings.trust import read_beneath
+from holdfast.app.trust_prompt import Found, settled
 from holdfast.errors import ContractInvalid, UsageError
 from holdfast.facts.mission import Contract
 from holdfast.kinds.mission.contract.formats.files import read_contract
@@ -33,7 +33,7 @@ def find_contract(folder: Path, named: str, usual: str = "") -> Path:
     if found is not None:
         return found
     if named:
-        raise UsageError(f"there is no contract {named}; an example is feature_list.json")
+        raise UsageError(f"there is no contract {named}; for example feature_list.json")
     raise UsageError(
         f"there is no contract in {folder} ({', '.join(place.name for place in places)}); name one, or create one: "
         'holdfast mission init "the goal"'

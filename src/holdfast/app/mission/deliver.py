@@ -20,7 +20,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, ByteStream, SocketStrea
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.screen.briefs import pull_request_body
-from holdfast.app.settings.secrets import secret_uses
+from holdfast.app.settings.egress_policy import secret_uses
 from holdfast.egress.base import Egress
 from holdfast.egress.control import reach
 from holdfast.egress.git_push import may_push
@@ -35,11 +35,11 @@ from holdfast.session.rows import SessionRow
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
-    parser.add_argument("--remote", metavar="NAME", default="origin", help="the remote to push to (origin)")
-    parser.add_argument("--base", metavar="BRANCH", default="", help="the target branch (default: the followed one)")
-    parser.add_argument("--push", action="store_true", help="push the branch with a secret that permits it")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("--remote", metavar="NAME", default="origin", help="Remote to push to (default: origin)")
+    parser.add_argument("--base", metavar="BRANCH", default="", help="The target branch (default: the followed one)")
+    parser.add_argument("--push", action="store_true", help="Push the branch with a secret that permits it")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def run(call: Call) -> int:

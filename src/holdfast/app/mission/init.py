@@ -16,18 +16,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from holdfast.app.arguments import positive
-from holdfast.app.call import Call
+from holdfast.app.call import Call, positive
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.contract import mission_settings
 from holdfast.app.models import settled_model
 from holdfast.app.running.drive import drive, observer_for
 from holdfast.app.running.opening import check_machine, limits_of, policies_of, workspace_of
-from holdfast.app.screen.progress import counted
-from holdfast.app.settings import egress_policy, hands_policy
+from holdfast.app.screen.events import counted
+from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.config import pinned_rules
 from holdfast.app.settings.mission_file import MissionFile, parse_mission_file, project_mission
-from holdfast.app.settings.project_files import MISSION_FILE as FILE
+from holdfast.app.settings.project import MISSION_FILE as FILE
 from holdfast.app.settings.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import CannotRunSafely, HoldfastError, UsageError
@@ -54,23 +53,27 @@ EXAMPLE = 'holdfast mission init "a list of things to do" --repo . --model anthr
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="the goal in words; - reads standard input")
-    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository to write the files into")
-    parser.add_argument("--issue", metavar="URL|FILE", default="", help="an issue of GitHub or GitLab, or its text")
-    parser.add_argument("--model", metavar="M", help="provider:name, such as anthropic:NAME or scripted:FILE")
-    parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
-    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars")
-    parser.add_argument("--unpriced", action="store_true", help="under a cap, count only models that have a price")
-    parser.add_argument("--max-turns", metavar="N", type=positive, help="cap on model responses")
-    parser.add_argument("--allow-host", metavar="HOST", action="append", default=[], help="let tools talk to this host")
-    parser.add_argument("--registries", action="store_true", help="let tools reach this machine's package registries")
-    parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="let tools use this secret")
-    parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
-    parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
-    parser.add_argument("--hide-tests", action="store_true", help="hide half of the test files that it writes")
-    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own")
-    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    parser.add_argument("goal", metavar="GOAL", nargs="?", default="", help="The goal in words; - reads standard input")
+    parser.add_argument("--repo", metavar="DIR", default=".", help="The git repository to write the files into")
+    parser.add_argument("--issue", metavar="URL|FILE", default="", help="GitHub or GitLab issue, or a file")
+    parser.add_argument("--model", metavar="M", help="Model as provider:name, such as anthropic:NAME")
+    parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
+    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars")
+    parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
+    parser.add_argument("--max-turns", metavar="N", type=positive, help="Maximum number of model responses")
+    parser.add_argument(
+        "--allow-host", metavar="HOST", action="append", default=[], help="Allow tools to reach this host"
+    )
+    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
+    parser.add_argument(
+        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
+    )
+    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
+    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    parser.add_argument("--hide-tests", action="store_true", help="Hide half of the generated test files from workers")
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts")
+    parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
 async def run(call: Call) -> int:
@@ -267,7 +270,7 @@ async def goal_text(call: Call, runtime: Runtime) -> str:
     issue = await _issue(call, runtime, call.args.issue) if call.args.issue else ""
     text = "\n\n".join(part.strip() for part in (goal, issue) if part.strip())
     if not text:
-        raise UsageError(f"the goal is empty; an example is: {EXAMPLE}")
+        raise UsageError(f"the goal is empty; for example: {EXAMPLE}")
     if "\0" in text:
         raise UsageError("the goal contains NUL characters; remove them")
     return text
@@ -303,7 +306,7 @@ def api_address(url: str) -> str:
             api = f"https://{parts.netloc}/api/v3" if own else "https://api.github.com"
             return f"{api}/repos/{github[1]}/{github[2]}/issues/{github[3]}"
     raise UsageError(
-        f"--issue {url!r} is not the address of an issue; an example is "
+        f"--issue {url!r} is not the address of an issue; for example "
         "--issue https://github.com/OWNER/NAME/issues/7, or a file with its text"
     )
 
@@ -346,7 +349,7 @@ async def _in_hands(call: Call, runtime: Runtime, address: str, allowed: Destina
             hands_id=new_hands_id(SystemClock().now_us(), system_entropy),
             workspace=workspace,
             read_only=workspace.read_only,
-            policy=hands_policy.hands(settings),
+            policy=policies.hands(settings),
             network=Network(gateway.socket, gateway.port, gateway.env, gateway.files),
         )
         hands = await runtime.provider(workspace, spec.policy).provision(spec, _EPOCH)

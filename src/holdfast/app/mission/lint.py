@@ -17,8 +17,8 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission.contract import find_contract, load_contract, mission_settings
 from holdfast.app.running.opening import check_machine
-from holdfast.app.screen.progress import counted
-from holdfast.app.settings import egress_policy, hands_policy
+from holdfast.app.screen.events import counted
+from holdfast.app.settings import egress_policy, policies
 from holdfast.app.settings.config import Settings
 from holdfast.app.settings.mission_file import read_mission_file
 from holdfast.brain.acts.environment import layer
@@ -56,14 +56,14 @@ from holdfast.session.egress import opens
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
     parser.add_argument(
-        "contract", metavar="FILE", nargs="?", default="", help="the contract (default: the repository's)"
+        "contract", metavar="FILE", nargs="?", default="", help="The contract (default: the repository's)"
     )
-    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository of the contract")
-    parser.add_argument("--policy", metavar="FILE", default="", help="a mission.toml (default: the repository's)")
-    parser.add_argument("--static", action="store_true", help="examine the text only; run no check")
-    parser.add_argument("--user", metavar="NAME", help="run checks as this login; only root can")
-    parser.add_argument("--no-sandbox", action="store_true", help="run checks without isolation")
-    parser.add_argument("--json", action="store_true", help="print findings and the result as JSON lines")
+    parser.add_argument("--repo", metavar="DIR", default=".", help="The git repository of the contract")
+    parser.add_argument("--policy", metavar="FILE", default="", help="A mission.toml (default: the repository's)")
+    parser.add_argument("--static", action="store_true", help="Examine the text only; run no check")
+    parser.add_argument("--user", metavar="NAME", help="Run checks as this system user (root only)")
+    parser.add_argument("--no-sandbox", action="store_true", help="Run checks without isolation")
+    parser.add_argument("--json", action="store_true", help="Print findings and the result as JSON lines")
 
 
 async def run(call: Call) -> int:
@@ -153,7 +153,7 @@ async def lint(
     egress = egress_policy.egress(
         settings, hosts=getattr(args, "allow_host", ()), registries=getattr(args, "registries", False)
     )
-    ground = Ground(repository, base, near, hands_policy.hands(settings), hands_policy.environment(settings), egress)
+    ground = Ground(repository, base, near, policies.hands(settings), policies.environment(settings), egress)
     has_checks = any(each.check is not None for each in contract.criteria().values())
     files = await file_sizes(runtime, ground)
     words = static_findings(contract, policy, files)

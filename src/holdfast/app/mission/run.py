@@ -7,8 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.app.arguments import positive
-from holdfast.app.call import Call
+from holdfast.app.call import Call, positive
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.mission import init as mission_init
 from holdfast.app.mission import lint as mission_lint
@@ -18,7 +17,7 @@ from holdfast.app.running.drive import detach, drive, observer_for
 from holdfast.app.running.opening import existing, limits_of, policies_of, workspace_of
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.mission_file import MissionFile, accepted_hooks, read_mission_file
-from holdfast.app.settings.project_files import has_hooks
+from holdfast.app.settings.project import has_hooks
 from holdfast.app.settings.trust import require
 from holdfast.clock import SystemClock
 from holdfast.errors import UsageError
@@ -37,32 +36,34 @@ from holdfast.session.tools import DEFAULT_TOOLS
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("contract", metavar="GOAL_OR_FILE", nargs="?", default="", help="a contract file, or a goal")
-    parser.add_argument("--repo", metavar="DIR", default=".", help="the git repository; only refs of it change")
-    parser.add_argument("--name", metavar="NAME", default="", help="name of its branches: holdfast/NAME/…")
-    parser.add_argument("--session-id", metavar="KEY", help="a key of your own; a second run continues it")
-    parser.add_argument("--model", metavar="M", help="provider:name for all roles that mission.toml does not name")
-    parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
-    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="money cap in dollars, for all of it")
-    parser.add_argument("--unpriced", action="store_true", help="under a cap, count only models that have a price")
+    parser.add_argument("contract", metavar="GOAL_OR_FILE", nargs="?", default="", help="Contract file, or a goal")
+    parser.add_argument("--repo", metavar="DIR", default=".", help="The git repository; only refs of it change")
+    parser.add_argument("--name", metavar="NAME", default="", help="Name of its branches: holdfast/NAME/…")
+    parser.add_argument("--session-id", metavar="KEY", help="Key of the session; the same key continues it")
+    parser.add_argument("--model", metavar="M", help="Model for roles without one in mission.toml")
+    parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
+    parser.add_argument("--budget", metavar="USD", dest="budget_usd", help="Budget in dollars for the whole mission")
+    parser.add_argument("--unpriced", action="store_true", help="Allow models without a price under a budget")
     parser.add_argument(
-        "--account", metavar="NAME", action="append", default=[], help="spend from this shared account too"
+        "--account", metavar="NAME", action="append", default=[], help="Spend from this shared account too"
     )
-    parser.add_argument("--workers", metavar="N", type=positive, help="workers at a time")
-    parser.add_argument("--policy", metavar="FILE", default="", help="a mission.toml (default: the repository's)")
-    parser.add_argument("--no-follow", action="store_true", help="do not merge later commits of the branch")
-    parser.add_argument("--no-lint", action="store_true", help="seal the contract as it is")
+    parser.add_argument("--workers", metavar="N", type=positive, help="Number of workers at a time")
+    parser.add_argument("--policy", metavar="FILE", default="", help="A mission.toml (default: the repository's)")
+    parser.add_argument("--no-follow", action="store_true", help="Do not merge later commits of the branch")
+    parser.add_argument("--no-lint", action="store_true", help="Seal the contract without checking it")
     parser.add_argument(
-        "--allow-host", metavar="HOST", action="append", default=[], help="let tools connect to this host"
+        "--allow-host", metavar="HOST", action="append", default=[], help="Let tools connect to this host"
     )
-    parser.add_argument("--registries", action="store_true", help="let tools reach this machine's package registries")
-    parser.add_argument("--secret", metavar="NAME", action="append", default=[], help="let tools use this secret")
-    parser.add_argument("--user", metavar="NAME", help="run tools as this login; only root can")
-    parser.add_argument("--no-sandbox", action="store_true", help="run tools without isolation; recorded in the log")
-    parser.add_argument("--prompts", metavar="DIR", help="a folder with prompts of your own")
-    parser.add_argument("--detach", action="store_true", help="return once the mission is durable")
-    parser.add_argument("--plain", action="store_true", help="lines only, nothing redrawn, also on a terminal")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
+    parser.add_argument("--registries", action="store_true", help="Allow this machine's package registries")
+    parser.add_argument(
+        "--secret", metavar="NAME", action="append", default=[], help="Expose only these secrets (default: all)"
+    )
+    parser.add_argument("--user", metavar="NAME", help="Run tools as this system user (root only)")
+    parser.add_argument("--no-sandbox", action="store_true", help="Run tools without isolation (recorded in the log)")
+    parser.add_argument("--prompts", metavar="DIR", help="Folder with custom prompts")
+    parser.add_argument("--detach", action="store_true", help="Run in the background; return once the mission is saved")
+    parser.add_argument("--plain", action="store_true", help="Print plain lines, without the live view")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
 
 
 async def run(call: Call) -> int:

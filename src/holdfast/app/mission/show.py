@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of, next_step
-from holdfast.app.screen.progress import counted, one_line
+from holdfast.app.screen.events import counted, one_line
 from holdfast.brain.recall import recall
 from holdfast.errors import UsageError
 from holdfast.kinds.mission.check.metrics import curve, metric_of, values
@@ -39,8 +39,8 @@ SHORT = 10
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def run(call: Call) -> int:

@@ -8,16 +8,16 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime, open_runtime
 from holdfast.app.exits import name_of
 from holdfast.app.running.family import cancel
-from holdfast.app.screen.progress import counted
+from holdfast.app.screen.events import counted
 from holdfast.service import missions
 from holdfast.session.rows import SessionRow
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that all of them share."""
-    parser.add_argument("session", metavar="ID", help="a mission's id or key, or a unique prefix of either")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="the reason; the next planner reads it")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="The reason; the next planner reads it")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def run(call: Call) -> int:

@@ -10,9 +10,8 @@ from typing import Any, Literal, get_args
 
 from holdfast.app.models import settled_model
 from holdfast.app.python.tools import Runner, Tool, tool
-from holdfast.app.settings.agent_file import load_agent
-from holdfast.app.settings.config import nearest
-from holdfast.app.settings.rules import load_rules
+from holdfast.app.settings.agent_file import load_agent, load_rules
+from holdfast.app.settings.values import nearest
 from holdfast.errors import UsageError
 from holdfast.facts import session as facts
 from holdfast.facts.session import CustomTool, Rule

@@ -31,7 +31,8 @@ from holdfast.app.python.types import (
     result_of,
     session_of,
 )
-from holdfast.app.settings.config import FOUND, Settings, count, known_key, load_settings
+from holdfast.app.settings.config import FOUND, Settings, load_settings
+from holdfast.app.settings.values import count, known_key
 from holdfast.brain.doors import NoObserver
 from holdfast.brain.recall import recall
 from holdfast.brain.wake import wake

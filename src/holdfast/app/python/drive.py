@@ -13,12 +13,12 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
 from holdfast.app.compose import Runtime
+from holdfast.app.home import serve
 from holdfast.app.news import look_after
 from holdfast.app.python.agent import check_functions
 from holdfast.app.python.tools import Runner
 from holdfast.app.python.types import Delta, Result, result_of
 from holdfast.app.running.drive import share_of
-from holdfast.app.serving import serve
 from holdfast.app.settings.config import database_path
 from holdfast.brain.doors import NoObserver, Observer, ToolRunner
 from holdfast.brain.recall import recall

@@ -17,8 +17,9 @@ from holdfast.app.compose import Runtime
 from holdfast.app.python.agent import Agent, check_functions, declared, functions_of, runners
 from holdfast.app.python.types import Attachment, Dollars
 from holdfast.app.running.opening import check_folder, limits_of, policies_of, workspace_of
-from holdfast.app.settings.config import budget_pico, count, known_key, pinned_rules
+from holdfast.app.settings.config import budget_pico, pinned_rules
 from holdfast.app.settings.trust import require
+from holdfast.app.settings.values import count, known_key
 from holdfast.errors import UsageError
 from holdfast.facts.base import Block, Document, Image, Text
 from holdfast.facts.people import UserMessage

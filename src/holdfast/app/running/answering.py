@@ -21,11 +21,11 @@ DONE: dict[Verdict, str] = {"approve": "approved", "deny": "denied"}
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that both verbs share."""
-    parser.add_argument("item", metavar="ITEM", help="an item's id, or a unique prefix of it; see `holdfast inbox`")
-    parser.add_argument("--note", metavar="T", default="", help="a note for the agent: a reason, or the answer")
-    parser.add_argument("--digest", metavar="SHA256", default="", help="fail unless the action has this digest")
-    parser.add_argument("--no-wake", action="store_true", help="answer only; start no process")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("item", metavar="ITEM", help="An item's id, or a unique prefix of it; see `holdfast inbox`")
+    parser.add_argument("--note", metavar="T", default="", help="A note for the agent: a reason, or the answer")
+    parser.add_argument("--digest", metavar="SHA256", default="", help="Fail unless the action has this digest")
+    parser.add_argument("--no-wake", action="store_true", help="Answer only; start no process")
+    parser.add_argument("--json", action="store_true", help="Print JSON")
 
 
 async def answer(call: Call, verdict: Verdict) -> int:
@@ -71,7 +71,7 @@ async def _grant(call: Call, runtime: Runtime, item: ItemRow) -> Grant | None:
         return None
     if bounds["for_s"] is None and bounds["uses"] is None:
         raise UsageError(
-            "--match allows further calls and needs a bound: --for or --uses; an example is: "
+            "--match allows further calls and needs a bound: --for or --uses; for example: "
             f'holdfast approve {item.item_id} --match "git push*" --for 2h'
         )
     return await runtime.intake.grant_for(item, for_s=args.for_s, uses=args.uses, match=args.match)

@@ -15,12 +15,12 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import begin
 from holdfast.app.exits import name_of
+from holdfast.app.home import attend, is_served, workers
 from holdfast.app.news import look_after
 from holdfast.app.running.family import TOGETHER, Family
-from holdfast.app.screen.live import LiveProgress, can_draw, drawn
-from holdfast.app.screen.painter import Painter
-from holdfast.app.screen.progress import JsonProgress, PlainProgress, counted, terminal_width
-from holdfast.app.serving import attend, is_served, workers
+from holdfast.app.screen.events import counted
+from holdfast.app.screen.live import LiveProgress, Painter, can_draw, drawn
+from holdfast.app.screen.progress import JsonProgress, PlainProgress, terminal_width
 from holdfast.app.settings.config import database_path, terminal_wishes
 from holdfast.brain.doors import Doors, Observer
 from holdfast.brain.recall import recall

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from holdfast.app.call import Call, ReaderGone
 from holdfast.app.compose import Runtime, open_runtime
-from holdfast.app.exits import name_of
-from holdfast.app.screen.progress import JsonProgress, one_line
-from holdfast.app.trouble import sentence_of
+from holdfast.app.exits import name_of, sentence_of
+from holdfast.app.screen.events import one_line
+from holdfast.app.screen.progress import JsonProgress
 from holdfast.brain.doors import Doors, NoObserver
 from holdfast.brain.wake import Outcome, wake
 from holdfast.clock import SystemClock

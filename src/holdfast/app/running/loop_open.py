@@ -11,7 +11,7 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.running.opening import check_folder, existing, open_run
-from holdfast.app.settings import hands_policy, policies
+from holdfast.app.settings import policies
 from holdfast.app.settings.config import budget_pico
 from holdfast.app.settings.prompts import load_prompts
 from holdfast.errors import UsageError
@@ -27,7 +27,7 @@ BEGIN_AND_END = 2
 
 STAGES = 2
 
-_EXAMPLE = "an example is: holdfast loop --until 'make test' -- claude -p"
+_EXAMPLE = "for example: holdfast loop --until 'make test' -- claude -p"
 
 _NO_LINE = 10**9
 """Context limit that is never reached: the loop's own model has no context."""
@@ -47,7 +47,7 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
             f"session {name_of(row)} exists already; continue it with {call.typed('wake', name_of(row))}, or use "
             "another --session-id"
         )
-    provider = hands_policy.hands(call.settings).provider
+    provider = policies.hands(call.settings).provider
     if not args.no_sandbox and (provider == "remote" or provider.startswith("ssh:")):
         raise UsageError(
             f"a loop runs on this machine, but `provider` in [hands] is {provider!r}; run `holdfast loop` there, or "
@@ -134,11 +134,11 @@ def _report(name: str) -> str:
             data = stream.read(1 << 20)
     except OSError as error:
         raise UsageError(
-            f"the report {name} cannot be read ({error.strerror}); an example is --chain report.md"
+            f"the report {name} cannot be read ({error.strerror}); for example --chain report.md"
         ) from error
     text = cut(data.decode("utf-8", "replace").replace("\0", ""), PART_MAX)
     if not text.strip():
-        raise UsageError(f"the report {name} is empty; an example is --chain report.md")
+        raise UsageError(f"the report {name} is empty; for example --chain report.md")
     return text
 
 

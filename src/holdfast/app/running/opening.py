@@ -13,11 +13,10 @@ from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.exits import name_of
 from holdfast.app.models import settled_model
-from holdfast.app.settings import egress_policy, hands_policy, policies
-from holdfast.app.settings.agent_file import load_agent
+from holdfast.app.settings import egress_policy, policies
+from holdfast.app.settings.agent_file import load_agent, load_rules
 from holdfast.app.settings.config import Settings, budget_pico, config_folder, pinned_rules
 from holdfast.app.settings.prompts import load_prompts
-from holdfast.app.settings.rules import load_rules
 from holdfast.app.settings.trust import check_workspace
 from holdfast.errors import UsageError
 from holdfast.facts.session import Agent, Limits, SessionCreated, Workspace
@@ -96,16 +95,16 @@ def policies_of(
     """The policies of a new session by the settings, and what its tools may reach besides."""
     return Policies(
         people=policies.people(settings),
-        hands=hands_policy.hands(settings),
+        hands=policies.hands(settings),
         egress=egress_policy.egress(settings, hosts=hosts, registries=registries, secrets=secrets),
-        environment=hands_policy.environment(settings),
+        environment=policies.environment(settings),
         searchers=egress_policy.searchers(settings),
     )
 
 
 async def check_machine(call: Call, runtime: Runtime, workspace: Workspace) -> None:
     """Refuse what the machine cannot do safely, and note weak isolation. Raises `SandboxUnavailable`."""
-    for warning in await opening.check_machine(runtime.site, workspace, hands_policy.hands(call.settings)):
+    for warning in await opening.check_machine(runtime.site, workspace, policies.hands(call.settings)):
         call.note(warning)
 
 
@@ -173,7 +172,7 @@ def workspace_of(settings: Settings, folder: str | None, *, sandbox: bool, user:
 def check_folder(text: str) -> Path:
     """Return a named workspace as a path. It must be an existing, writable folder."""
     if not text:
-        raise UsageError("--workspace '' names no folder; an example is --workspace .")
+        raise UsageError("--workspace '' names no folder; for example --workspace .")
     path = Path(text).absolute()
     if not path.exists():
         raise UsageError(f"the workspace {text!r} does not exist; make it first: mkdir -p {path}")

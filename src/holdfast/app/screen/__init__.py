@@ -1,1 +1,1 @@
-"""What users read on a terminal."""
+"""Views on the terminal: progress, live view, inbox, and briefs."""

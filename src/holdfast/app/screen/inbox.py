@@ -1,17 +1,21 @@
-"""The inbox: what waits for people in all sessions, in four groups. Made from rows and items alone."""
+"""The inbox: what needs a user in all sessions, in four groups, from rows and items."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from holdfast.app.screen.progress import counted, one_line
-from holdfast.clock import rfc3339
+from holdfast.app.compose import Runtime
+from holdfast.app.screen.events import counted, describe, one_line
+from holdfast.clock import SystemClock, rfc3339
 from holdfast.facts.people import ApprovalRequested
+from holdfast.facts.shift import ParkReason
+from holdfast.log.base import Index, Which
 from holdfast.session.context.text import visible, visible_line
 from holdfast.session.money import usd, usd_float
 from holdfast.session.rows import TAINTED, WEAK, ItemRow, SessionRow
+from holdfast.session.state import State
 from holdfast.session.tools.policy import TREE
 
 Group = Literal["needs you", "errors", "finished", "running"]
@@ -75,7 +79,7 @@ def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[s
 
 
 def _called(row: SessionRow, top: SessionRow | None) -> str:
-    """What a person calls it: a child by the session at the top of its tree, which is the one that they know."""
+    """The display name. A child has the name of the session at the top of its tree, which the user knows."""
     own = row.key or row.session_id
     if top is None or top.session_id == row.session_id:
         return own
@@ -105,7 +109,7 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
 
 
 def counts(entries: Iterable[Entry]) -> dict[Group, int]:
-    """How many there are in each group."""
+    """The number of entries in each group."""
     found = dict.fromkeys(GROUPS, 0)
     for entry in entries:
         found[entry.group] += 1
@@ -139,7 +143,7 @@ def entry_lines(entry: Entry, now_us: int) -> list[str]:
 
 
 def is_listed_whole(shown: Shown) -> bool:
-    """Whether the list shows the whole of an item's title and action. Only then may it be answered from the list."""
+    """True if the list shows all of an item's title and action. Only then may it be answered from the list."""
     action = visible(shown.request.action).split("\n")
     fits = len(action) <= LISTED_LINES and all(len(line) <= LISTED_WIDTH for line in action)
     return fits and len(visible_line(shown.request.title)) <= LISTED_WIDTH
@@ -304,3 +308,48 @@ def span(us: int) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+SHOWN = 100
+"""Items, and sessions of each status, that a person is shown. A script gets all of them."""
+
+
+async def look(runtime: Runtime, since_us: int | None = None, *, limit: int | None = None) -> list[Entry]:
+    """The inbox as it stands; with a `limit`, so many of the oldest items and of the latest sessions of each status.
+
+    What ended before `since_us` is left out; by default that is a week ago.
+    """
+    store, now_us = runtime.store, SystemClock().now_us()
+    items = [await shown_of(runtime, item) for item in await store.items(limit=limit)]
+    since_us = now_us - FINISHED_US if since_us is None else since_us
+    rows = await _around(store, {shown.item.session_id for shown in items}, since_us, limit)
+    return build(rows, items, await store.holders(), since_us + FINISHED_US)
+
+
+async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
+    """The latest sessions of each status, those that are named, and the tops of their trees."""
+    filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
+    filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
+    found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
+    wanted = named | {row.root for row in found.values()}
+    while missing := wanted - found.keys():
+        for session_id in missing:
+            found[session_id] = await index.find(session_id)
+            wanted.add(found[session_id].root)
+    return sorted(found.values(), key=lambda row: (row.created_us, row.session_id), reverse=True)
+
+
+async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
+    """An item with its question, who may answer it, and how it was answered."""
+    shown = Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))
+    if item.closed_seq is None:
+        return shown
+    (event,) = await runtime.store.read(item.session_id, after=item.closed_seq - 1, limit=1)
+    return replace(shown, answered=describe(event), proof=getattr(event.fact, "proof", ""))
+
+
+async def counting_answers(runtime: Runtime, state: State) -> list[str]:
+    """The answers of a session that still allow or refuse something: who gave them, and what is proven about that."""
+    seqs = {grant.seq for grant in state.grants} | {ask.decided_seq for ask in state.asks.values() if ask.verdict}
+    found = [await runtime.store.read(state.session_id, after=seq - 1, limit=1) for seq in sorted(seqs)]
+    return [describe(event) for (event,) in found]

@@ -1,4 +1,4 @@
-"""What the live view says of a session: a few rows, made from its events, its state and what streams in."""
+"""The status rows of the live view, from a session's events, state, and streamed output."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from holdfast.app.screen.progress import describe, one_line
-from holdfast.app.screen.progress_outside import warnings
+from holdfast.app.screen.access import warnings
+from holdfast.app.screen.events import describe, one_line
 from holdfast.clock import Clock
 from holdfast.facts.base import text_of
 from holdfast.facts.codec import Event
@@ -47,7 +47,7 @@ class Row:
 
 
 class Words:
-    """What streams in, broken into rows as it comes, so that a row that is full never changes again."""
+    """Streamed text, broken into rows as it arrives. A full row never changes."""
 
     def __init__(self, measure: Measure) -> None:
         self._measure = measure
@@ -119,7 +119,7 @@ class Panel:
 
     @property
     def ticking(self) -> bool:
-        """Whether a time is shown that goes on."""
+        """True if a running time is shown."""
         return bool(self._running or self._model)
 
     def take(self, event: Event, width: int) -> None:
@@ -213,7 +213,7 @@ class Panel:
         return rows
 
     def _status(self, width: int) -> list[Row]:
-        """Who, how far, how full, how much, and what waits; as many rows as it takes, three at most."""
+        """Name, progress, context, cost, and open items, in at most three rows."""
         rows: list[list[Span]] = [[]]
         cells = 0
         for piece in self._pieces(width):
@@ -254,7 +254,7 @@ class Panel:
 
 
 def _gauge(state: State, width: int) -> list[Span]:
-    """How full the context is, against the line at which something is done about it."""
+    """A gauge of the context, against the size at which it is compacted."""
     limits = state.limits
     line = limits.context_tokens
     if limits.context.strategy != "off":

@@ -1,4 +1,4 @@
-"""The inbox on a terminal: a list to go through by keys, and answers without typing ids. No mouse, no flicker."""
+"""The inbox on a terminal: pages to go through by keys, and answers without typing ids."""
 
 from __future__ import annotations
 
@@ -7,22 +7,234 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from dataclasses import dataclass
+from typing import Literal, TextIO
 
 import anyio
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
 from holdfast.app.detached import see_to
-from holdfast.app.screen.looking import SHOWN, look
-from holdfast.app.screen.pages import Chosen, Pages
-from holdfast.app.screen.painter import Painter
+from holdfast.app.screen.inbox import GROUPS, SHOWN, Entry, Shown, counts, details, entry_lines, folded, look
+from holdfast.app.screen.live import Painter
+from holdfast.app.screen.panel import Row
 from holdfast.brain.shift import alongside
 from holdfast.clock import SystemClock
 from holdfast.errors import HoldfastError
+from holdfast.facts.people import Verdict
 from holdfast.service.answers import Answer
+
+Mode = Literal["list", "read", "sure", "words"]
+"""Going through the list, reading one whole item, asked whether to approve, writing a note."""
+
+HELP: dict[Mode, str] = {
+    "list": "up/down choose  enter read  a approve  d deny  q quit",
+    "read": "up/down scroll  a approve  d deny  esc back  q quit",
+    "sure": "y approve  n back",
+    "words": "enter send  esc back",
+}
+
+LIST_ROWS = 8
+"""So many rows of the list at most while an item is previewed below it."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An answer that the keys gave."""
+
+    shown: Shown
+    verdict: Verdict
+    note: str = ""
+
+
+class Pages:
+    """The position of the user in the inbox. `measure` returns the columns of a text."""
+
+    def __init__(self, measure: Callable[[str], int]) -> None:
+        self._measure = measure
+        self._entries: list[Entry] = []
+        self._now_us = 0
+        self._at = 0
+        self._mode: Mode = "list"
+        self._back: Mode = "list"
+        self._verdict: Verdict = "deny"
+        self._note = ""
+        self._scroll = 0
+        self._all_shown = False
+        self._page = 1
+        self.message = ""
+
+    def load(self, entries: list[Entry], now_us: int) -> None:
+        """The inbox as it stands now. Whoever is at an item stays at it; one that is gone is left."""
+        before = self._item()
+        self._entries, self._now_us = entries, now_us
+        ids = [_id(entry) for entry in entries]
+        if before is not None and before.item.item_id in ids:
+            self._at = ids.index(before.item.item_id)
+            return
+        self._at = max(0, min(self._at, len(entries) - 1))
+        if before is not None and self._mode != "list":
+            self._mode, self._scroll = "list", 0
+            self.message = self.message or f"{before.item.item_id} is no longer open"
+
+    def key(self, key: str) -> Chosen | Literal["quit"] | None:
+        """A key was pressed: an answer to give, the wish to leave, or nothing to do."""
+        match self._mode:
+            case "words":
+                return self._write(key)
+            case "sure":
+                return self._sure(key)
+        self.message = ""
+        match key:
+            case "q":
+                return "quit"
+            case "up" | "k":
+                self._move(-1)
+            case "down" | "j":
+                self._move(1)
+            case "page up" | "b":
+                self._move(-self._page)
+            case "page down" | " ":
+                self._move(self._page)
+            case "enter" | "right":
+                self._open()
+            case "escape" | "left":
+                self._mode = "list"
+            case "a" | "d":
+                self._begin("approve" if key == "a" else "deny")
+        return None
+
+    def _move(self, by: int) -> None:
+        if self._mode == "read":
+            self._scroll = max(0, self._scroll + by)
+        else:
+            self._at = max(0, min(len(self._entries) - 1, self._at + by))
+
+    def _open(self) -> None:
+        if self._item() is None:
+            self.message = "nothing is asked there; `holdfast show ID` says more about a session"
+        else:
+            self._mode, self._scroll = "read", 0
+
+    def _begin(self, verdict: Verdict) -> None:
+        shown = self._item()
+        if shown is None:
+            self.message = "nothing is asked there"
+            return
+        if verdict == "approve" and not self._all_shown:
+            # What somebody cannot see, they cannot approve.
+            self._open() if self._mode == "list" else None
+            self.message = "read it to its end first"
+            return
+        self._back, self._verdict, self._note = self._mode, verdict, ""
+        self._mode = "words" if verdict == "deny" or shown.item.kind == "question" else "sure"
+
+    def _sure(self, key: str) -> Chosen | None:
+        shown = self._item()
+        if key in ("y", "n", "escape", "q"):
+            self._mode = self._back
+        return Chosen(shown, "approve") if key == "y" and shown is not None else None
+
+    def _write(self, key: str) -> Chosen | None:
+        shown = self._item()
+        if key == "escape":
+            self._mode = self._back
+        elif key == "backspace":
+            self._note = self._note[:-1]
+        elif key == "enter" and shown is not None:
+            self._mode = "list"
+            return Chosen(shown, self._verdict, self._note.strip())
+        elif len(key) == 1:
+            self._note += key
+        return None
+
+    def _item(self) -> Shown | None:
+        return self._entries[self._at].item if self._entries else None
+
+    # --- what is shown ------------------------------------------------------------------------------
+
+    def rows(self, width: int, height: int) -> list[Row]:
+        """The page for a terminal of that size, at most `height` rows."""
+        found = counts(self._entries)
+        head = [Row((("  ".join(f"{group} {found[group]}" for group in GROUPS), "bold"),))]
+        foot = self._foot(width)
+        room = max(1, height - len(head) - len(foot))
+        body = self._reading(width, room) if self._reads() else self._listing(width, room)
+        return head + body + foot
+
+    def _reads(self) -> bool:
+        return self._mode == "read" or (self._mode in ("sure", "words") and self._back == "read")
+
+    def _foot(self, width: int) -> list[Row]:
+        prompt = ""
+        if self._mode == "sure":
+            prompt = "approve this?"
+        elif self._mode == "words":
+            what = "why not, for the agent" if self._verdict == "deny" else "your answer"
+            prompt = f"{what}: {self._note}_"
+        rows = [Row(((line, "bold yellow"),)) for line in self._wrapped(prompt or self.message, width)]
+        return [*rows[-3:], Row(((HELP[self._mode], "dim"),))]
+
+    def _listing(self, width: int, room: int) -> list[Row]:
+        shown = self._item()
+        preview = self._detail_lines(shown, width) if shown is not None else []
+        listed = self._list_rows(width)
+        # The preview wants to be whole; the list keeps some rows all the same.
+        kept = min(len(listed), max(min(LIST_ROWS, room // 2), room - 1 - len(preview)))
+        left = room - kept - 1
+        self._all_shown = shown is not None and len(preview) <= left
+        self._page = max(1, kept - 1)
+        first = max(0, min(self._at - kept // 2, len(listed) - kept))
+        rows = listed[first : first + kept]
+        if shown is None or left < 1:
+            return rows or [Row((("nothing here: no session waits, failed, ended lately or runs", ""),))]
+        cut = preview[:left] if self._all_shown else [*preview[: left - 1], "… enter shows all of it"]
+        return [*rows, Row((("-" * (width - 1), "dim"),)), *(Row(((line, ""),)) for line in cut)]
+
+    def _list_rows(self, width: int) -> list[Row]:
+        rows = []
+        for place, entry in enumerate(self._entries):
+            mark, style = ("> ", "bold") if place == self._at else ("  ", "")
+            rows.append(
+                Row(((mark, style), (f"{entry.group:<10}", "dim"), (entry_lines(entry, self._now_us)[0], style)))
+            )
+        return rows
+
+    def _reading(self, width: int, room: int) -> list[Row]:
+        shown = self._item()
+        lines = self._detail_lines(shown, width) if shown is not None else []
+        self._scroll = max(0, min(self._scroll, len(lines) - room))
+        end = self._scroll + room
+        self._all_shown = end >= len(lines)
+        self._page = max(1, room - 1)
+        page = [Row(((line, ""),)) for line in lines[self._scroll : end]]
+        if not self._all_shown:
+            page[-1] = Row((("… more below", "dim"),))
+        return page
+
+    def _detail_lines(self, shown: Shown, width: int) -> list[str]:
+        row = self._entries[self._at].row
+        lines = details(shown, row, self._now_us)
+        return [part for line in lines for part in folded(line, width, self._measure)]
+
+    def _wrapped(self, line: str, width: int) -> list[str]:
+        """A line broken into rows that fit, with nothing left out."""
+        parts, part, cells = [], "", 0
+        for char in line.expandtabs(4):
+            wide = self._measure(char)
+            if cells + wide >= width:
+                parts.append(part)
+                part, cells = "", 0
+            part += char
+            cells += wide
+        return [*parts, part] if part or (not parts and line) else parts
+
+
+def _id(entry: Entry) -> str:
+    return entry.item.item.item_id if entry.item is not None else ""
+
 
 TICK_S = 30.0
 """How often ages are drawn anew when nothing happens."""
@@ -93,7 +305,7 @@ async def pick(call: Call, runtime: Runtime, stream: TextIO, *, color: bool) -> 
 
 
 class _Picker:
-    """What the keys, the log and the terminal share."""
+    """State shared by the keyboard, the log, and the terminal."""
 
     def __init__(self, call: Call, runtime: Runtime, painter: Painter, pages: Pages) -> None:
         self._call = call

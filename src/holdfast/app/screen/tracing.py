@@ -1,4 +1,4 @@
-"""Where a line of a file comes from: which mission's main line brought it, and what its log says of that."""
+"""The origin of a line of code: the mission whose main branch brought it, and the evidence in its log."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Line(NamedTuple):
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """Where a line comes from, the nearest step first. Without `links`, `note` says why there are none.
+    """The origin of a line, the nearest step first. Without `links`, `note` is the reason.
 
-    `line` and `text` are as the line is asked about.
+    `line` and `text` are those that the user asked about.
     """
 
     path: str

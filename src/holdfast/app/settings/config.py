@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import getpass
 import os
 import tomllib
@@ -11,11 +10,19 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.app.settings.nofollow import read_beneath
-from holdfast.app.settings.own import check_repository
-from holdfast.app.settings.project_files import FILE, project_model, prompts_of, read_project
-from holdfast.app.settings.project_keys import Change, changes, flat, keep
-from holdfast.app.settings.trust import Ignored, SettingsFile, TrustStore
+from holdfast.app.settings.project import (
+    FILE,
+    Change,
+    changes,
+    check_repository,
+    flat,
+    keep,
+    project_model,
+    prompts_of,
+    read_project,
+)
+from holdfast.app.settings.trust import Ignored, SettingsFile, TrustStore, read_beneath
+from holdfast.app.settings.values import count, known_key
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Limits
 from holdfast.model.prices import parse_prices
@@ -25,11 +32,11 @@ from holdfast.session.money import Price, pico_from_usd
 
 @dataclass(frozen=True)
 class Settings:
-    """What can be set. `budget_usd` is text so that no cent is lost on the way.
+    """All settings. `budget_usd` is text so that no cent is lost to rounding.
 
     Tables are checked and read elsewhere: `notify` by targets.py, `people`, `context` and `breakers` by policies.py,
-    `hands` and `environment` by hands_policy.py, `egress` and `search` by egress_policy.py, `secrets` by secrets.py.
-    `prices` maps models to what their tokens cost. What only the user's own file may have is in own.py.
+    `hands` and `environment` by policies.py, `egress` and `search` by egress_policy.py, `secrets` by egress_policy.py.
+    `prices` maps models to the prices of their tokens. Keys reserved for the user's own file are listed in project.py.
 
     `ignored` are the keys of a project's files that do not count, since the user has not accepted them. `project` is
     the folder whose file was accepted, and `prompt_files` are the prompts that it names, as they were accepted.
@@ -87,13 +94,13 @@ def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
 
 
 def project_changes(file: SettingsFile, flags: Mapping[str, Any]) -> list[Change]:
-    """What a project's holdfast.toml would change. Raises `UsageError`."""
+    """The changes that a project's holdfast.toml would make. Raises `UsageError`."""
     stronger = _stronger(flags)
     return changes(project_values(file), vars(_merged(Settings(), *stronger)), _set_by(stronger))
 
 
 def _stronger(flags: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """What the user set: their own file, the environment, the flags."""
+    """Settings of the user: own file, environment, and flags."""
     path = _user_file()
     mine = _user_settings(path) if path.is_file() else {}
     words = _NAMES.keys() - {"prices", *_TABLES, *_FAMILIES}
@@ -135,7 +142,7 @@ def _with_project(file: SettingsFile, settings: Settings, stronger: tuple[Mappin
 
 
 def project_values(file: SettingsFile) -> dict[str, Any]:
-    """What a project's holdfast.toml says, checked. Raises `UsageError`, except for one that may not count."""
+    """The checked values of a project's holdfast.toml. Raises `UsageError` unless the file is ignored anyway."""
     try:
         values = parse_toml(file.data, file.path, "the settings file")
         check_repository(file.path, values, _user_file())
@@ -152,7 +159,7 @@ def project_values(file: SettingsFile) -> dict[str, Any]:
 
 
 def trust_store() -> TrustStore:
-    """What the user accepted, in their own configuration folder."""
+    """The trust store in the user's configuration folder."""
     return TrustStore(config_folder())
 
 
@@ -177,7 +184,7 @@ def database_path(settings: Settings) -> Path:
     if scheme in ("postgresql", "postgres"):
         raise CannotRunSafely("this version keeps its log in SQLite only; use --db sqlite:///PATH, or leave --db out")
     if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
-        raise UsageError(f"--db {settings.db!r} is not a database URL; an example is --db sqlite:////var/lib/agents.db")
+        raise UsageError(f"--db {settings.db!r} is not a database URL; for example: --db sqlite:////var/lib/agents.db")
     path = Path(rest[1:]).absolute()
     if not path.parent.is_dir():
         whole = Path(rest)
@@ -193,7 +200,7 @@ def budget_pico(text: str) -> int | None:
     try:
         pico = pico_from_usd(str(text))
     except ValueError as error:
-        raise UsageError(f"--budget: {error}; an example is --budget 2.50") from error
+        raise UsageError(f"--budget: {error}; for example: --budget 2.50") from error
     if pico <= 0:
         raise UsageError(f"--budget {text} leaves nothing to spend; give an amount above 0, such as --budget 2.50")
     return pico
@@ -205,7 +212,7 @@ def environment() -> Mapping[str, str]:
 
 
 def terminal_wishes() -> tuple[str, bool]:
-    """What `TERM` says the terminal is, and whether colors are welcome on it (`NO_COLOR` is not set)."""
+    """The terminal type (`TERM`), and True if colors are allowed (`NO_COLOR` is not set)."""
     return os.environ.get("TERM", ""), not os.environ.get("NO_COLOR")
 
 
@@ -313,52 +320,6 @@ def _table(name: str, value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"{name} in {where} has to be a table in a file, such as [{name}]")
     return value
-
-
-COUNT_MAX = 10**12
-"""No cap on turns or tokens is larger."""
-
-
-def count(value: Any) -> int:
-    """A whole number from 1, as a number or as text. Raises `ValueError` with a right example."""
-    try:
-        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else 0
-    except ValueError:
-        number = 0
-    if not 1 <= number <= COUNT_MAX:
-        raise ValueError(f"{value!r} is not a whole number from 1 to {COUNT_MAX}, such as 40")
-    return number
-
-
-def known_key(name: str, known: Collection[str], where: str) -> None:
-    """Raise `UsageError` for a key that does not exist, naming the nearest that does."""
-    if name not in known:
-        raise UsageError(f"unknown key {name!r} in {where}; {nearest(name, known)}")
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """What somebody may have meant by a name that does not exist."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-
-DURATION_MAX_S = 10 * 366 * 86_400  # no time span is longer
-
-
-def duration_s(value: Any) -> float:
-    """A time span in seconds: a number of them, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
-    seconds: float = 0
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
-    elif isinstance(value, str):
-        number, unit = (value[:-1], value[-1:]) if value[-1:] in _UNITS_S else (value, "s")
-        if number.replace(".", "", 1).isdecimal() and number.isascii():
-            seconds = float(number) * _UNITS_S[unit]
-    if not 0 < seconds <= DURATION_MAX_S:
-        raise ValueError(f"{value!r} is not a time span above 0 and up to ten years, such as 90s, 30m, 2h or 3d")
-    return seconds
 
 
 RULE_FILES = ("AGENTS.md", "CLAUDE.md")

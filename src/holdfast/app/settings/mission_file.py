@@ -22,12 +22,12 @@ from typing import Any, get_args
 
 import msgspec
 
-from holdfast.app.settings.config import Settings, check_shared, count, known_key, nearest, parse_toml, trust_store
-from holdfast.app.settings.hands_policy import read_environment, read_hands
-from holdfast.app.settings.project_files import MISSION_FILE, has_hooks, hooks_of, read_mission
-from holdfast.app.settings.project_keys import Change, changes, flat, keep
+from holdfast.app.settings.config import Settings, check_shared, parse_toml, trust_store
+from holdfast.app.settings.policies import read_environment, read_hands
+from holdfast.app.settings.project import MISSION_FILE, Change, changes, flat, has_hooks, hooks_of, keep, read_mission
 from holdfast.app.settings.tables import NAME, Key, at_least, money, one_of, or_none, read_table, text, texts, yes_or_no
 from holdfast.app.settings.trust import Ignored, SettingsFile
+from holdfast.app.settings.values import count, known_key, nearest
 from holdfast.errors import UsageError
 from holdfast.facts.mission import Contract, MissionPolicy, RoleKind
 from holdfast.kinds.mission.contract.protected import DEFAULT_PROTECTED
@@ -44,9 +44,9 @@ DEFAULT_CONTRACT = "feature_list.json"
 
 @dataclass(frozen=True)
 class MissionFile:
-    """What a mission.toml says. `contract` is a path in the repository, `follow` the full name of a ref.
+    """The content of a mission.toml. `contract` is a path in the repository, `follow` the full name of a ref.
 
-    `protected` are globs beside those that are protected anyway, `unprotected` of those the ones that are not.
+    `protected` are globs added to the default ones; `unprotected` are default ones that are removed.
     `hidden` are globs of files that workers, planners and judges do not see.
     `hands` and `environment` are tables as they stand in holdfast.toml. `ignored` are keys that do not count, since the
     user has not accepted the file.
@@ -102,7 +102,7 @@ def read_mission_file(path: Path) -> MissionFile:
 
 
 def project_mission(folder: Path, settings: Settings) -> MissionFile:
-    """What counts of a repository's mission.toml, and of its hooks; what holds by default without them."""
+    """The trusted part of a repository's mission.toml and hooks, with defaults for the rest."""
     file = read_mission(folder.resolve() / MISSION_FILE)
     if file is None:
         return MissionFile()
@@ -127,7 +127,7 @@ def accepted_hooks(folder: Path) -> dict[str, bytes]:
 
 
 def mission_values(file: SettingsFile) -> dict[str, Any]:
-    """What a repository's mission.toml says, checked. Raises `UsageError`, except for one that may not count."""
+    """The checked values of a repository's mission.toml. Raises `UsageError` unless the file is ignored anyway."""
     try:
         values = parse_toml(file.data, file.path, "the mission file")
         _mission_of(values, file.path)
@@ -139,7 +139,7 @@ def mission_values(file: SettingsFile) -> dict[str, Any]:
 
 
 def mission_changes(file: SettingsFile, values: dict[str, Any], settings: Settings) -> list[Change]:
-    """What each key would change, with the repository's hooks as a key even where mission.toml does not name them."""
+    """The change that each key would make. Hooks of the repository are a key even without one in mission.toml."""
     shown = {**values, "hooks": values["hooks"] if "hooks" in values else True}
     if not has_hooks(file.named):
         shown.pop("hooks")
@@ -173,7 +173,7 @@ def _mission_of(values: dict[str, Any], path: Path) -> MissionFile:
 
 
 def _check_own(path: Path, values: dict[str, Any]) -> None:
-    """What a repository may not say, it may not say here either; a role's model as the model of all."""
+    """Refuse keys that a repository may not set; the model of a role counts as the model of all."""
     check_shared(path, values)
     models = values.get("models")
     for model in models.values() if isinstance(models, dict) else ():

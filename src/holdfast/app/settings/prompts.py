@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from holdfast.app.settings.config import nearest
-from holdfast.app.settings.nofollow import read_beneath
+from holdfast.app.settings.trust import read_beneath
+from holdfast.app.settings.values import nearest
 from holdfast.errors import UsageError
 
 NAMES = (

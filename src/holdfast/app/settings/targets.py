@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.app.settings.config import Settings, environment, known_key, nearest
+from holdfast.app.settings.config import Settings, environment
+from holdfast.app.settings.values import known_key, nearest
 from holdfast.clock import Clock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import Entropy
@@ -36,7 +37,7 @@ SECRET_MAX = 8192
 
 @dataclass(frozen=True)
 class _Kind:
-    """What makes it, and what it can be told. `references` may be `env:` or `file:`; `secrets` must be."""
+    """The module of a kind of target, and its keys. `references` may be `env:` or `file:`; `secrets` must be."""
 
     module: str
     needs: tuple[str, ...]
@@ -82,7 +83,7 @@ def outlets(settings: Settings, clock: Clock, entropy: Entropy) -> tuple[Outlet,
 
 
 def poll_every_s() -> float:
-    """How often a reply channel is looked at, in seconds."""
+    """Interval between two polls of a reply channel, in seconds."""
     return float(importlib.import_module(KINDS["ntfy"].module).POLL_EVERY_S)
 
 
@@ -96,7 +97,7 @@ def _checked(name: str, table: Any) -> TargetSettings:
         raise UsageError(f"[notify.{name!r}] has a name that cannot be used: take letters, digits, - and _, up to 32")
     where = f"[notify.{name}]"
     if not isinstance(table, dict):
-        raise UsageError(f'notify.{name} has to be a table; an example is: {where} kind = "ntfy"')
+        raise UsageError(f'notify.{name} has to be a table; for example: {where} kind = "ntfy"')
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise UsageError(f"{where} has no kind that exists; {nearest(str(kind), KINDS)}")
@@ -120,12 +121,12 @@ def _check_reference(where: str, key: str, value: str, *, must: bool) -> None:
     scheme, colon, rest = value.partition(":")
     if scheme == "env" and colon:
         if _VARIABLE.fullmatch(rest) is None:
-            raise UsageError(f'{key} in {where} names no environment variable; an example is: {key} = "env:OPS_SECRET"')
+            raise UsageError(f'{key} in {where} names no environment variable; for example: {key} = "env:OPS_SECRET"')
     elif scheme == "file" and colon:
         if not rest.startswith(("/", "~/")):
             raise UsageError(
                 f"{key} in {where} has to name its file by a whole path; "
-                f'an example is: {key} = "file:~/.config/holdfast/ops.secret"'
+                f'for example: {key} = "file:~/.config/holdfast/ops.secret"'
             )
     elif must:
         raise UsageError(

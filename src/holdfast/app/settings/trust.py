@@ -1,11 +1,11 @@
-"""The trust store: which settings files of projects the user has accepted, by path, owner, and digest.
+"""Trust in settings files of projects: the accepted files, by path, owner, and digest.
 
-It lies in the user's own configuration folder, outside of every workspace. A file counts only as the bytes that were
-accepted: a change of the file, or of a file that it names, drops the trust.
-"""
+The trust store lies in the user's own configuration folder, outside of every workspace. Files of a project are opened
+component by component, and no symbolic link below the folder is followed."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import grp
 import hashlib
@@ -17,14 +17,75 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import msgspec
 
-from holdfast.app.settings.nofollow import FOLDER, list_beneath, read_beneath
 from holdfast.errors import CannotRunSafely, NotTrusted
 from holdfast.session.context.text import visible
+
+FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags for a folder that is only passed through."""
+
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+BYTES_MAX = 4 << 20
+"""A larger settings, prompt, rules, or contract file is refused."""
+
+
+def read_beneath(folder: Path, name: str, limit: int = BYTES_MAX) -> bytes:
+    """The bytes of a regular file below `folder`. Raises `OSError`: `ELOOP` for a link, `EFBIG` beyond the limit."""
+    path = PurePosixPath(name)
+    with _opened(folder, path.parent) as above:
+        fd = _open(path.name, _FILE, above)
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(folder / name))
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"larger than {limit} bytes", str(folder / name))
+    return data
+
+
+def list_beneath(folder: Path, name: str = ".") -> list[str]:
+    """The sorted names in a folder below `folder`. Raises `OSError`."""
+    with _opened(folder, PurePosixPath(name)) as found:
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+    try:
+        return sorted(os.listdir(fd))
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _opened(folder: Path, inside: PurePosixPath) -> Iterator[int]:
+    if inside.is_absolute() or ".." in inside.parts:
+        raise OSError(errno.EXDEV, "outside the folder", str(inside))
+    fd = os.open(folder, FOLDER & ~os.O_NOFOLLOW)
+    try:
+        for name in inside.parts:
+            below = _open(name, FOLDER, fd)
+            os.close(fd)
+            fd = below
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _open(name: str, flags: int, above: int) -> int:
+    """Open one component. A link to a folder fails with `ENOTDIR` on its own; say that it is a link."""
+    try:
+        return os.open(name, flags, dir_fd=above)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK) and _is_link(name, above):
+            raise OSError(errno.ELOOP, "a symbolic link is not followed here", name) from None
+        raise
+
+
+def _is_link(name: str, above: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode)
+
 
 STORE = "trust.json"
 
@@ -73,7 +134,7 @@ class Ignored(NamedTuple):
     problem: str = ""
 
     def note(self) -> str:
-        """What to tell the user."""
+        """The message about the ignored keys."""
         which = visible(", ".join(self.keys))
         if self.problem:
             return f"ignored all settings in {self.path}{f' ({which})' if which else ''}: {self.problem}"
@@ -192,7 +253,7 @@ def _open_to_others(fd: int, place: Path) -> str:
 
 
 def _is_private_group(fd: int, found: os.stat_result) -> bool:
-    """Whether the owner is the only member of the group, and no access control list names another user."""
+    """True if the owner is the only member of the group and no access control list names another user."""
     try:
         owner, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
         lists = os.listxattr(f"/proc/self/fd/{fd}")
@@ -233,7 +294,7 @@ class TrustStore:
             raise CannotRunSafely(f"{self.path} cannot be read ({error}); remove it and accept anew") from error
 
     def accepts(self, file: SettingsFile) -> bool:
-        """Whether the user accepted this file as it is now."""
+        """True if the user accepted this file in its current state."""
         if file.problem:
             return False
         known = next((each for each in self.entries() if each.path == str(file.path)), None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.app.screen.progress import counted
+from holdfast.app.screen.events import counted
 from holdfast.facts.codec import Event
 from holdfast.facts.model import AgentToolUse, ModelRequestEnd
 from holdfast.facts.shift import ShiftStarted

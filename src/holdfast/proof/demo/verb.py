@@ -40,25 +40,25 @@ FAULTS = ", ".join((*WORKER_FAULTS, *JUDGE_FAULTS))
 
 def demo_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb."""
-    parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="which library")
-    parser.add_argument("--model", metavar="M", help="another model than the oracle, such as anthropic:NAME")
-    parser.add_argument("--base-url", metavar="URL", default="", help="the model's server, such as your own")
+    parser.add_argument("--library", metavar="NAME==VERSION", default=DEFAULT_LIBRARY, help="Library to rebuild")
+    parser.add_argument("--model", metavar="M", help="Model to use instead of the oracle, such as anthropic:NAME")
+    parser.add_argument("--base-url", metavar="URL", default="", help="URL of the model server")
     parser.add_argument(
-        "--budget", metavar="USD", dest="budget_usd", help="money cap in dollars, for --model and --mission"
+        "--budget", metavar="USD", dest="budget_usd", help="Budget in dollars, with --model or --mission"
     )
-    parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="when to kill the brain")
-    parser.add_argument("--keep", metavar="DIR", help="a new or empty folder to work in, and keep")
-    parser.add_argument("--json", action="store_true", help="print events and the result as JSON lines")
-    parser.add_argument("--mission", action="store_true", help="a whole mission: every body of the library, all roles")
+    parser.add_argument("--kill-at", metavar="auto|none|SEQ", default="auto", help="When to kill the brain")
+    parser.add_argument("--keep", metavar="DIR", help="New or empty folder to work in; it is kept")
+    parser.add_argument("--json", action="store_true", help="Print events and the result as JSON lines")
+    parser.add_argument("--mission", action="store_true", help="Run a mission that rebuilds the whole library")
     mission = parser.add_argument_group("with --mission")
-    mission.add_argument("--workers", metavar="N", type=int, help="workers at a time (4)")
-    mission.add_argument("--fault", metavar="CLASS[:RATE]", action="append", help=f"a fault of the oracle: {FAULTS}")
-    mission.add_argument("--rubric-share", metavar="F", type=float, help="so much of the criteria is for a judge alone")
+    mission.add_argument("--workers", metavar="N", type=int, help="Number of workers at a time (default: 4)")
+    mission.add_argument("--fault", metavar="CLASS[:RATE]", action="append", help=f"A fault of the oracle: {FAULTS}")
+    mission.add_argument("--rubric-share", metavar="F", type=float, help="Share of criteria that only a judge decides")
     mission.add_argument(
-        "--with", metavar="PKG", dest="packages", action="append", help="a package that the library's suite needs"
+        "--with", metavar="PKG", dest="packages", action="append", help="Package that the test suite needs"
     )
-    mission.add_argument("--seed", metavar="S", type=int, help="the same one has the same faults")
-    mission.add_argument("--kills", metavar="N", type=int, help="kill the whole runtime so often, at random moments")
+    mission.add_argument("--seed", metavar="S", type=int, help="Seed of the faults (reproducible)")
+    mission.add_argument("--kills", metavar="N", type=int, help="Kill the whole runtime N times at random moments")
 
 
 async def demo_run(call: Call) -> int:

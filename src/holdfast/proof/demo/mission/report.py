@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.app.exits import DONE, FAILED
-from holdfast.app.screen.progress import counted
+from holdfast.app.screen.events import counted
 from holdfast.proof.demo.mission.count import MissionCounts
 from holdfast.proof.demo.mission.live import Lived
 from holdfast.proof.demo.mission.material import MissionMaterial

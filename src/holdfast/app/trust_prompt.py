@@ -1,4 +1,4 @@
-"""Show what the settings files of a project would change, and ask the user whether to accept them."""
+"""Show what a project's settings files would change, and ask the user whether to trust them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import anyio.lowlevel
 
 from holdfast.app.call import Call
 from holdfast.app.settings.config import find_project, project_changes, trust_store
-from holdfast.app.settings.project_keys import Change
+from holdfast.app.settings.project import Change
 from holdfast.app.settings.trust import Ignored, SettingsFile
 from holdfast.clock import SystemClock, rfc3339
 from holdfast.session.context.text import visible
@@ -33,7 +33,7 @@ class Found:
     accepted: bool
 
     def lines(self) -> list[str]:
-        """What to show before the question."""
+        """The lines shown before the question."""
         state = "accepted" if self.accepted else "not accepted"
         lines = [f"{visible(str(self.file.path))}  (uid {self.file.uid}, sha256 {self.file.digest[:16]}, {state})"]
         if self.file.problem:
@@ -45,7 +45,7 @@ class Found:
         return lines
 
     def public(self) -> dict[str, Any]:
-        """The same for scripts."""
+        """The same as data."""
         changes = [{"key": key, "old": _plain(old), "new": _plain(new), "danger": danger or None}
                    for key, old, new, danger in self.changes]  # fmt: skip
         file = self.file
@@ -82,17 +82,17 @@ def accept(files: Sequence[Found]) -> None:
 
 
 def can_ask(call: Call) -> bool:
-    """Whether there is a person to ask."""
+    """True if the user can be asked on a terminal."""
     return not call.json and sys.stdin is not None and sys.stdin.isatty() and os.isatty(2)
 
 
 async def ask(call: Call, files: Sequence[Found]) -> bool:
-    """Show what these files would change, and whether the user says yes. Nothing else than `y` or `yes` is one."""
+    """Show the changes and ask the user. Only `y` or `yes` accepts."""
     for each in files:
         for line in each.lines():
             call.note(line)
     await anyio.lowlevel.checkpoint()  # from here on Ctrl-C ends the command
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # what was typed before the question is no answer
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # discard input from before the question
     print("Accept these settings until one of the files changes? [y/N] ", end="", file=sys.stderr, flush=True)
     await anyio.wait_readable(sys.stdin.fileno())
     return os.read(sys.stdin.fileno(), 64).strip().lower() in (b"y", b"yes")
@@ -101,7 +101,7 @@ async def ask(call: Call, files: Sequence[Found]) -> bool:
 async def settled(
     call: Call, ignored: Sequence[Ignored], find: Callable[[], Sequence[Found]], *, asks: bool = True
 ) -> bool:
-    """Ask about the files whose keys are ignored, if there is a person; say so otherwise. True when they now count.
+    """Ask about files whose keys are ignored, or report them without a terminal. True if they were accepted.
 
     `find` reads the files anew, to show them.
     """

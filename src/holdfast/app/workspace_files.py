@@ -1,4 +1,4 @@
-"""The workspace of a session at a point of its log: what changed since, and a copy of it (S22)."""
+"""The files of a session's workspace at an event: changes since then, and a restored copy (S22)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.app.call import Call
 from holdfast.app.compose import Runtime
-from holdfast.app.screen.progress import counted
+from holdfast.app.screen.events import counted
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.facts.session import Workspace
 from holdfast.hands.user import choose_user
@@ -18,16 +18,16 @@ from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
 
 NOW = -1
-"""Instead of a position: the workspace as it is in its folder now."""
+"""Stands for the current state of the workspace."""
 
 SHOWN = 200
-"""So many changed files are named for people."""
+"""Maximum number of changed files that are listed."""
 
 SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 
 def shelf_of(runtime: Runtime) -> Shelf:
-    """Where workspaces are kept. Raises `CannotRunSafely` without one."""
+    """The store of workspace snapshots. Raises `CannotRunSafely` without one."""
     if runtime.shelf is None:
         raise CannotRunSafely(
             "workspaces are kept with git, and there is none on this machine, so the files of a point cannot be had; "
@@ -37,7 +37,7 @@ def shelf_of(runtime: Runtime) -> Shelf:
 
 
 def files_as_of(point: Point) -> str:
-    """In words, what is known of the files of a point."""
+    """Describe the snapshot of the files at an event."""
     if not point.kept:
         later = f"; first kept after event {point.later_seq}" if point.later_seq else ""
         why = f" ({harmless(point.trouble)})" if point.trouble else ""
@@ -47,7 +47,7 @@ def files_as_of(point: Point) -> str:
 
 
 async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, workspace: Workspace) -> list[Change]:
-    """What changed in the workspace from the point to another one, or to now."""
+    """The changes in the workspace from this event to another one, or to now."""
     before = _kept(row, point)
     if to != NOW:
         return await shelf_of(runtime).changes(
@@ -67,7 +67,7 @@ async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, work
 async def restore(call: Call, runtime: Runtime, row: SessionRow, point: Point, folder: str) -> None:
     """Put the files of the point into an empty folder."""
     if not folder:
-        raise UsageError("--restore '' names no folder; an example is --restore ./then")
+        raise UsageError("--restore '' names no folder; for example: --restore ./then")
     path = Path(folder).absolute()
     done = await shelf_of(runtime).restore(_kept(row, point), path)
     if call.json:
@@ -78,7 +78,7 @@ async def restore(call: Call, runtime: Runtime, row: SessionRow, point: Point, f
 
 
 def show_changes(call: Call, found: list[Change]) -> None:
-    """Name the changes, in order of the paths."""
+    """Print the changes, ordered by path."""
     if call.json:
         for change in found:
             call.emit({"type": "change", "path": change.path, "kind": change.kind})

@@ -1,4 +1,4 @@
-"""The way outside for this home's sessions: a proxy for each, with the user's secrets behind it."""
+"""The egress proxies of this home's sessions, with the user's secrets behind them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.app.settings.config import Settings
-from holdfast.app.settings.egress_policy import upstream
-from holdfast.app.settings.secrets import open_vault
+from holdfast.app.settings.egress_policy import open_vault, upstream
 from holdfast.clock import SystemClock
 from holdfast.egress.base import Egress, Gateway, Notes
 from holdfast.egress.proxy import ProxyEgress
@@ -46,7 +45,7 @@ class NoEgress:
 
 
 def open_egress(settings: Settings, home: Path) -> Egress:
-    """What opens ways outside. Raises `UsageError` for tables that cannot be meant."""
+    """Create the egress proxies. Raises `UsageError` for invalid tables."""
     if any(importlib.util.find_spec(module) is None for module in ("h11", "cryptography")):
         return NoEgress()
     through = upstream(settings)

@@ -1,4 +1,4 @@
-"""Which models can be asked from here: keys by their names, local servers, extras. Nothing beyond loopback is asked."""
+"""Find models that this machine can use: API keys, local servers, installed extras. Only loopback is contacted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Served:
     models: tuple[str, ...]
 
     def flags(self) -> str:
-        """What to type to use the first of its models."""
+        """The flags that select the first of its models."""
         if self.server.provider == "ollama":
             return f"--model ollama:{self.models[0]}"
         return f"--model openai-compatible:{self.models[0]} --base-url {self.server.url}"
@@ -54,14 +54,14 @@ class Served:
 
 @dataclass(frozen=True)
 class Look:
-    """What was found. `proposal` is what to type for a default model, empty when there is none."""
+    """The findings. `proposal` has the flags for a default model, empty if there is none."""
 
     findings: tuple[Finding, ...]
     proposal: str
 
 
 def local_servers() -> tuple[LocalServer, ...]:
-    """Where the usual programs listen; Ollama wherever its variables say, if that is this machine."""
+    """The addresses of common local servers; for Ollama the one in its variables, if on this machine."""
     servers = [
         LocalServer("LM Studio", "http://127.0.0.1:1234/v1", "openai-compatible"),
         LocalServer("vLLM", "http://127.0.0.1:8000/v1", "openai-compatible"),
@@ -105,7 +105,7 @@ def _key_of(provider: str) -> str:
 
 
 def _missing(provider: str) -> str:
-    """What to type to install its extra, empty when it is there."""
+    """The command that installs the missing extra, or an empty string."""
     library = {"anthropic": "anthropic", "openai": "openai", "google": "google.genai"}[REMOTES[provider].extra]
     for module in ("pydantic_ai", "genai_prices", library):
         try:

@@ -1,0 +1,348 @@
+"""Each event as a short line for the terminal: one table of event type → line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.app.screen.access import HOSTS_SHOWN, host_files_line, policy_line, weakness
+from holdfast.clock import rfc3339
+from holdfast.facts import hands, mission, model, people, session, shift, task, tool
+from holdfast.facts import hands as egress
+from holdfast.facts import hands as environment
+from holdfast.facts import hands as workspace
+from holdfast.facts import mission as contract
+from holdfast.facts import model as context
+from holdfast.facts import people as user
+from holdfast.facts import shift as budget
+from holdfast.facts import shift as child
+from holdfast.facts import shift as home
+from holdfast.facts import task as proof
+from holdfast.facts import task as repo
+from holdfast.facts import tool as hook
+from holdfast.facts import tool as job
+from holdfast.facts.base import Fact, text_of
+from holdfast.facts.codec import Event
+from holdfast.session.context.text import harmless
+from holdfast.session.decide.waits import proof_text
+from holdfast.session.money import usd
+from holdfast.session.tools import TOOLS
+
+MAIN_ARGUMENT = {name: tool.main or "reason" for name, tool in TOOLS.items()}
+DIGITS = 10
+"""Digits shown of a commit or a digest."""
+
+_WIDTH = 100
+
+
+def one_line(text: str, width: int = _WIDTH) -> str:
+    """`text` on one line, cut to `width`, with control characters made harmless."""
+    clean = harmless(" ".join(text.split()))
+    return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 turn`, `2 turns`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def describe(event: Event) -> str:
+    """An event as a short line; empty for one that is not shown while it happens."""
+    line = LINES.get(type(event.fact))
+    return line(event.fact, event) if line else ""
+
+
+def in_detail(event: Event) -> str:
+    """An event as a short line, including details that are not shown while it happens."""
+    line = DETAILS.get(type(event.fact))
+    return (line and line(event.fact, event)) or describe(event)
+
+
+def _tail(text: str) -> str:
+    """`: text` on one line; empty for an empty text."""
+    return f": {one_line(text)}" if text else ""
+
+
+def _model_failure(end: model.ModelRequestEnd) -> str:
+    if end.outcome == "error":
+        return f"model request failed ({end.error_kind}): {one_line(end.message)}"
+    return "a model request died with its process; its reservation counts as spent" if end.outcome == "presumed" else ""
+
+
+def _model_end(end: model.ModelRequestEnd) -> str:
+    if end.outcome not in ("ok", "cancelled"):
+        return ""
+    tokens = f", {end.usage.input_tokens} tokens in, {end.usage.output_tokens} out" if end.usage else ""
+    return f"{end.outcome}{tokens}, {usd(end.cost_pico)}"
+
+
+def _result(result: tool.ToolResult) -> str:
+    seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
+    taken = ", taken from the hands' journal" if result.reconciled else ""
+    status = f", exit status {result.exit_code}" if result.exit_code else ""
+    why = f": {one_line(_last_line(result.content))}" if result.outcome in ("error", "denied") else ""
+    strange = ", from outside" if result.untrusted else ""
+    return f"  → {result.outcome}{status}{seconds}{strange}{taken}{why}"
+
+
+def _last_line(text: str) -> str:
+    """The last line of a failure's output, before any note of ours in brackets."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    spoken = [line for line in lines if not line.startswith("[")]
+    return (spoken or lines or [""])[-1]
+
+
+def _lost(lost: session.SessionEventsLost) -> str:
+    last = f", event {lost.known_seq} among them" if lost.known_seq else ""
+    calls = f"; calls that ran: {', '.join(lost.calls)}" if lost.calls else ""
+    return f"acknowledged events were lost{last}{calls}"
+
+
+def _update(update: session.SessionUpdated) -> str:
+    new = {
+        "budget": usd(update.budget_pico) if update.budget_pico is not None else "",
+        "turns": str(update.max_turns or ""),
+        "context tokens": str(update.context_tokens or ""),
+    }
+    if update.owner is not None:
+        return f"handed over to {update.owner}"
+    if update.egress is not None:
+        return f"may talk to: {one_line(policy_line(update.egress))}"
+    return "new caps: " + ", ".join(f"{name} {value}" for name, value in new.items() if value)
+
+
+def _notice(notice: people.NoticeSent) -> str:
+    if notice.held:
+        return ""
+    if notice.ok:
+        return f"{notice.target} was notified of {notice.item_id}"
+    return f"{notice.target} could not be notified: {one_line(notice.detail)}"
+
+
+def _snapshot(kept: workspace.WorkspaceSnapshotted) -> str:
+    if kept.error:
+        return f"files could not be kept: {one_line(kept.error)}"
+    return f"files as after event {kept.through_seq} kept: {counted(kept.files, 'file')}"
+
+
+def _requests(record: egress.EgressRecorded) -> str:
+    """Requests by verdict, blocked ones first."""
+    parts = []
+    for verdict in ("held", "refused", "allowed"):
+        mine = [seen for seen in record.seen if seen.verdict == verdict]
+        if mine:
+            parts.append(f"{sum(seen.count for seen in mine)} {verdict} ({_hosts(mine)})")
+    if record.dropped:
+        parts.append(f"{record.dropped} more")
+    return f"{'set-up, outside' if record.set_up else 'outside'}: {', '.join(parts) or 'nothing'}"
+
+
+def _hosts(seen: Sequence[egress.EgressSeen]) -> str:
+    named = list(dict.fromkeys(f"{each.host}{'' if each.port == 443 else f':{each.port}'}" for each in seen))
+    more = f" and {len(named) - HOSTS_SHOWN} more" if len(named) > HOSTS_SHOWN else ""
+    return ", ".join(named[:HOSTS_SHOWN]) + more
+
+
+def environment_line(record: environment.EnvironmentRecorded) -> str:
+    """The environment that was prepared, or the reason why there is none."""
+    if record.error:
+        return f"no environment: {' '.join(record.error.split())}"
+    if not record.digest:
+        return "no environment is wanted"
+    how = "found as it was made before" if record.cached else f"made in {record.duration_ms / 1000:.1f} s"
+    what = f", {len(record.packages)} packages" if record.packages else ""
+    return f"environment {record.digest[:12]} {how}{what}"
+
+
+def _restored(hands: hands.HandsRestored) -> str:
+    calls = len(hands.unkept)
+    lost = f"; {calls} {'call' if calls == 1 else 'calls'} after that are gone" if calls else ""
+    return f"new hands have the files as after event {hands.through_seq}{lost}"
+
+
+def _committed(fact: repo.RepoCommitted) -> str:
+    without = f", without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else ""
+    return f"committed {fact.commit[:DIGITS]} to {fact.ref}" + (" (not handed in)" if fact.wip else "") + without
+
+
+def _judged(fact: task.TaskJudged) -> str:
+    judged = f"verdict refused: {fact.refused}" if fact.refused else f"judged: {fact.decision}"
+    return f"{fact.task_id or 'the whole'}: {judged}"
+
+
+Line = Callable[[Any, Event], str]
+
+_KERNEL: dict[type[Fact], Line] = {
+    model.AgentToolUse: lambda fact, _: (
+        f"{fact.name}: {one_line(fact.malformed or str(fact.input.get(MAIN_ARGUMENT.get(fact.name, 'pattern'), '')))}"
+    ),
+    tool.ToolResult: lambda fact, _: _result(fact),
+    tool.ToolOutcomeUnknown: lambda fact, _: f"  → outcome unknown: {fact.reason}; the model is told",
+    model.AgentMessage: lambda fact, _: one_line(text_of(fact.content)),
+    model.ModelRequestEnd: lambda fact, _: _model_failure(fact),
+    hands.HandsLost: lambda fact, _: f"hands lost: {fact.reason}",
+    shift.ShiftStarted: lambda fact, event: f"shift {event.epoch} begins in process {fact.pid}",
+    shift.ClockSet: lambda fact, _: (
+        f"the clock was set; this machine now says that it was started at {rfc3339(fact.booted_us)}"
+    ),
+    shift.LeaseStolen: lambda fact, _: f"the lease was taken from {fact.from_worker_id}",
+    shift.ShiftEnded: lambda fact, _: (
+        f"shift ends: {fact.status}{f' ({fact.reason})' if fact.reason else ''}{_tail(fact.detail)}"
+    ),
+    user.UserMessage: lambda fact, event: f"message from {event.actor}: {one_line(text_of(fact.content))}",
+    user.UserInterrupt: lambda _, event: f"interrupted by {event.actor}",
+    user.UserCancel: lambda _, event: f"cancelled by {event.actor}",
+    user.UserPause: lambda fact, event: f"{'stopped with everything' if fact.stop_seq else 'paused'} by {event.actor}",
+    user.UserResume: lambda _, event: f"resumed by {event.actor}",
+    session.SessionUpdated: lambda fact, _: _update(fact),
+    session.SessionEventsLost: lambda fact, _: _lost(fact),
+    session.SessionError: lambda fact, _: f"error: {one_line(fact.message)}",
+    people.ApprovalRequested: lambda fact, _: (
+        f"approval requested ({fact.item_id}): {one_line(fact.title)} {one_line(fact.action)}"
+    ),
+    people.ApprovalDecided: lambda fact, event: (
+        f"{fact.item_id} {'approved' if fact.verdict == 'approve' else 'denied'} by {event.actor} "
+        f"({proof_text(fact.proof)}){_tail(fact.note)}"
+    ),
+    people.ApprovalExpired: lambda fact, _: (
+        f"{fact.item_id} expired without an answer; the default applies: {fact.verdict}"
+    ),
+    people.ApprovalSuperseded: lambda fact, _: f"{fact.item_id} is superseded: {one_line(fact.reason)}",
+    people.NoticeSent: lambda fact, _: _notice(fact),
+    context.ContextCompacted: lambda fact, _: f"the turns through event {fact.through_seq} are summarized",
+    context.ContextReset: lambda fact, _: f"a fresh context ({fact.cause.replace('_', ' ')}){_tail(fact.detail)}",
+    context.ContextFailed: lambda fact, _: f"a {fact.purpose} failed: {one_line(fact.reason)}",
+    context.ContextSign: lambda fact, _: f"a sign of {fact.kind.replace('_', ' ')}: {one_line(fact.detail)}",
+    context.PhaseEnded: lambda fact, _: (
+        f"phase {one_line(fact.name)} is over{f'; next: {one_line(fact.next)}' if fact.next else ''}"
+    ),
+    context.RuleBreached: lambda fact, _: f"rule violated: {one_line(fact.rule)} ({one_line(fact.detail)})",
+    budget.BudgetSet: lambda fact, _: (
+        f"cap of {fact.account_id} ({fact.period}): {'none' if fact.cap_pico is None else usd(fact.cap_pico)}"
+    ),
+    budget.BreakerOpened: lambda fact, _: f"breaker {fact.breaker} opens: {one_line(fact.detail)}",
+    budget.BreakerClosed: lambda fact, _: f"breaker {fact.breaker} closes",
+    home.EmergencyStopped: lambda fact, event: f"everything is stopped by {event.actor}{_tail(fact.reason)}",
+    home.EmergencyReleased: lambda _, event: f"the emergency stop is lifted by {event.actor}",
+    job.JobStarted: lambda fact, _: f"job {fact.name} ({fact.job_id}) runs without a brain",
+    job.JobLine: lambda fact, _: (
+        f"the deadline of {fact.job_id} passed, it still runs" if fact.deadline else f"{fact.job_id} printed its line"
+    ),
+    job.JobEnded: lambda fact, _: (
+        f"job {fact.job_id} ended: {fact.outcome}{f', exit status {fact.exit_code}' if fact.exit_code else ''}"
+    ),
+    job.ServiceStarted: lambda fact, _: f"service {fact.name} runs",
+    job.ServiceEnded: lambda fact, _: f"service {fact.name} is gone: {fact.reason}",
+}
+
+_LONG: dict[type[Fact], Line] = {
+    hands.HandsProvisioned: lambda fact, _: (
+        f"hands ready ({fact.provider}){': ' + weakness(fact) if weakness(fact) else ''}"
+    ),
+    hands.HandsRestored: lambda fact, _: _restored(fact),
+    hands.HandsHostFiles: lambda fact, _: host_files_line(fact),
+    egress.EgressRecorded: lambda fact, _: _requests(fact),
+    egress.EgressFailed: lambda fact, _: f"no way outside: {fact.reason}",
+    egress.SessionTainted: lambda fact, _: f"tainted: {fact.reason}",
+    environment.EnvironmentRecorded: lambda fact, _: environment_line(fact),
+    contract.ContractSealed: lambda fact, _: (
+        f"contract sealed: {fact.items} items, {fact.criteria} criteria (digest {fact.digest[:DIGITS]})"
+    ),
+    contract.ContractAmended: lambda fact, _: (
+        f"contract amended by {fact.author}" + (f"; weaker now: {', '.join(fact.weakened)}" if fact.weakened else "")
+    ),
+    mission.MissionOpened: lambda fact, _: f"the main line {fact.ref} begins at {fact.base[:DIGITS]}",
+    mission.PlannerOpened: lambda fact, _: (
+        f"a planner takes {fact.task_id} apart" if fact.task_id else "a planner is at work"
+    ),
+    mission.PlanRefused: lambda fact, _: f"plan sent back: {fact.problems[0] if fact.problems else ''}",
+    mission.MissionPlanned: lambda fact, _: f"planned: {len(fact.tasks)} tasks",
+    mission.MissionReplanned: lambda fact, _: f"plan {fact.round + 1}: {len(fact.tasks)} tasks",
+    mission.MissionEscalated: lambda fact, _: f"a person is asked: {fact.why}",
+    mission.MissionFinished: lambda fact, _: (
+        f"mission {fact.status}: {len(fact.met)} criteria met, {len(fact.unmet)} not"
+    ),
+    mission.WorkSubmitted: lambda fact, _: f"{fact.kind} handed in",
+    hook.HookRan: lambda fact, _: f"hook {fact.event} sent it back: {fact.command}" if fact.blocked else "",
+    mission.LessonProposed: lambda fact, _: f"a line for AGENTS.md is proposed: {fact.line}",
+    mission.LessonApplied: lambda fact, _: f"AGENTS.md has a new line: {fact.line}",
+    task.TaskStarted: lambda fact, _: f"{fact.task_id}: worker {fact.attempt} begins",
+    task.TaskHandedIn: lambda fact, _: (
+        f"{fact.task_id}: {'its worker stopped' if fact.status == 'stopped' else f'handed in ({fact.status})'}"
+    ),
+    task.FindingNoted: lambda fact, _: f"{fact.task_id} found out: {fact.text}",
+    task.RatchetViolated: lambda fact, _: (
+        f"{fact.task_id}: RATCHET {', '.join(f'{each.rule} {each.path}' for each in fact.violations[:3])}"
+    ),
+    task.TaskRefused: lambda fact, _: (
+        f"{fact.task_id}: sent back ({fact.kind}): {fact.issues[0] if fact.issues else ''}"
+    ),
+    task.JudgeOpened: lambda fact, _: f"{fact.task_id or 'the whole'}: a judge looks",
+    task.TaskJudged: lambda fact, _: _judged(fact),
+    task.TaskEnded: lambda fact, _: f"{fact.task_id}: {fact.status}: {fact.why}",
+    mission.VerificationStarted: lambda fact, _: (
+        "" if fact.run else f"checking {len(fact.criteria)} criteria on tree {fact.tree[:DIGITS]}"
+    ),
+    mission.CriterionChecked: lambda fact, _: (
+        f"{fact.criteria[0] if len(fact.criteria) == 1 else f'{len(fact.criteria)} criteria'}: {fact.outcome}"
+    ),
+    mission.VerificationEnded: lambda fact, _: f"the checks could not be run: {fact.error}" if fact.error else "",
+    proof.CheckProved: lambda fact, _: "" if fact.shown or fact.lost else f"{fact.criterion}: not proven able to fail",
+    mission.FlakeNoted: lambda fact, _: (
+        f"flaky: {fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree"
+    ),
+    repo.RepoCommitted: lambda fact, _: _committed(fact),
+    repo.MergeStarted: lambda fact, _: f"merging {', '.join(fact.tasks) or f'the base at {fact.base[:DIGITS]}'}",
+    repo.RepoMerged: lambda fact, _: (
+        f"main line at {fact.commit[:DIGITS]}: {', '.join(fact.tasks) or 'base'} in, {len(fact.passed)} criteria pass"
+    ),
+    repo.RepoConflicted: lambda fact, _: f"{fact.task_id}: conflict in {', '.join(fact.paths[:3])}; it begins anew",
+    repo.RepoMoved: lambda fact, _: f"another process moved {fact.ref} to {fact.found[:DIGITS]}",
+    repo.BatchRefused: lambda fact, _: (
+        f"the merge of {', '.join(fact.tasks) or 'the base'} is red: {', '.join(fact.failed[:3])}"
+    ),
+}
+
+
+def _cut(line: Line) -> Line:
+    return lambda fact, event: one_line(line(fact, event), 160)
+
+
+LINES: dict[type[Fact], Line] = {**_KERNEL, **{kind: _cut(line) for kind, line in _LONG.items()}}
+"""Lines of events while they happen; an empty line is not shown."""
+
+DETAILS: dict[type[Fact], Line] = {
+    session.SessionCreated: lambda fact, _: one_line(fact.goal),
+    model.ModelRequestStart: lambda fact, _: (
+        f"attempt {fact.attempt}, about {fact.input_tokens_estimate} tokens"
+        + (f", {usd(fact.reserved_pico)} held" if fact.reserved_pico is not None else "")
+    ),
+    model.ModelRequestEnd: lambda fact, _: _model_end(fact),
+    model.AgentThinking: lambda fact, _: one_line(fact.text),
+    tool.ToolDispatched: lambda fact, _: (
+        f"call {fact.call_id}" + (f", attempt {fact.attempt}" if fact.attempt > 1 else "")
+    ),
+    tool.ToolResult: lambda fact, _: f"{_result(fact)}: {one_line(fact.content)}" if fact.outcome == "ok" else "",
+    hands.HandsReleased: lambda _, __: "hands given back",
+    session.SessionForked: lambda fact, _: f"a fork of {fact.origin} at {fact.origin_seq}",
+    workspace.WorkspaceSnapshotted: lambda fact, _: _snapshot(fact),
+    people.ApprovalSeen: lambda fact, _: f"{fact.item_id} seen by {fact.by}",
+}
+"""Lines of events in `logs`. Where there is none, or it is empty, the line of `LINES` counts."""
+
+NO_LINE: frozenset[type[Fact]] = frozenset(
+    {
+        budget.BudgetReached,
+        child.ChildOpened,
+        child.ChildMessaged,
+        child.ChildCancelled,
+        child.ChildFinished,
+        context.RuleChecked,
+        home.BriefRead,
+        mission.ReplanAsked,
+        proof.CheckProbed,
+        task.TaskInspected,
+        task.TaskQueued,
+    }
+)
+"""Events without a line: another event of the session or of its child says the same to a user."""

@@ -1,0 +1,87 @@
+"""Values of settings: counts, time spans, sizes, and suggestions for unknown keys."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from typing import Any
+
+from holdfast.errors import UsageError
+
+COUNT_MAX = 10**12
+"""No cap on turns or tokens is larger."""
+
+
+def count(value: Any) -> int:
+    """A whole number from 1, as a number or as text. Raises `ValueError` with a right example."""
+    try:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else 0
+    except ValueError:
+        number = 0
+    if not 1 <= number <= COUNT_MAX:
+        raise ValueError(f"{value!r} is not a whole number from 1 to {COUNT_MAX}, such as 40")
+    return number
+
+
+def known_key(name: str, known: Collection[str], where: str) -> None:
+    """Raise `UsageError` for a key that does not exist, naming the nearest that does."""
+    if name not in known:
+        raise UsageError(f"unknown key {name!r} in {where}; {nearest(name, known)}")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Suggest the nearest known name, or list all of them."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+DURATION_MAX_S = 10 * 366 * 86_400  # no time span is longer
+
+
+def duration_s(value: Any) -> float:
+    """A time span in seconds: a number of them, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
+    seconds: float = 0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        number, unit = (value[:-1], value[-1:]) if value[-1:] in _UNITS_S else (value, "s")
+        if number.replace(".", "", 1).isdecimal() and number.isascii():
+            seconds = float(number) * _UNITS_S[unit]
+    if not 0 < seconds <= DURATION_MAX_S:
+        raise ValueError(f"{value!r} is not a time span above 0 and up to ten years, such as 90s, 30m, 2h or 3d")
+    return seconds
+
+
+_SIZE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,3}))?\s?([KMGT])?(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+SIZE_MAX = 1 << 60
+"""No size is larger."""
+
+
+def size_bytes(value: Any) -> int:
+    """A size in bytes; K, M, G and T are powers of 1024. Raises `ValueError` with a right example."""
+    size = 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    elif isinstance(value, str):
+        match = _SIZE.fullmatch(value.strip())
+        if match is not None:
+            whole, part, unit = match.groups(default="")
+            size = (int(whole + part) * _UNITS[unit.upper()]) // 10 ** len(part)
+    if not 0 < size <= SIZE_MAX:
+        raise ValueError(f"{value!r} is not a size, such as 512M or 8G")
+    return size
+
+
+def size_text(size: int) -> str:
+    """A size for people, such as `8.0 GB`."""
+    amount = float(size)
+    for unit in ("B", "KB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TB"
