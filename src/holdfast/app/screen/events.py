@@ -8,19 +8,6 @@ from typing import Any
 from holdfast.app.screen.access import HOSTS_SHOWN, host_files_line, policy_line, weakness
 from holdfast.clock import rfc3339
 from holdfast.facts import hands, mission, model, people, session, shift, task, tool
-from holdfast.facts import hands as egress
-from holdfast.facts import hands as environment
-from holdfast.facts import hands as workspace
-from holdfast.facts import mission as contract
-from holdfast.facts import model as context
-from holdfast.facts import people as user
-from holdfast.facts import shift as budget
-from holdfast.facts import shift as child
-from holdfast.facts import shift as home
-from holdfast.facts import task as proof
-from holdfast.facts import task as repo
-from holdfast.facts import tool as hook
-from holdfast.facts import tool as job
 from holdfast.facts.base import Fact, text_of
 from holdfast.facts.codec import Event
 from holdfast.session.context.text import harmless
@@ -119,13 +106,13 @@ def _notice(notice: people.NoticeSent) -> str:
     return f"{notice.target} could not be notified: {one_line(notice.detail)}"
 
 
-def _snapshot(kept: workspace.WorkspaceSnapshotted) -> str:
+def _snapshot(kept: hands.WorkspaceSnapshotted) -> str:
     if kept.error:
         return f"files could not be kept: {one_line(kept.error)}"
     return f"files as after event {kept.through_seq} kept: {counted(kept.files, 'file')}"
 
 
-def _requests(record: egress.EgressRecorded) -> str:
+def _requests(record: hands.EgressRecorded) -> str:
     """Requests by verdict, blocked ones first."""
     parts = []
     for verdict in ("held", "refused", "allowed"):
@@ -137,13 +124,13 @@ def _requests(record: egress.EgressRecorded) -> str:
     return f"{'set-up, outside' if record.set_up else 'outside'}: {', '.join(parts) or 'nothing'}"
 
 
-def _hosts(seen: Sequence[egress.EgressSeen]) -> str:
+def _hosts(seen: Sequence[hands.EgressSeen]) -> str:
     named = list(dict.fromkeys(f"{each.host}{'' if each.port == 443 else f':{each.port}'}" for each in seen))
     more = f" and {len(named) - HOSTS_SHOWN} more" if len(named) > HOSTS_SHOWN else ""
     return ", ".join(named[:HOSTS_SHOWN]) + more
 
 
-def environment_line(record: environment.EnvironmentRecorded) -> str:
+def environment_line(record: hands.EnvironmentRecorded) -> str:
     """The environment that was prepared, or the reason why there is none."""
     if record.error:
         return f"no environment: {' '.join(record.error.split())}"
@@ -160,7 +147,7 @@ def _restored(hands: hands.HandsRestored) -> str:
     return f"new hands have the files as after event {hands.through_seq}{lost}"
 
 
-def _committed(fact: repo.RepoCommitted) -> str:
+def _committed(fact: task.RepoCommitted) -> str:
     without = f", without {', '.join(fact.left_out[:3])}, which other systems take for .git" if fact.left_out else ""
     return f"committed {fact.commit[:DIGITS]} to {fact.ref}" + (" (not handed in)" if fact.wip else "") + without
 
@@ -189,11 +176,13 @@ _KERNEL: dict[type[Fact], Line] = {
     shift.ShiftEnded: lambda fact, _: (
         f"shift ends: {fact.status}{f' ({fact.reason})' if fact.reason else ''}{_tail(fact.detail)}"
     ),
-    user.UserMessage: lambda fact, event: f"message from {event.actor}: {one_line(text_of(fact.content))}",
-    user.UserInterrupt: lambda _, event: f"interrupted by {event.actor}",
-    user.UserCancel: lambda _, event: f"cancelled by {event.actor}",
-    user.UserPause: lambda fact, event: f"{'stopped with everything' if fact.stop_seq else 'paused'} by {event.actor}",
-    user.UserResume: lambda _, event: f"resumed by {event.actor}",
+    people.UserMessage: lambda fact, event: f"message from {event.actor}: {one_line(text_of(fact.content))}",
+    people.UserInterrupt: lambda _, event: f"interrupted by {event.actor}",
+    people.UserCancel: lambda _, event: f"cancelled by {event.actor}",
+    people.UserPause: lambda fact, event: (
+        f"{'stopped with everything' if fact.stop_seq else 'paused'} by {event.actor}"
+    ),
+    people.UserResume: lambda _, event: f"resumed by {event.actor}",
     session.SessionUpdated: lambda fact, _: _update(fact),
     session.SessionEventsLost: lambda fact, _: _lost(fact),
     session.SessionError: lambda fact, _: f"error: {one_line(fact.message)}",
@@ -209,30 +198,30 @@ _KERNEL: dict[type[Fact], Line] = {
     ),
     people.ApprovalSuperseded: lambda fact, _: f"{fact.item_id} is superseded: {one_line(fact.reason)}",
     people.NoticeSent: lambda fact, _: _notice(fact),
-    context.ContextCompacted: lambda fact, _: f"the turns through event {fact.through_seq} are summarized",
-    context.ContextReset: lambda fact, _: f"a fresh context ({fact.cause.replace('_', ' ')}){_tail(fact.detail)}",
-    context.ContextFailed: lambda fact, _: f"a {fact.purpose} failed: {one_line(fact.reason)}",
-    context.ContextSign: lambda fact, _: f"a sign of {fact.kind.replace('_', ' ')}: {one_line(fact.detail)}",
-    context.PhaseEnded: lambda fact, _: (
+    model.ContextCompacted: lambda fact, _: f"the turns through event {fact.through_seq} are summarized",
+    model.ContextReset: lambda fact, _: f"a fresh context ({fact.cause.replace('_', ' ')}){_tail(fact.detail)}",
+    model.ContextFailed: lambda fact, _: f"a {fact.purpose} failed: {one_line(fact.reason)}",
+    model.ContextSign: lambda fact, _: f"a sign of {fact.kind.replace('_', ' ')}: {one_line(fact.detail)}",
+    model.PhaseEnded: lambda fact, _: (
         f"phase {one_line(fact.name)} is over{f'; next: {one_line(fact.next)}' if fact.next else ''}"
     ),
-    context.RuleBreached: lambda fact, _: f"rule violated: {one_line(fact.rule)} ({one_line(fact.detail)})",
-    budget.BudgetSet: lambda fact, _: (
+    model.RuleBreached: lambda fact, _: f"rule violated: {one_line(fact.rule)} ({one_line(fact.detail)})",
+    shift.BudgetSet: lambda fact, _: (
         f"cap of {fact.account_id} ({fact.period}): {'none' if fact.cap_pico is None else usd(fact.cap_pico)}"
     ),
-    budget.BreakerOpened: lambda fact, _: f"breaker {fact.breaker} opens: {one_line(fact.detail)}",
-    budget.BreakerClosed: lambda fact, _: f"breaker {fact.breaker} closes",
-    home.EmergencyStopped: lambda fact, event: f"everything is stopped by {event.actor}{_tail(fact.reason)}",
-    home.EmergencyReleased: lambda _, event: f"the emergency stop is lifted by {event.actor}",
-    job.JobStarted: lambda fact, _: f"job {fact.name} ({fact.job_id}) runs without a brain",
-    job.JobLine: lambda fact, _: (
+    shift.BreakerOpened: lambda fact, _: f"breaker {fact.breaker} opens: {one_line(fact.detail)}",
+    shift.BreakerClosed: lambda fact, _: f"breaker {fact.breaker} closes",
+    shift.EmergencyStopped: lambda fact, event: f"everything is stopped by {event.actor}{_tail(fact.reason)}",
+    shift.EmergencyReleased: lambda _, event: f"the emergency stop is lifted by {event.actor}",
+    tool.JobStarted: lambda fact, _: f"job {fact.name} ({fact.job_id}) runs without a brain",
+    tool.JobLine: lambda fact, _: (
         f"the deadline of {fact.job_id} passed, it still runs" if fact.deadline else f"{fact.job_id} printed its line"
     ),
-    job.JobEnded: lambda fact, _: (
+    tool.JobEnded: lambda fact, _: (
         f"job {fact.job_id} ended: {fact.outcome}{f', exit status {fact.exit_code}' if fact.exit_code else ''}"
     ),
-    job.ServiceStarted: lambda fact, _: f"service {fact.name} runs",
-    job.ServiceEnded: lambda fact, _: f"service {fact.name} is gone: {fact.reason}",
+    tool.ServiceStarted: lambda fact, _: f"service {fact.name} runs",
+    tool.ServiceEnded: lambda fact, _: f"service {fact.name} is gone: {fact.reason}",
 }
 
 _LONG: dict[type[Fact], Line] = {
@@ -241,14 +230,14 @@ _LONG: dict[type[Fact], Line] = {
     ),
     hands.HandsRestored: lambda fact, _: _restored(fact),
     hands.HandsHostFiles: lambda fact, _: host_files_line(fact),
-    egress.EgressRecorded: lambda fact, _: _requests(fact),
-    egress.EgressFailed: lambda fact, _: f"no way outside: {fact.reason}",
-    egress.SessionTainted: lambda fact, _: f"tainted: {fact.reason}",
-    environment.EnvironmentRecorded: lambda fact, _: environment_line(fact),
-    contract.ContractSealed: lambda fact, _: (
+    hands.EgressRecorded: lambda fact, _: _requests(fact),
+    hands.EgressFailed: lambda fact, _: f"no way outside: {fact.reason}",
+    hands.SessionTainted: lambda fact, _: f"tainted: {fact.reason}",
+    hands.EnvironmentRecorded: lambda fact, _: environment_line(fact),
+    mission.ContractSealed: lambda fact, _: (
         f"contract sealed: {fact.items} items, {fact.criteria} criteria (digest {fact.digest[:DIGITS]})"
     ),
-    contract.ContractAmended: lambda fact, _: (
+    mission.ContractAmended: lambda fact, _: (
         f"contract amended by {fact.author}" + (f"; weaker now: {', '.join(fact.weakened)}" if fact.weakened else "")
     ),
     mission.MissionOpened: lambda fact, _: f"the main line {fact.ref} begins at {fact.base[:DIGITS]}",
@@ -263,7 +252,7 @@ _LONG: dict[type[Fact], Line] = {
         f"mission {fact.status}: {len(fact.met)} criteria met, {len(fact.unmet)} not"
     ),
     mission.WorkSubmitted: lambda fact, _: f"{fact.kind} handed in",
-    hook.HookRan: lambda fact, _: f"hook {fact.event} sent it back: {fact.command}" if fact.blocked else "",
+    tool.HookRan: lambda fact, _: f"hook {fact.event} sent it back: {fact.command}" if fact.blocked else "",
     mission.LessonProposed: lambda fact, _: f"a line for AGENTS.md is proposed: {fact.line}",
     mission.LessonApplied: lambda fact, _: f"AGENTS.md has a new line: {fact.line}",
     task.TaskStarted: lambda fact, _: f"{fact.task_id}: worker {fact.attempt} begins",
@@ -287,18 +276,18 @@ _LONG: dict[type[Fact], Line] = {
         f"{fact.criteria[0] if len(fact.criteria) == 1 else f'{len(fact.criteria)} criteria'}: {fact.outcome}"
     ),
     mission.VerificationEnded: lambda fact, _: f"the checks could not be run: {fact.error}" if fact.error else "",
-    proof.CheckProved: lambda fact, _: "" if fact.shown or fact.lost else f"{fact.criterion}: not proven able to fail",
+    task.CheckProved: lambda fact, _: "" if fact.shown or fact.lost else f"{fact.criterion}: not proven able to fail",
     mission.FlakeNoted: lambda fact, _: (
         f"flaky: {fact.criterion} failed {fact.failures} of {fact.runs} runs on one tree"
     ),
-    repo.RepoCommitted: lambda fact, _: _committed(fact),
-    repo.MergeStarted: lambda fact, _: f"merging {', '.join(fact.tasks) or f'the base at {fact.base[:DIGITS]}'}",
-    repo.RepoMerged: lambda fact, _: (
+    task.RepoCommitted: lambda fact, _: _committed(fact),
+    task.MergeStarted: lambda fact, _: f"merging {', '.join(fact.tasks) or f'the base at {fact.base[:DIGITS]}'}",
+    task.RepoMerged: lambda fact, _: (
         f"main line at {fact.commit[:DIGITS]}: {', '.join(fact.tasks) or 'base'} in, {len(fact.passed)} criteria pass"
     ),
-    repo.RepoConflicted: lambda fact, _: f"{fact.task_id}: conflict in {', '.join(fact.paths[:3])}; it begins anew",
-    repo.RepoMoved: lambda fact, _: f"another process moved {fact.ref} to {fact.found[:DIGITS]}",
-    repo.BatchRefused: lambda fact, _: (
+    task.RepoConflicted: lambda fact, _: f"{fact.task_id}: conflict in {', '.join(fact.paths[:3])}; it begins anew",
+    task.RepoMoved: lambda fact, _: f"another process moved {fact.ref} to {fact.found[:DIGITS]}",
+    task.BatchRefused: lambda fact, _: (
         f"the merge of {', '.join(fact.tasks) or 'the base'} is red: {', '.join(fact.failed[:3])}"
     ),
 }
@@ -325,22 +314,22 @@ DETAILS: dict[type[Fact], Line] = {
     tool.ToolResult: lambda fact, _: f"{_result(fact)}: {one_line(fact.content)}" if fact.outcome == "ok" else "",
     hands.HandsReleased: lambda _, __: "hands given back",
     session.SessionForked: lambda fact, _: f"a fork of {fact.origin} at {fact.origin_seq}",
-    workspace.WorkspaceSnapshotted: lambda fact, _: _snapshot(fact),
+    hands.WorkspaceSnapshotted: lambda fact, _: _snapshot(fact),
     people.ApprovalSeen: lambda fact, _: f"{fact.item_id} seen by {fact.by}",
 }
 """Lines of events in `logs`. Where there is none, or it is empty, the line of `LINES` counts."""
 
 NO_LINE: frozenset[type[Fact]] = frozenset(
     {
-        budget.BudgetReached,
-        child.ChildOpened,
-        child.ChildMessaged,
-        child.ChildCancelled,
-        child.ChildFinished,
-        context.RuleChecked,
-        home.BriefRead,
+        shift.BudgetReached,
+        shift.ChildOpened,
+        shift.ChildMessaged,
+        shift.ChildCancelled,
+        shift.ChildFinished,
+        model.RuleChecked,
+        shift.BriefRead,
         mission.ReplanAsked,
-        proof.CheckProbed,
+        task.CheckProbed,
         task.TaskInspected,
         task.TaskQueued,
     }
