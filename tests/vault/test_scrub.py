@@ -18,7 +18,14 @@ from hypothesis import strategies as st
 from holdfast.egress.scrub import Forms, Scrubber
 from holdfast.vault.base import Secret
 
-VALUES = ("sk_live_51HxYz/AB+CD==", 'p"a\\ss w/örd%41', "aaaaaaaab", "********!", "ab%41cd%zz\\u0041")
+VALUES = (
+    "sk_live_51HxYz/AB+CD==",
+    'p"a\\ss w/örd%41',
+    "aaaaaaaab",
+    "********!",
+    "ab%41cd%zz\\u0041",
+    "00\\b00\\¡",
+)
 
 
 def _base64(encode: Callable[[bytes], bytes], before: int) -> Callable[[str], bytes]:

@@ -9,6 +9,7 @@ the others cost time. A match is replaced by as many mask characters, so that an
 from __future__ import annotations
 
 import base64
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +48,11 @@ class Forms:
         self.mask = next(bytes([mask]) for mask in _MASKS if mask not in "".join(values).encode())
         self._escapes = Escapes(values)
         raw = {text.encode() for value in values for text in (value, value.replace(" ", "+"))}
-        undone = {text for text in map(self._escapes.undo, raw) if len(text) >= BYTES_MIN}
+        # A backslash of the value before an escaped character is taken for a part of that escape: expect that too.
+        escaped = {json.dumps(value)[1:-1] for value in values}
+        escaped |= {json.dumps(text)[1:-1] for text in escaped}
+        ready = raw | {text.encode() for text in escaped}
+        undone = {text for text in map(self._escapes.undo, ready) if len(text) >= BYTES_MIN}
         encoded = {_folded(form) for value in values for form in _encoded(value.encode())}
         self._raw, self._undone, self._encoded = _Texts(raw), _Texts(undone), _Texts(encoded)
         # What is left of an encoded form when its beginning is taken for the rest of an escape that stands before it.
