@@ -211,7 +211,13 @@ def _minimum() -> Finding:
     uid = set_apart("trial", "process") if root else os.getuid()
     given = [str(Path(privileges.__file__).parent), str(uid), (assemble_here(programs=False) or b"").hex()]
     command = [PYTHON, "-I", "-S", "-c", _CONFINED, *given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env={}, cwd="/")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env={}, cwd="/")
+    except subprocess.TimeoutExpired:
+        why = "the trial did not end within 20 s"
+        return Finding(
+            "privileges", "bad", f"cannot tell what supervisors give up: {why}", "try again on a quieter machine"
+        )
     words = done.stdout.split()
     if done.returncode != 0 or len(words) != 4:
         why = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it was ended"
