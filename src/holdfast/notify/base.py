@@ -23,6 +23,9 @@ from holdfast.facts.people import Verdict
 NoticeKind = Literal["approval", "reminder", "escalation", "finished", "failed", "test"]
 """Reason for a notice: a new item, a reminder, a second approver; a session that ended; a test."""
 
+KEY_BYTES = 32
+"""Shortest key, in bytes."""
+
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """One message to a user; `notify.notices` makes those of items and of ended sessions.

@@ -24,7 +24,7 @@ from holdfast.clock import Clock
 from holdfast.errors import NotifyError, UsageError
 from holdfast.facts import bounded_json
 from holdfast.facts.people import Verdict
-from holdfast.notify.base import Notice, NoticeKind, Replies, Reply
+from holdfast.notify.base import KEY_BYTES, Notice, NoticeKind, Replies, Reply
 from holdfast.notify.http import Patience, Request, ask, checked_url, persist, settle
 from holdfast.notify.notices import Shown, message, one_line
 
@@ -225,9 +225,6 @@ def _push_bytes(published: dict[str, Any]) -> int:
     longer = 5 * sum(fields.count(character) for character in (b"<", b">", b"&"))
     return 2 * (len(fields) + longer) + 100 + len(published["title"].encode()) + _PUSH_FRAME_BYTES
 
-
-KEY_BYTES = 32
-"""Shortest key, in bytes."""
 
 TEXT_MAX = 4096
 """Longest reply, in bytes of UTF-8."""

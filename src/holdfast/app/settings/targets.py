@@ -28,8 +28,7 @@ from holdfast.app.settings.values import known_key, nearest
 from holdfast.clock import Clock
 from holdfast.errors import CannotRunSafely, UsageError
 from holdfast.ids import Entropy
-from holdfast.notify.base import Outlet, ReplyChannel, Target, parse_quiet
-from holdfast.notify.ntfy import KEY_BYTES
+from holdfast.notify.base import KEY_BYTES, Outlet, ReplyChannel, Target, parse_quiet
 
 SECRET_MAX = 8192
 """No secret is longer, in bytes."""
