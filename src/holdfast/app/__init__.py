@@ -1,1 +1,1 @@
-"""The programs that people run. `config` is the only place that reads environment and files."""
+"""The programs that users run. Only `config` reads environment variables and settings files."""

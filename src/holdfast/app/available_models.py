@@ -1,4 +1,4 @@
-"""Find models that this machine can use: API keys, local servers, installed extras. Only loopback is contacted."""
+"""Find the models that this machine can use: API keys, local servers, installed extras. Contacts only loopback."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PROPOSED = {
     "openai": "openai:gpt-6.1-terra",
     "google": "google:gemini-4-argon",
 }
-"""Provider → the model proposed to whoever has its key: able to work for long, and in the price list."""
+"""Provider → the model proposed to a user who has its key: listed in the price list, and suited to long work."""
 
 _LOOK_S = 0.5
-"""A server on this machine answers within this, or is not there."""
+"""A local server that does not answer within this time counts as absent."""
 
 _MOST_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
 class LocalServer:
-    """A program that may serve models here."""
+    """A program that may serve models on this machine."""
 
     title: str
     url: str
@@ -46,7 +46,7 @@ class Served:
     models: tuple[str, ...]
 
     def flags(self) -> str:
-        """The flags that select the first of its models."""
+        """The flags that select the server's first model."""
         if self.server.provider == "ollama":
             return f"--model ollama:{self.models[0]}"
         return f"--model openai-compatible:{self.models[0]} --base-url {self.server.url}"
@@ -54,14 +54,14 @@ class Served:
 
 @dataclass(frozen=True)
 class Look:
-    """The findings. `proposal` has the flags for a default model, empty if there is none."""
+    """The models found. `proposal` has the flags for a default model, empty if there is none."""
 
     findings: tuple[Finding, ...]
     proposal: str
 
 
 def local_servers() -> tuple[LocalServer, ...]:
-    """The addresses of common local servers; for Ollama the one in its variables, if on this machine."""
+    """The addresses of common local servers; for Ollama the one in its variables, if it is on this machine."""
     servers = [
         LocalServer("LM Studio", "http://127.0.0.1:1234/v1", "openai-compatible"),
         LocalServer("vLLM", "http://127.0.0.1:8000/v1", "openai-compatible"),
@@ -76,7 +76,7 @@ def local_servers() -> tuple[LocalServer, ...]:
 
 
 async def look(servers: Sequence[LocalServer] | None = None) -> Look:
-    """Look for keys and extras, and ask the local servers, all at one time."""
+    """Look for keys and extras, and query the local servers, all concurrently."""
     served: dict[str, Served] = {}
 
     async def ask(server: LocalServer) -> None:
@@ -99,13 +99,13 @@ async def look(servers: Sequence[LocalServer] | None = None) -> Look:
 
 
 def _key_of(provider: str) -> str:
-    """The name of the variable that holds its key, empty without one."""
+    """The name of the variable that holds the provider's key, empty without one."""
     found = variables(REMOTES[provider].keys)
     return next((variable for variable in REMOTES[provider].keys if variable in found), "")
 
 
 def _missing(provider: str) -> str:
-    """The command that installs the missing extra, or an empty string."""
+    """The command that installs the provider's missing extra, or an empty string."""
     library = {"anthropic": "anthropic", "openai": "openai", "google": "google.genai"}[REMOTES[provider].extra]
     for module in ("pydantic_ai", "genai_prices", library):
         try:
@@ -140,7 +140,7 @@ def _local(server: LocalServer, served: Served | None) -> Finding:
 
 
 async def _models_of(url: str) -> tuple[str, ...] | None:
-    """The models that an OpenAI-compatible server lists; None when it is none, or nothing is there."""
+    """The models that an OpenAI-compatible server lists; None if no such server answers."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname is None:
         return None

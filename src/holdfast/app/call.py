@@ -19,7 +19,7 @@ from holdfast.session.context.text import harmless, visible_json
 
 
 class ReaderGone(ObserverGone):
-    """The reader of standard output has closed it."""
+    """Standard output was closed by its reader."""
 
 
 @dataclass
@@ -29,11 +29,11 @@ class Call:
     args: argparse.Namespace
     settings: Settings
     above: Callable[[str], None] | None = None
-    """Receiver of notes while the live view is drawn."""
+    """Receives notes while the live view is drawn."""
 
     @property
     def json(self) -> bool:
-        """True if standard output has JSON lines."""
+        """True if standard output carries JSON lines."""
         return bool(getattr(self.args, "json", False))
 
     def say(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Call:
         _put(sys.stdout, visible_json(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
 
     def typed(self, *words: str) -> str:
-        """Format a command that can be run as it is, for the same home and log."""
+        """Format a command that the user can run as is, for the same home and log."""
         for flag in ("home", "db"):
             if value := getattr(self.args, flag, None):
                 words += (f"--{flag}", value)

@@ -1,4 +1,4 @@
-"""The composition root: the implementation behind each door."""
+"""The composition root: selects the implementation behind each door."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ from holdfast.session.rows import Uptime
 PROGRAM = f"holdfast {__version__}"
 
 _KEPT = frozenset({"HOME", "PATH", "LANG", "LC_ALL", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"})
-"""Variables that whoever is started for news of a job gets."""
+"""Environment variables passed to the process that handles news of a job."""
 
 
 OPENED_MAX = 64
-"""Openings of sessions that are kept in memory, so that each need not be folded twice. The oldest goes first."""
+"""Number of session openings cached in memory, to avoid folding each twice. The oldest is dropped first."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """An opened home: the log, who this process is, and how to make doors for a session."""
+    """An opened home: the log, the identity of this process, and factories of doors for a session."""
 
     settings: Settings
     home: Home
@@ -65,7 +65,7 @@ class Runtime:
     _opened: dict[str, SessionCreated] = field(default_factory=dict)
 
     def up(self) -> Uptime:
-        """The uptime of this machine, by which waits are over though the wall clock was set back."""
+        """The uptime of this machine. Waits end by it even if the wall clock is set back."""
         return uptime(SystemClock(), self.worker.boot_id)
 
     @cached_property
@@ -89,7 +89,7 @@ class Runtime:
         return Providers(self.home.hands)
 
     def close(self) -> None:
-        """Close the connections to remote hands, which an error that is kept would hold open."""
+        """Close the connections to remote hands, which a stored exception would keep open."""
         if "providers" in self.__dict__:
             self.providers.close()
 
@@ -109,14 +109,14 @@ class Runtime:
         return GitRepository(path, self.home.path / "repositories")
 
     def discard(self, workspace: Workspace) -> None:
-        """Remove a folder that `fresh_workspace` made, with what is in it. Safe to repeat."""
+        """Remove a folder that `fresh_workspace` made, with its content. Safe to repeat."""
         path = Path(workspace.path)
         if workspace.disposable and path.parent == self.home.workspaces:
             shutil.rmtree(path, ignore_errors=True)
 
     @cached_property
     def site(self) -> Site:
-        """What opening a session needs."""
+        """The dependencies for opening sessions."""
         return Site(
             intake=self.intake,
             snapshots=self.store,
@@ -129,7 +129,7 @@ class Runtime:
         )
 
     def provider(self, workspace: Workspace, policy: HandsPolicy | None = None) -> Provider:
-        """The hands of a session on that workspace. `policy` is only for what is asked before it has one."""
+        """The hands of a session on that workspace. `policy` applies to queries before the session has one."""
         return SessionProvider(self.providers, policy or HandsPolicy(), workspace)
 
     def doors(
@@ -166,7 +166,7 @@ class Runtime:
         )
 
     async def doors_for(self, session_id: str, *, observer: Observer | None = None) -> Doors:
-        """The doors of any session of this home. Raises `NeedsProgram` for one whose functions are not here."""
+        """The doors of any session of this home. Raises `NeedsProgram` if it uses functions that this program lacks."""
         if session_id not in self._opened:
             state, _ = await recall(session_id, self.store, self.store, self.kinds)
             if state.created is None:
@@ -193,7 +193,7 @@ class Runtime:
         """
         kept = [f"{name}={value}" for name, value in environment().items() if name in _KEPT]
         words = ["--home", str(self.home.path), *(("--db", self.settings.db) if self.settings.db else ())]
-        if self.settings.prompt_files is not None:  # accepted: that is asked again there
+        if self.settings.prompt_files is not None:  # accepted: the news process checks that again
             words += ("--project", self.settings.project)
         elif self.settings.prompts:
             words += ("--prompts", self.settings.prompts)
@@ -201,7 +201,7 @@ class Runtime:
         return ("/usr/bin/env", "-i", *kept, *program, *words, session_id)
 
     def fresh_workspace(self, session_id: str, near: Workspace) -> Workspace:
-        """A folder of its own for a session that another one opens: same isolation, same user. Safe to repeat.
+        """Create a workspace for a session that another one opens: same isolation, same user. Safe to repeat.
 
         Raises `CannotRunSafely` or `UsageError` when tool calls could not work there.
         """
@@ -220,10 +220,10 @@ class Runtime:
 
 @asynccontextmanager
 async def open_runtime(settings: Settings, *, via: str = "cli", accept_loss: bool = False) -> AsyncIterator[Runtime]:
-    """Open the home and its log for this process; closed again on the way out.
+    """Open the home and its log for this process; close them at the end of the block.
 
-    `via` is the face that speaks for the user of this process. `accept_loss` opens a log that lacks acknowledged
-    events, to record their loss.
+    `via` is the face that acts for the user of this process. `accept_loss` opens a log that lacks acknowledged events,
+    to record their loss.
     """
     database = database_path(settings)
     home = open_home(Path(settings.home))

@@ -1,4 +1,4 @@
-"""A brain in a process of its own, which outlives this one and its terminal."""
+"""A brain in its own process, which outlives this process and its terminal."""
 
 from __future__ import annotations
 
@@ -26,22 +26,20 @@ _OUTLIVING: list[subprocess.Popen[bytes]] = []
 """Child processes that outlive this one. Kept here because the interpreter warns about unreferenced ones."""
 
 _WENT = (0, 1, 3, 4)
-"""Exit statuses of a `wake` that ran the session to a stop."""
+"""Exit statuses of a `wake` that ran the session until it stopped."""
 
 
 def _spawn(call: Call, runtime: Runtime, row: SessionRow, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "holdfast", "wake", row.session_id, "--keep-pause", "--leave-jobs"]
     command += ["--home", str(runtime.home.path), *(("--db", call.settings.db) if call.settings.db else ())]
-    if (
-        call.settings.prompts and call.settings.prompt_files is None
-    ):  # those of a project are found by the process itself
+    if call.settings.prompts and call.settings.prompt_files is None:  # the process itself finds those of a project
         command += ("--prompts", call.settings.prompts)
     with log.open("ab") as output:
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
 
 
 async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
-    """Start `wake` in a process of its own. Raises `HoldfastError` with its output if it fails to begin."""
+    """Start `wake` in a new process. Raises `HoldfastError` with its output if it fails to begin."""
     clock = SystemClock()
     log = runtime.home.logs / f"{row.session_id}.log"
     child = _spawn(call, runtime, row, log)
@@ -57,9 +55,9 @@ async def begin(call: Call, runtime: Runtime, row: SessionRow) -> None:
 
 
 async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool = True) -> str:
-    """Make sure that a process picks up what was posted to a session; returns a message about it.
+    """Make sure that a process picks up the posts of a session; return a message about it.
 
-    The process that holds the session or a worker of this home picks it up. Otherwise a process is started, unless
+    The process that holds the session or a worker of this home picks them up. Otherwise a process is started, unless
     `start` is False.
     """
     row = await runtime.store.find(session_id)

@@ -17,12 +17,12 @@ from holdfast.facts.session import Destination, EgressPolicy
 
 
 class NoEgress:
-    """Without the extra there are no ways outside, and whoever wants one is told what to type."""
+    """The egress without the extra: no network access; a request for it raises the command that installs the extra."""
 
     async def open(
         self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False
     ) -> Gateway:
-        """Raises `EgressUnavailable`."""
+        """Raise `EgressUnavailable`."""
         raise EgressUnavailable(
             "hands have no network: the way outside needs packages that are not installed; "
             "type: pip install 'holdfast[egress]'"
@@ -31,17 +31,17 @@ class NoEgress:
     async def change(
         self, session_id: str, policy: EgressPolicy, *, held: tuple[str, ...] = (), wary: bool = False
     ) -> None:
-        """Nothing to change."""
+        """Do nothing: there is no proxy to change."""
 
     async def notes(self, session_id: str, after: int) -> Notes:
-        """Nothing was noted."""
+        """Return no notes."""
         return Notes(after)
 
     async def close(self, session_id: str) -> None:
-        """Nothing to end."""
+        """Do nothing: there is no proxy to close."""
 
     async def forget(self, session_id: str) -> None:
-        """Nothing to take away."""
+        """Do nothing: there is nothing to remove."""
 
 
 def open_egress(settings: Settings, home: Path) -> Egress:

@@ -25,7 +25,7 @@ DAMAGED = 6
 INTERRUPTED = 130
 
 Typed = Callable[..., str]
-"""Words of a command → a command line that can be run here."""
+"""Format the words of a command as a command line that the user can run as is."""
 
 
 def exit_code(status: str, reason: str) -> int:
@@ -52,7 +52,7 @@ def name_of(row: SessionRow) -> str:
 
 
 def next_step(row: SessionRow, state: State, typed: Typed) -> str:
-    """The next step for the user, as a sentence. Each command in it can be run as it is."""
+    """The next step for the user, as a sentence. Each command in it can be run as is."""
     name = name_of(row)
     branch = state.tenant.kind.branch(state)
     if branch is not None and row.status in ("done", "failed", "cancelled"):
@@ -109,7 +109,7 @@ def _answer(item_id: str, typed: Typed) -> str:
 
 
 def _more_money(state: State) -> str:
-    """Twice the cap, or twice what was spent when that is more, in dollars and cents."""
+    """Twice the cap, or twice the spend if that is more, in dollars and cents."""
     cents = 2 * max(state.limits.budget_pico or 0, state.cost_pico) * 100 // PICO + 1
     return f"{cents // 100}.{cents % 100:02d}"
 
@@ -136,7 +136,7 @@ def _about_the_machine(error: OSError) -> HoldfastError:
 
 
 def _unexpected(error: Exception) -> HoldfastError:
-    """Report a bug of ours. Acknowledged events are safe in the log."""
+    """Report a bug in Holdfast. Acknowledged events are safe in the log."""
     place = "nowhere, since no file could be written"
     try:
         handle, place = tempfile.mkstemp(prefix="holdfast-error-", suffix=".txt")

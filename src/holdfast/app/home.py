@@ -18,7 +18,7 @@ from holdfast.privileges import folder_mode
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of everything that lasts: log, worker locks, hands' journals, workspaces, cache."""
+    """The folder of all durable data: log, worker locks, hands' journals, workspaces, cache."""
 
     path: Path
 
@@ -34,12 +34,12 @@ class Home:
 
     @property
     def hands(self) -> Path:
-        """Journals of hands, a folder each."""
+        """Journals of hands, one folder each."""
         return self.path / "hands"
 
     @property
     def workspaces(self) -> Path:
-        """Workspaces that Holdfast made itself."""
+        """Workspaces that Holdfast created."""
         return self.path / "workspaces"
 
     @property
@@ -54,9 +54,9 @@ class Home:
 
 
 def open_home(path: Path) -> Home:
-    """The home at `path`, made if need be.
+    """Open the home at `path`; create it if it does not exist.
 
-    All of it is for its owner alone. One that an earlier version left open is closed.
+    Only its owner can access it. Permissions that an earlier version left open are removed.
     """
     home = Home(path.absolute())
     passable = folder_mode()
@@ -93,7 +93,7 @@ def _close(path: Path) -> None:
 
 
 def _folder(home: Home, database: Path | None) -> Path:
-    """The folder of lock files, one for each log: a home may be used with several."""
+    """The folder of lock files for a log: several logs may share a home."""
     folder = home.path / "serving"
     if database is None or database.absolute() == home.database:
         return folder
@@ -123,7 +123,7 @@ def _reads(path: Path) -> bool:
     try:
         said = path.read_text().strip()
     except OSError:
-        return False  # it has just gone
+        return False  # the worker has just ended
     return said.isdecimal() and int(said) >= SCHEMA
 
 
@@ -133,7 +133,7 @@ def attend(home: Home, session_id: str, worker_id: str, database: Path | None = 
 
 
 async def is_attended(home: Home, index: Index, session_id: str, database: Path | None = None) -> bool:
-    """True if a live process attends this session or one above it."""
+    """True if a live process attends this session or an ancestor of it."""
     folder, name = _folder(home, database) / "attended", session_id
     while name:
         if any(is_live(folder / name, path.stem) for path in (folder / name).glob("*.lock")):

@@ -25,7 +25,7 @@ from holdfast.session.money import Price
 
 @dataclass(frozen=True)
 class Remote:
-    """A provider that is asked over HTTP. The first of `keys` is the one that messages name."""
+    """A provider accessed over HTTP. Messages name the first of `keys`."""
 
     module: str
     extra: str
@@ -36,7 +36,7 @@ class Remote:
 
 
 OLLAMA_URL = "http://127.0.0.1:11434/v1"
-"""Where Ollama listens."""
+"""Default address of Ollama."""
 
 _OPENAI = Remote(
     "holdfast.model.direct.openai", "openai", "https://api.openai.com/v1", ("OPENAI_BASE_URL",), ("OPENAI_API_KEY",)
@@ -76,23 +76,23 @@ REMOTES: Mapping[str, Remote] = {
         needs_key=False,
     ),
 }
-"""Provider → what it takes to ask it."""
+"""Provider → its module, extra, keys, and address."""
 
 PROOF = {"oracle": "holdfast.proof.oracle.load", "anxious": "holdfast.proof.oracle.anxious"}
-"""Provider of models for demos and tests → their module, on a floor above this one."""
+"""Provider of models for demos and tests → its module, which is in a higher layer."""
 
 FILES = ("scripted", "oracle")
-"""Providers whose models are files."""
+"""Providers whose models are read from files."""
 
 KNOWN = "anthropic:NAME, openai:NAME, openai-chat:NAME, google:NAME, ollama:NAME, openai-compatible:NAME, scripted:FILE"
-"""What can be named, for messages."""
+"""The accepted model names, for messages."""
 
 
 def find_model(name: str, settings: Settings | None = None) -> Model:
-    """The model behind a `--model` name.
+    """Load the model of a `--model` name.
 
-    Raises `UsageError` for a name that means nothing, and `CannotRunSafely` when its extra is not installed or its
-    key is not set.
+    Raises `UsageError` for an unknown name, and `CannotRunSafely` when its extra is not installed or its key is not
+    set.
     """
     provider, _, rest = name.partition(":")
     if provider in FILES:
@@ -126,10 +126,10 @@ def find_model(name: str, settings: Settings | None = None) -> Model:
 
 
 def settled_model(name: str, base_url: str = "") -> str:
-    """The same model by a name that is good in every folder and process, since any process may wake the session.
+    """Convert a model name to one that works in every folder and process, since any process may wake the session.
 
-    A file's path becomes absolute. An address that was given beside the name becomes part of it, and so does
-    the one that the environment names for `openai-compatible`, which has no other.
+    A file's path becomes absolute. An address given beside the name becomes part of it, and so does the address in the
+    environment for `openai-compatible`, which has no other.
     """
     provider, _, rest = name.partition(":")
     if provider in FILES:
@@ -182,7 +182,7 @@ def _url_of(remote: Remote, found: Mapping[str, str]) -> str:
 
 
 def _ollama_url(text: str) -> str:
-    """`OLLAMA_HOST` says where Ollama listens, in several ways: `0.0.0.0`, `host:port`, an address."""
+    """Convert `OLLAMA_HOST` to a URL. It takes several forms: `0.0.0.0`, `host:port`, or an address."""
     parts = urlsplit(text if "://" in text else f"http://{text}")
     host = parts.hostname or "127.0.0.1"
     if host in ("0.0.0.0", "::"):
@@ -201,7 +201,7 @@ def _of_file(name: str, provider: str, rest: str) -> Model:
 
 
 def _proof(provider: str) -> Any:
-    """The module of such a provider, loaded only when one of its models is named."""
+    """Load the provider's module, only when the user names one of its models."""
     return importlib.import_module(PROOF[provider])
 
 
@@ -217,6 +217,6 @@ def _known(name: str, provider: str) -> None:
 
 
 def _own_price(prices: Mapping[str, Price], name: ModelName) -> OwnPrice | None:
-    """The price that somebody set: for this very server, else for the model at any."""
+    """The price that the user set: for this server, else for the model on any server."""
     price = prices.get(str(name)) or prices.get(f"{name.provider}:{name.model}")
     return OwnPrice(price) if price else None

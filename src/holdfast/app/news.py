@@ -1,8 +1,8 @@
-"""News of jobs: taken into the log, and somebody made to look at the session. Run by supervisors of hands.
+"""Record news of jobs in the log, and start a process for the session if needed. Run by supervisors of hands.
 
-`python -m holdfast.app.news --home DIR SESSION` is what a supervisor runs when a job has news and no brain waits for
-it. What became of the job is asked of the hands, never read from words (S10), and posted under a key: whoever comes
-second changes nothing. It exits with 0 when the session is in somebody's hands, and is run again otherwise.
+A supervisor runs `python -m holdfast.app.news --home DIR SESSION` when a job has news and no brain waits for it. The
+outcome comes from the hands, never from the arguments (S10), and is posted under a key, so a second post has no effect.
+It exits with 0 when a process has the session or none needs to; the supervisor retries after any other status.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 LOOK_AFTER_S = 60.0
-"""How often whoever stays with sessions asks after jobs whose hands say nothing: their supervisor may be gone."""
+"""Interval at which a process polls jobs whose hands are silent, since their supervisor may be gone."""
 
 ASKED = 100
-"""Sessions that are asked at a time when all are looked after. Where more wait for jobs, they take turns."""
+"""Sessions polled at a time. If more wait for jobs, they take turns."""
 
 SYSTEM = Caller("system")
 
 
 async def take_in(runtime: Runtime, session_id: str) -> bool:
-    """Post what a session's hands know of its jobs and services; True when there was anything.
+    """Post the news of a session's jobs and services from its hands; return True if there was any.
 
-    Raises `HandsError` when they do not answer now.
+    Raises `HandsError` when the hands do not answer now.
     """
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     if state.created is None or not (state.live_jobs() or state.services):
@@ -56,7 +56,7 @@ async def take_in(runtime: Runtime, session_id: str) -> bool:
     provider = runtime.provider(state.created.workspace)
     try:
         found = await gather(provider, state, state.epoch)
-    except Fenced:  # a brain took the session since: it asks itself
+    except Fenced:  # a brain has acquired the session and polls by itself
         return False
     for news in found:
         await poster.post(session_id, news.fact, news.key)
@@ -64,11 +64,11 @@ async def take_in(runtime: Runtime, session_id: str) -> bool:
 
 
 async def look_after(runtime: Runtime, only: str = "") -> NoReturn:
-    """Until cancelled: take in the news of jobs that nobody told of, of one session or of all."""
+    """Until cancelled, record news of jobs that no supervisor reported, for one session or for all."""
     clock = SystemClock()
     before = None
     while True:
-        with contextlib.suppress(HoldfastError):  # what cannot be asked now is asked again
+        with contextlib.suppress(HoldfastError):  # retried in the next round
             rows = await runtime.store.sessions(Which(reason="job"), before=before, limit=None if only else ASKED)
             before = rows[-1] if len(rows) == ASKED and not only else None
             for row in rows:
@@ -80,7 +80,7 @@ async def look_after(runtime: Runtime, only: str = "") -> NoReturn:
 
 
 async def end_jobs(runtime: Runtime, session_id: str) -> int:
-    """End what a session left running, without a brain: for the emergency stop. Returns how much that was."""
+    """End the running jobs and services of a session without a brain, for the emergency stop. Return their number."""
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     at_work = state.hands_at_work()
     if state.created is None or not at_work:
@@ -100,7 +100,7 @@ async def end_jobs(runtime: Runtime, session_id: str) -> int:
 
 
 async def _see_to(call: Call, runtime: Runtime, session_id: str) -> None:
-    """Have somebody look at the session, if it has anything to do. Raises `HoldfastError` when nobody could."""
+    """Start a process for the session if it has work to do. Raises `HoldfastError` if none can be started."""
     store = runtime.store
     row = await store.find(session_id)
     state, _ = await recall(session_id, store, store, runtime.kinds)
@@ -120,7 +120,7 @@ async def _see_to(call: Call, runtime: Runtime, session_id: str) -> None:
 
 
 def _cannot(state: State) -> str:
-    """Why nobody can go on from here, where that is known beforehand; empty otherwise."""
+    """The known reason why no process started here could continue the session; empty if there is none."""
     assert state.created is not None
     agent = state.created.agent
     if agent.custom:
@@ -134,7 +134,7 @@ def _cannot(state: State) -> str:
 
 
 async def _say(runtime: Runtime, row: SessionRow, state: State, problem: str) -> None:
-    """Leave word in the log, once for each news: the session is due, and whoever wakes it loses nothing."""
+    """Record the problem in the log, once per news. The session is due, and waking it later loses nothing."""
     message = (
         f"a job has news and nobody could be started for it here: {problem}. Nothing is lost; go on with: "
         f"holdfast wake {name_of(row)}"
@@ -149,7 +149,7 @@ async def _main(args: argparse.Namespace) -> int:
     async with open_runtime(settings) as runtime:
         try:
             await take_in(runtime, args.session)
-        except HandsError as error:  # the log may still have something that nobody looks at
+        except HandsError as error:  # the log may still have unprocessed news
             await _see_to(Call(args, settings), runtime, args.session)
             raise error
         await _see_to(Call(args, settings), runtime, args.session)
@@ -157,7 +157,7 @@ async def _main(args: argparse.Namespace) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run it. Whatever goes wrong is one line on standard error, and a status that asks for another try."""
+    """Run the command. Any failure is one line on standard error and an exit status that requests a retry."""
     parser = argparse.ArgumentParser(prog="holdfast.app.news", allow_abbrev=False)
     parser.add_argument("--home", required=True)
     parser.add_argument("--db")

@@ -1,4 +1,4 @@
-"""Sandbox providers by name, each loaded when it is first used."""
+"""Sandbox providers by name, each loaded at its first use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from holdfast.hands.base import Capabilities, Hands, HandsSpec, Provider
 from holdfast.ids import system_entropy
 
 NAMES = "bubblewrap, podman:IMAGE, docker:IMAGE, runc, crun, runsc, ssh:HOST, remote, landlock"
-"""What `provider` in [hands] can be."""
+"""The accepted values of `provider` in [hands]."""
 
 SSH_NEEDS = ("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "LANG")
-"""What ssh itself may see of our environment; nothing of it is sent to the other machine."""
+"""Environment variables passed to ssh itself; none is sent to the other machine."""
 
 CONTAINERS = ("podman", "docker", "runc", "crun", "runsc")
 
@@ -27,7 +27,7 @@ class _Link(Protocol):
 
 
 class Providers:
-    """All providers of one home, each made when it is first needed."""
+    """All providers of one home, each created at its first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,18 +35,18 @@ class Providers:
         self._links: list[_Link] = []
 
     def of(self, policy: HandsPolicy, workspace: Workspace) -> Provider:
-        """The one that a session's policy names. Only a person's own settings and flags get there, never a tool."""
+        """The provider in a session's policy. Only the user's own settings and flags set it, never a tool."""
         return self.named("unsandboxed" if workspace.isolation == "none" else policy.provider, policy.accept_weak)
 
     def named(self, name: str, accept_weak: bool) -> Provider:
-        """The one with that name. Raises `UsageError` or `CannotRunSafely` for one that cannot be."""
+        """The provider with that name. Raises `UsageError` or `CannotRunSafely` for an unusable one."""
         key = (name, accept_weak)
         if key not in self._made:
             self._made[key] = self._make(name, accept_weak)
         return self._made[key]
 
     def close(self) -> None:
-        """End the programs that carry connections. The hands live on."""
+        """Close the programs that carry connections. The hands keep running."""
         for link in self._links:
             link.close()
 
@@ -74,7 +74,7 @@ class Providers:
 
 
 def queue_path(home: Path) -> Path:
-    """The queue of a home, where workers elsewhere find its sessions."""
+    """The queue of a home, where remote workers find its sessions."""
     return home.absolute() / "remote" / "queue.db"
 
 
@@ -96,7 +96,7 @@ def local_provider(name: str, folder: Path, *, accept_weak: bool = False) -> Pro
 
 
 class SessionProvider:
-    """The provider of one session: makes hands as the spec's policy says, finds them by what made them."""
+    """The provider of one session: provisions by the spec's policy, attaches by the provider in the event."""
 
     def __init__(self, providers: Providers, policy: HandsPolicy, workspace: Workspace) -> None:
         self._providers = providers
@@ -108,14 +108,14 @@ class SessionProvider:
         return await self._providers.of(self._policy, self._workspace).probe()
 
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
-        """Make hands as the policy of that spec says."""
+        """Create hands by the policy of that spec."""
         return await self._providers.of(spec.policy, spec.workspace).provision(spec, epoch)
 
     async def attach(self, identity: HandsProvisioned) -> Hands:
-        """The incarnation of that event, by the provider that the event names."""
+        """Attach to the incarnation in an event, through the provider that the event names."""
         return await self._providers.named(identity.provider, accept_weak=True).attach(identity)
 
 
 def serving_provider(name: str, folder: Path) -> Provider:
-    """The provider of a machine that gives its hands to others; a weak one is none."""
+    """The provider of a machine that serves its hands to others; a weak one is refused."""
     return local_provider(name, folder / "hands")

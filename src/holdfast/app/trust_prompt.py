@@ -21,12 +21,12 @@ from holdfast.clock import SystemClock, rfc3339
 from holdfast.session.context.text import visible
 
 VALUE_MAX = 4_000
-"""So much of a value is shown; `--json` has all of it."""
+"""Maximum number of characters of a value that are shown; `--json` has all of it."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A settings file of a project, what it would change, and whether the user accepted it as it is."""
+    """A settings file of a project, its changes, and the user's acceptance of its current content."""
 
     file: SettingsFile
     changes: Sequence[Change]
@@ -69,7 +69,7 @@ def _shown(value: Any) -> str:
 
 
 def project_found(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
-    """The holdfast.toml that a command in that folder would read, if there is one. Raises `UsageError`."""
+    """The holdfast.toml that a command in that folder would read, if one exists. Raises `UsageError`."""
     project = find_project(folder)
     if project is None:
         return []
@@ -77,7 +77,7 @@ def project_found(folder: Path, flags: Mapping[str, Any]) -> list[Found]:
 
 
 def accept(files: Sequence[Found]) -> None:
-    """Remember these files as they were shown."""
+    """Accept these files with the content that was shown."""
     trust_store().accept([each.file for each in files], rfc3339(SystemClock().now_us()))
 
 
@@ -103,7 +103,7 @@ async def settled(
 ) -> bool:
     """Ask about files whose keys are ignored, or report them without a terminal. True if they were accepted.
 
-    `find` reads the files anew, to show them.
+    `find` reads the files again, to show them.
     """
     paths = {each.path for each in ignored if not each.problem}
     if asks and paths and can_ask(call):

@@ -18,7 +18,7 @@ from holdfast.session.context.text import harmless
 from holdfast.session.rows import SessionRow
 
 NOW = -1
-"""Stands for the current state of the workspace."""
+"""The position that means the current state of the workspace."""
 
 SHOWN = 200
 """Maximum number of changed files that are listed."""
@@ -47,7 +47,7 @@ def files_as_of(point: Point) -> str:
 
 
 async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, workspace: Workspace) -> list[Change]:
-    """The changes in the workspace from this event to another one, or to now."""
+    """The changes in the workspace from this event to another one, or to the current state."""
     before = _kept(row, point)
     if to != NOW:
         return await shelf_of(runtime).changes(
@@ -65,7 +65,7 @@ async def changes(runtime: Runtime, row: SessionRow, point: Point, to: int, work
 
 
 async def restore(call: Call, runtime: Runtime, row: SessionRow, point: Point, folder: str) -> None:
-    """Put the files of the point into an empty folder."""
+    """Restore the files of the point into an empty folder."""
     if not folder:
         raise UsageError("--restore '' names no folder; for example: --restore ./then")
     path = Path(folder).absolute()

@@ -1,4 +1,4 @@
-"""The command line: a table of verbs. The module of a verb is loaded when the verb is typed.
+"""The command line: a table of verbs. A verb's module is loaded when the user types the verb.
 
 For a verb `approve`, the module has `approve_arguments(parser)` and `async def approve_run(call) -> int`, which returns
 the exit status.
@@ -21,7 +21,7 @@ from holdfast import __version__
 
 @dataclass(frozen=True)
 class VerbInfo:
-    """One verb of the table: the module that has it, its summary, and an example.
+    """A verb of the table: its module, its summary, and an example.
 
     A module name without a dot is in `holdfast.app.cli`.
     """
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _without_verb(words: list[str]) -> int:
-    """Print help or the version, or report what is wrong."""
+    """Print help or the version, or report the error."""
     parser = build_parser(only="")
     if not words:
         parser.print_help()
@@ -180,7 +180,7 @@ def _without_verb(words: list[str]) -> int:
 
 @contextmanager
 def _quiet_interrupts() -> Iterator[None]:
-    """Until the event loop handles signals, have Ctrl-C end the process without a traceback: nothing has started."""
+    """Until the event loop handles signals, let Ctrl-C end the process without a traceback: nothing has started."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler:
         yield

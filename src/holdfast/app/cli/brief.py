@@ -26,7 +26,7 @@ def brief_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def brief_run(call: Call) -> int:
-    """Tell it."""
+    """Print the brief."""
     async with open_runtime(call.settings) as runtime:
         if not call.args.session:
             return await show_all(call, runtime)
@@ -49,7 +49,7 @@ def why_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def why_run(call: Call) -> int:
-    """Follow the line back."""
+    """Trace the line back to its origin."""
     place = read_place(call.args.place, call.args.repo)
     async with open_runtime(call.settings) as runtime:
         found = await trace(runtime, place, call.args.mission)

@@ -1,4 +1,4 @@
-"""`holdfast egress`: what a session may talk to and what it did; and to change that while it runs."""
+"""`holdfast egress`: show the network access and activity of a session, and change its access while it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 SHOWN = 20
-"""So many kinds of requests are shown to a person, the latest ones."""
+"""Maximum number of request kinds in the output; the latest are shown."""
 
 
 def egress_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def egress_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def egress_run(call: Call) -> int:
-    """Change what is to be changed, all or nothing, and show how it is then."""
+    """Apply the changes, all or none, and show the resulting access."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         if row.session_id == HOME:
@@ -65,7 +65,7 @@ async def egress_run(call: Call) -> int:
 
 
 def changed(call: Call, policy: EgressPolicy) -> EgressPolicy:
-    """The policy as the words want it. Raises `UsageError` for what is not there to be taken away."""
+    """The policy after the changes on the command line. Raises `UsageError` when there is nothing to remove."""
     args = call.args
     allow, secrets = list(policy.allow), list(policy.secrets)
     for text in args.deny:
@@ -91,7 +91,7 @@ def changed(call: Call, policy: EgressPolicy) -> EgressPolicy:
 def _without(
     text: str, allow: list[Destination], secrets: list[SecretUse]
 ) -> tuple[list[Destination], list[SecretUse]]:
-    """Without a place: one port of a host, or the host altogether, and then the secrets that are bound to it too."""
+    """Remove one port of a host, or the whole host together with the secrets bound to it."""
     place = named_destination(text)
     whole = len(place.ports) == 1 and not text.endswith(f":{place.ports[0]}")
     left = []
@@ -117,7 +117,7 @@ def _unbound(use: SecretUse, host: str) -> SecretUse | None:
 
 
 async def _push(call: Call, runtime: Runtime, row: SessionRow, state: State) -> None:
-    """Put it in force in a proxy that lives, also when no brain does."""
+    """Apply the policy to a live proxy, even when no brain runs."""
     held = held_secrets(state, SystemClock().now_us())
     try:
         await runtime.egress.change(row.session_id, state.outside.policy, held=held, wary=may_become_tainted(state))

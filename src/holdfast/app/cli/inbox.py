@@ -70,7 +70,7 @@ async def _one(call: Call, runtime: Runtime, item: ItemRow) -> int:
 
 
 def _columns(char: str) -> int:
-    """About how many columns a character takes, never too few."""
+    """The approximate number of columns that a character takes, never too low."""
     return 1 if unicodedata.east_asian_width(char) in ("Na", "H", "N") else 2
 
 
@@ -116,7 +116,7 @@ def approve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def approve_run(call: Call) -> int:
-    """Approve it."""
+    """Approve the item."""
     return await answering.answer(call, "approve")
 
 
@@ -126,5 +126,5 @@ def deny_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def deny_run(call: Call) -> int:
-    """Deny it."""
+    """Deny the item."""
     return await answering.answer(call, "deny")

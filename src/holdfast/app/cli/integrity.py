@@ -1,4 +1,4 @@
-"""Integrity of logs: verify and anchor, with SSH signatures by ssh-keygen."""
+"""The verbs that check the integrity of logs: verify and anchor, with SSH signatures by ssh-keygen."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def verify_run(call: Call) -> int:
-    """Check it."""
+    """Verify the log."""
     async with open_runtime(call.settings) as runtime:
         name = call.args.session
         session_id = (await runtime.store.find(name)).session_id if name else None
@@ -61,7 +61,7 @@ def _all_well(anchors: int) -> str:
 
 
 def _read(file: Path | None, allowed: Path | None) -> tuple[list[Block], list[str]]:
-    """The anchors of a file, and what is wrong with the file or its signatures."""
+    """The anchors of a file, and the problems of the file or its signatures."""
     if file is None:
         if allowed is not None:
             raise UsageError("--allowed-signers is about anchors; name their file: --anchor FILE")
@@ -87,7 +87,7 @@ def _read(file: Path | None, allowed: Path | None) -> tuple[list[Block], list[st
 
 
 LIMIT_S = 60.0
-"""A command that keeps the anchors ends within this."""
+"""Time limit of a command that stores the anchors, in seconds."""
 
 
 def anchor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def anchor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def anchor_run(call: Call) -> int:
-    """Write them."""
+    """Write the anchors."""
     args = call.args
     if (args.to is None) == (not args.exec):
         raise UsageError("say where the anchors go, once: --to FILE or --exec CMD; nothing was written")
@@ -124,7 +124,7 @@ async def anchor_run(call: Call) -> int:
 
 
 def _append(file: Path, data: bytes) -> None:
-    """Add whole lines to the end of a file, on the disk when this returns."""
+    """Append whole lines to a file, and sync it to disk before returning."""
     try:
         with file.open("a+b", buffering=0) as out:
             size = out.seek(0, os.SEEK_END) if out.seekable() else 0
@@ -140,7 +140,7 @@ def _append(file: Path, data: bytes) -> None:
 
 
 def _hand_over(command: list[str], data: bytes) -> None:
-    """Run a command of the user's with the anchors as its input. It need not read them, and has to end in time."""
+    """Run a user's command with the anchors as its input. It need not read them, but must end within `LIMIT_S`."""
     try:
         child = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     except (OSError, ValueError) as error:
@@ -165,14 +165,14 @@ def _hand_over(command: list[str], data: bytes) -> None:
 
 
 NAMESPACE = "holdfast"
-"""What a signature is for: one that was made for something else does not count."""
+"""The namespace of the signatures: a signature made for another purpose is invalid."""
 
 SIGNING_S = 120.0
-"""A key may ask for its passphrase meanwhile."""
+"""Time limit of ssh-keygen in seconds: the user may have to type a passphrase."""
 
 
 def sign(data: bytes, key: Path) -> str:
-    """The signature of `data` by a private key, or by the agent's key of a public one. Raises `CannotRunSafely`."""
+    """Sign `data` with a private key, or with the agent's key for a public one. Raises `CannotRunSafely`."""
     done = _ssh_keygen(data, "sign", "-f", str(key), "-n", NAMESPACE)
     if done.returncode != 0 or not done.stdout:
         raise CannotRunSafely(
@@ -182,9 +182,9 @@ def sign(data: bytes, key: Path) -> str:
 
 
 def problem_with(data: bytes, signature: str, allowed: Path | None) -> str:
-    """Check a signature of `data`; returns the problem, or an empty string.
+    """Check a signature of `data` and return the problem, or an empty string.
 
-    Without a file of allowed signers, a signature by any key is good.
+    Without a file of allowed signers, a signature by any key is valid.
     """
     with tempfile.NamedTemporaryFile(prefix="holdfast-signature-") as file:
         file.write(signature.encode("utf-8", "replace"))

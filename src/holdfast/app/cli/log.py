@@ -1,4 +1,4 @@
-"""The verbs that read a log, and recovery after acknowledged events were lost: logs, export, recover."""
+"""The verbs that read a log, and recovery after the loss of acknowledged events: logs, export, recover."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def logs_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def logs_run(call: Call) -> int:
-    """Print them."""
+    """Print the events."""
     for name in call.args.type:
         if name not in FACT_TYPES:
             raise UsageError(f"--type {name}: no event has that type; {nearest(name, FACT_TYPES)}")
@@ -67,21 +67,21 @@ async def logs_run(call: Call) -> int:
 
 
 async def _ended(call: Call, runtime: Runtime, session_id: str) -> None:
-    """Why there is nothing more to follow."""
+    """Print why there are no further events to follow."""
     row = await runtime.store.find(session_id)
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
     call.note(f"{name_of(row)} is {row.status}; nobody runs it now. {next_step(row, state, call.typed)}")
 
 
 class _Lines:
-    """An observer that prints every event that is asked for."""
+    """An observer that prints every selected event."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self._types = frozenset(call.args.type)
 
     def on_events(self, events: list[Event]) -> None:
-        """Print them."""
+        """Print the events."""
         for event in events:
             if self._types and event.type not in self._types:
                 continue
@@ -92,7 +92,7 @@ class _Lines:
                 self._call.say(line.rstrip())
 
     def on_delta(self, part: StreamPart) -> None:
-        """Deltas are not events."""
+        """Ignore deltas: they are not events."""
 
 
 def export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +102,7 @@ def export_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def export_run(call: Call) -> int:
-    """Print every event, with its hash, verified on the way."""
+    """Print every event with its hash, and verify the chain while reading."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         seen, prev = 0, genesis(row.session_id)
@@ -123,7 +123,7 @@ def recover_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def recover_run(call: Call) -> int:
-    """Show what is missing; with consent, record the loss in each session and open the home again."""
+    """Show the missing events; with the user's consent, record the loss in each session and reopen the home."""
     database, home = database_path(call.settings), open_home(Path(call.settings.home))
     lost = await anyio.to_thread.run_sync(missing, database, _BUSY_TIMEOUT_S)
     if not lost:
@@ -161,8 +161,8 @@ _OVER = ("done", "failed", "cancelled")
 class Loss(msgspec.Struct, frozen=True):
     """The events that one session lost, as far as known.
 
-    It has events up to `head`, 0 when all of it is gone; `known_seq` is the last lost event that something names, 0
-    when nothing does. `calls` were started by its hands, and the log does not know them.
+    The log has events up to `head`, 0 if all are lost. `known_seq` is the last lost event that any other data refers
+    to, 0 if none. `calls` were started by the session's hands but are missing from the log.
     """
 
     session_id: str
@@ -172,9 +172,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Losses(msgspec.Struct, frozen=True):
-    """All of it. `sessions` are those that lost events, or may have; `strays` are calls of hands that the log does not
-    know at all, by hands.
-    """
+    """All losses: `sessions` lost events or may have lost some; `strays` are calls of unknown hands, by hands id."""
 
     sessions: tuple[Loss, ...]
     strays: dict[str, tuple[str, ...]]
@@ -191,9 +189,9 @@ def check_alone(home: Home, me: str = "") -> None:
 
 
 async def find_losses(database: Path, home: Home, lost: list[Mark]) -> Losses:
-    """Find lost events by the watermark, the data behind the damage, and the journals of hands.
+    """Find lost events from the watermark, the data behind the damage, and the journals of hands.
 
-    It opens a copy: the database stays as it is.
+    Works on a copy; the database does not change.
     """
     with tempfile.TemporaryDirectory(dir=home.path, prefix="recover-") as name:
         folder = Path(name)
@@ -220,7 +218,7 @@ async def find_losses(database: Path, home: Home, lost: list[Mark]) -> Losses:
 async def _unknown_calls(
     store: SqliteStore, home: Home, rows: dict[str, SessionRow]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """Calls that journals say were started and that no event dispatches: by session, and those of unknown hands."""
+    """Calls that journals list as started but no event dispatches: by session, and those of unknown hands."""
     owners: dict[str, str] = {}
     dispatched: set[tuple[str, str]] = set()
     for session_id in rows:
@@ -242,7 +240,7 @@ async def _unknown_calls(
 
 
 def keep_aside(database: Path, home: Home) -> Path:
-    """Copy the database, its write-ahead log and its watermark as they are now. Returns the folder."""
+    """Copy the database, its write-ahead log, and its watermark in their current state. Return the folder."""
     folder = home.path / "recovered" / rfc3339(SystemClock().now_us())[:19].replace(":", "")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _copy(database, folder)
@@ -257,7 +255,7 @@ def _copy(database: Path, folder: Path) -> None:
 
 
 async def record(runtime: Runtime, database: Path, losses: Losses, lost: list[Mark]) -> None:
-    """Record the loss in each session that is still there, then take what is missing for lost. Safe to repeat."""
+    """Record the loss in each session that still exists, then accept the loss of the missing events. Safe to repeat."""
     key = f"events_lost:{lost[-1].hash.hex()}"
     for loss in losses.sessions:
         if loss.head and loss.session_id != HOME:

@@ -1,4 +1,4 @@
-"""`holdfast loop`: the Ralph loop for any command, with checks of the harness in place of the command's word."""
+"""`holdfast loop`: the Ralph loop for any command; the harness runs checks instead of trusting the command's report."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 
 
 async def loop_run(call: Call) -> int:
-    """Open the loop's session and drive it. A loop that is there already goes on with `wake`."""
+    """Open the loop's session and drive it. An existing loop continues with `wake`."""
     async with open_runtime(call.settings) as runtime:
         row = await open_loop(call, runtime)
         call.note(f"session {row.session_id}" + (f" (key {row.key})" if row.key else ""))

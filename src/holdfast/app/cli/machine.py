@@ -34,7 +34,7 @@ def doctor_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def doctor_run(call: Call) -> int:
-    """Look, and say what was found. A log that cannot be opened is a finding, not the end of looking."""
+    """Run the checks and report the findings. A log that cannot be opened is a finding and does not end the checks."""
     home = Home(Path(call.settings.home).absolute())
     log, code = await _log(call)
     capabilities = await _hands(call, home)
@@ -67,7 +67,7 @@ async def _hands(call: Call, home: Home) -> Capabilities:
 
 
 async def _log(call: Call) -> tuple[Finding, int]:
-    """The finding about the log, and the exit status that it asks for."""
+    """The finding about the log, and the exit status for it."""
     try:
         async with open_runtime(call.settings) as runtime:
             sessions = await runtime.store.count()
@@ -94,7 +94,7 @@ def _proposal(flags: str) -> str:
 
 
 LISTEN = "127.0.0.1:8478"
-"""Where the queue is, unless said otherwise."""
+"""Default address of the queue."""
 
 
 def hands_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +118,7 @@ def _provider(parser: argparse.ArgumentParser) -> None:
 
 
 async def hands_run(call: Call) -> int:
-    """Do what the word says."""
+    """Carry out the subcommand."""
     match call.args.word:
         case "serve":
             await serve_stdio(_server(call), 0, 1)

@@ -1,4 +1,4 @@
-"""`holdfast mission`: plan, work, judge, merge. Each word is a module of its own."""
+"""`holdfast mission`: plan, work, judge, merge. Each subcommand has its own module."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def mission_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def mission_run(call: Call) -> int:
-    """Do what the word says."""
+    """Carry out the subcommand."""
     module, _ = WORDS[call.args.word]
     return int(await module.run(call))

@@ -20,10 +20,10 @@ from holdfast.session.rows import TAINTED, WEAK, RowStatus, SessionRow
 UNFINISHED: tuple[RowStatus, ...] = ("runnable", "parked")
 
 SHOWN = 20
-"""The latest sessions listed without --all, beside unfinished ones."""
+"""Number of latest sessions listed without --all, in addition to unfinished ones."""
 
 UNFINISHED_SHOWN = 100
-"""The latest unfinished sessions of each status that are listed without --all."""
+"""Number of latest unfinished sessions of each status that are listed without --all."""
 
 
 def ps_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def ps_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def ps_run(call: Call) -> int:
-    """List them."""
+    """List the sessions."""
     async with open_runtime(call.settings) as runtime:
         store = runtime.store
         holders = await store.holders()
@@ -82,7 +82,7 @@ async def _latest(index: Index, whole: bool, which: Which = EVERY) -> list[Sessi
 
 
 async def _trees(index: Index, whole: bool) -> list[SessionRow]:
-    """Whole trees, the newest first; in each the children under their parent, oldest first."""
+    """Whole trees, newest first; in each tree the children follow their parent, oldest first."""
     tops = await _latest(index, whole, Which(top=True))
     roots = dict.fromkeys(row.session_id for row in tops)
     if not whole:
@@ -131,7 +131,7 @@ def marked(row: SessionRow) -> str:
 
 
 def due_in(row: SessionRow, now_us: int, *, running: bool = False) -> str:
-    """In how long a parked session is looked at again; empty when time alone does not move it."""
+    """The time until a parked session is due; empty if no time is set."""
     if running or row.status != "parked" or row.due_us is None:
         return ""
     return f"in {_age((row.due_us - now_us) / 1_000_000)}" if row.due_us > now_us else "now"

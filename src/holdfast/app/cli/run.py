@@ -1,4 +1,4 @@
-"""The verbs that run a session here or watch it: run, attach."""
+"""The verbs that run a session in this process or watch it: run, attach."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def attach_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def attach_run(call: Call) -> int:
-    """Watch it until it stops, or until Ctrl-C; either leaves the session as it is."""
+    """Watch the session until it stops or the user presses Ctrl-C; neither changes the session."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         return await attach(call, runtime, row.session_id)

@@ -49,7 +49,7 @@ def show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def show_run(call: Call) -> int:
-    """Show it."""
+    """Show the session."""
     args = call.args
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(args.session)
@@ -74,7 +74,7 @@ async def show_run(call: Call) -> int:
 
 
 async def _then(call: Call, runtime: Runtime, point: Point) -> None:
-    """As it stood at a point."""
+    """Show the state after an event."""
     row, state = point.row, point.state
     lines = {**_lines(row, state, running=False), "files": files_as_of(point)}
     await _glance(call, runtime, row, state, lines)
@@ -151,7 +151,7 @@ def _kept(point: Point) -> dict[str, object]:
 
 
 async def _children(runtime: Runtime, state: State) -> list[str]:
-    """A line for each child that there was at that point, oldest first, as it stands now."""
+    """A line for each child that existed at that event, oldest first, with its current status."""
     holders = await runtime.store.holders()
     lines = []
     for child in state.children.values():
@@ -163,7 +163,7 @@ async def _children(runtime: Runtime, state: State) -> list[str]:
 
 
 def _at_work(state: State) -> list[tuple[str, str]]:
-    """A line for each job and service that runs."""
+    """A line for each running job and service."""
     lines = [
         ("job", f"{job_name(job)}  since {rfc3339(job.started_us)[:19]}Z: {one_line(job.command, 80)}")
         for job in state.live_jobs()
@@ -228,7 +228,7 @@ def fork_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def fork_run(call: Call) -> int:
-    """Open the fork, or find the one with this key. Nothing runs by it."""
+    """Open the fork, or find the one with this key. Does not run it."""
     if call.args.key:
         check_key(call.args.key, "--key ")
     cap = budget_pico(call.args.budget)

@@ -30,7 +30,7 @@ def sim_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def sim_run(call: Call) -> int:
-    """Run the seeds, up to the first that violates an invariant."""
+    """Run the seeds until one violates an invariant."""
     seeds, first = call.args.seeds, call.args.first
     if seeds < 1:
         raise UsageError(f"--seeds {seeds} has to be at least 1, for example: holdfast sim --seeds 500")
@@ -46,7 +46,7 @@ async def sim_run(call: Call) -> int:
         one = run_workers
     for start in range(first, first + seeds, stride):
         part = range(start, min(start + stride, first + seeds))
-        # The simulator has an event loop of its own, and a thread has room for one.
+        # The simulator has its own event loop, and a thread can run only one.
         totals.join(await anyio.to_thread.run_sync(run_seeds, part, one))
         call.note(_line(totals, clock.monotonic_s() - began_s))
         if totals.failing is not None:
@@ -56,7 +56,7 @@ async def sim_run(call: Call) -> int:
 
 
 async def _missions(call: Call, seeds: range) -> int:
-    """Run whole missions, up to the first that violates a rule."""
+    """Run whole missions until one violates a rule."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     totals = MissionTotals()
@@ -114,6 +114,6 @@ def _tell(call: Call, totals: Totals, seconds: float) -> None:
 
 
 def _used(totals: Totals) -> dict[str, tuple[float, float, float]]:
-    """Weather → the least, the median and the largest part of a cap that was used."""
+    """Weather → the minimum, median, and maximum fraction of a cap that was used."""
     both = {"calm": totals.calm_used, "storm": totals.storm_used}
     return {name: (min(used), statistics.median(used), max(used)) for name, used in both.items() if used}

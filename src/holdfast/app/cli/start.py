@@ -25,14 +25,14 @@ DRIVING = ("run", "loop", "wake", "resume", "demo", "worker")
 """Verbs that stop before their work is done when standard output is closed."""
 
 SERVING = ("hands", "worker")
-"""Verbs that serve until a service manager stops them: SIGTERM is their normal end."""
+"""Verbs that serve until a service manager stops them: SIGTERM ends them normally."""
 
 ASKING = ("run", "loop", "mission", "wake", "resume", "worker")
 """Verbs that ask on a terminal whether to trust a project's settings. All others only report untrusted settings."""
 
 
 class Stopped(Exception):
-    """This process received a signal to end."""
+    """The process received a signal to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -61,7 +61,7 @@ def start(run: Callable[[Call], Awaitable[int]], args: argparse.Namespace) -> in
 async def _until_signal(run: Callable[[Call], Awaitable[int]], args: argparse.Namespace) -> int:
     """Run the verb until it ends, or cancel it when a signal arrives."""
     wanted = [signal.SIGTERM]
-    # The parent process may have had us ignore these two (`&` in a script, nohup).
+    # The parent process may have made us ignore these two (`&` in a script, nohup).
     wanted += [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
 
     async def work() -> int:
@@ -82,7 +82,7 @@ async def _until_signal(run: Callable[[Call], Awaitable[int]], args: argparse.Na
 
 
 def _here() -> Path:
-    """The current folder, or the root when it has been removed."""
+    """The current folder, or the root folder if the current one was removed."""
     try:
         return Path.cwd()
     except FileNotFoundError:

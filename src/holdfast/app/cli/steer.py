@@ -84,7 +84,7 @@ def pause_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def pause_run(call: Call) -> int:
-    """Post the pause. What runs now ends first; nothing new is begun."""
+    """Post the pause. Work in progress ends first; no new work starts."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         running = row.session_id in await runtime.store.holders()
@@ -101,7 +101,7 @@ async def pause_run(call: Call) -> int:
 
 
 async def _rest(runtime: Runtime, row: SessionRow) -> None:
-    """Record the pause of a parked session. A session left in the middle of a call is not touched."""
+    """Record the pause of a parked session. A session in the middle of a call is left as it is."""
     if row.status != "parked":
         return
     try:
@@ -145,7 +145,7 @@ async def _lift(runtime: Runtime, row: SessionRow) -> None:
 
 
 async def _paused(runtime: Runtime, row: SessionRow) -> bool:
-    """Check whether the session is paused, a new fork, or parked after repeated failures.
+    """Return True if the session is paused, a new fork, or parked after repeated failures.
 
     During an emergency stop, only the release lifts a pause.
     """
@@ -186,7 +186,7 @@ def cancel_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def cancel_run(call: Call) -> int:
-    """Post the cancel. With no process running the session, this one ends it."""
+    """Post the cancel. If no process runs the session, this one ends it."""
     return await cancel(call)
 
 

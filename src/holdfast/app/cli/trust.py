@@ -1,4 +1,4 @@
-"""Trust of project settings, and references to secrets."""
+"""The verbs for trust in project settings and for secrets: trust, secret."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trust_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def trust_run(call: Call) -> int:
-    """Show, accept, list, or forget."""
+    """Show, accept, list, or forget settings files."""
     args = call.args
     if sum((args.yes, args.list, args.forget)) > 1:
         raise UsageError("--yes, --list, and --forget exclude each other; for example: holdfast trust . --yes")
@@ -242,10 +242,10 @@ async def _typed(name: str) -> bytes:
 
 
 async def _given() -> bytes:
-    """All of standard input, or more of it than a secret can have."""
+    """Read all of standard input, up to a little more than the maximum length of a secret."""
     source, data = sys.stdin.fileno(), b""
     mode = os.fstat(source).st_mode
-    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # files are always ready, and cannot be waited for
+    waits = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)  # files are always ready and cannot be polled
     while len(data) <= BYTES_MAX + 2:
         if waits:
             await anyio.wait_readable(source)

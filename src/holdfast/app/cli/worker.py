@@ -1,4 +1,4 @@
-"""The verbs about all sessions of a home: worker, stop."""
+"""The verbs that concern all sessions of a home: worker, stop."""
 
 from __future__ import annotations
 
@@ -110,10 +110,10 @@ class _Work:
         self._call = call
         self._runtime = runtime
         self._names: dict[str, str] = {}
-        """Session ID → name, of sessions that run now."""
+        """Session ID → name, for running sessions."""
 
     def say(self, text: str) -> None:
-        """A line with the time of day, on standard error."""
+        """Print a line with the time of day on standard error."""
         at = rfc3339(SystemClock().now_us())
         self._call.note(f"{at[:10]} {at[11:19]}Z  {text}")
 
@@ -129,7 +129,7 @@ class _Work:
             self.say(_told(await self._runtime.store.find(session_id)))
 
     def failed(self, session_id: str, error: HoldfastError, again_s: float | None) -> None:
-        """An error of a session, or of the log itself."""
+        """Report an error of a session, or of the log itself."""
         name = self._names.pop(session_id, session_id) or "the log"
         then = "left to others" if again_s is None else f"tried again in {again_s:.0f} s"
         self.say(f"{name}: {one_line(str(error), 400)} ({then})")
@@ -173,7 +173,7 @@ def stop_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def stop_run(call: Call) -> int:
-    """Stop or release. Safe to repeat."""
+    """Stop or release all sessions. Safe to repeat."""
     async with open_runtime(call.settings) as runtime:
         return await (_release(call, runtime) if call.args.release else _stop(call, runtime))
 
@@ -216,7 +216,7 @@ async def _end_jobs(call: Call, runtime: Runtime) -> None:
 
 
 async def _watch(call: Call, runtime: Runtime, running: list[SessionRow]) -> list[SessionRow]:
-    """Wait until the sessions stop or the time is over. Returns those that still run."""
+    """Wait until the sessions stop or the time is over. Return those that still run."""
     left, token = running, 0
     with anyio.move_on_after(call.args.wait):
         while left:
