@@ -1,6 +1,6 @@
-"""Dispatch of due sessions: which session a process works on, and when (S27).
+"""Dispatch of due sessions: selects the session that a process works on, and when (S27).
 
-The lease excludes other processes and the wake row remembers; everything here is in memory only."""
+The lease excludes other processes and the wake row persists the due time; everything here is in memory only."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Rest(msgspec.Struct):
     failures: int = 0
 
     def is_stale(self, now_s: float) -> bool:
-        """Return True when it is over, and so is the time in which another failure would prolong it."""
+        """Return True when the delay is over, and too long ago for another failure to double it."""
         return now_s > self.until_s + (LONGEST_REST_S if self.failures else 0.0)
 
 
@@ -83,11 +83,11 @@ class Crew:
 
     @property
     def full(self) -> bool:
-        """True when no more sessions can be started now."""
+        """True while no more sessions can be started."""
         return len(self.running) >= self._limit
 
     def start(self, due: Collection[str]) -> None:
-        """Start due sessions that are not running, delayed, or given up, as many as there is room for."""
+        """Start due sessions that are not running, delayed, or given up, up to the limit."""
         for session_id in due:
             if self.full:
                 return
@@ -96,7 +96,7 @@ class Crew:
                 self._group.start_soon(self._work, session_id)
 
     def waiting(self, due: Collection[str]) -> bool:
-        """Return True when one of these will be tried later: there is no room yet, or it is delayed."""
+        """Return True if one of these will be tried later: the limit is reached, or it is delayed."""
         return any(session_id not in self._left for session_id in due)
 
     def forget(self, session_id: str) -> None:
@@ -109,11 +109,11 @@ class Crew:
         self._stirred.set()
 
     def listen(self) -> None:
-        """Start listening. Call it before the look that `stirred` follows, so that nothing in between is missed."""
+        """Start listening. Call it before the look that precedes `stirred`, so that no change in between is missed."""
         self._stirred = anyio.Event()
 
     async def stirred(self, at_most_s: float | None) -> None:
-        """Wait until a session's work ends, `stir` is called, a delay is over, or so many seconds have passed."""
+        """Wait until a session's work ends, `stir` is called, a delay is over, or `at_most_s` seconds have passed."""
         event = self._stirred
         now_s = self._clock.monotonic_s()
         self._rests = {name: rest for name, rest in self._rests.items() if not rest.is_stale(now_s)}
@@ -191,7 +191,7 @@ class InlineDispatcher:
     """Runs due sessions of one machine side by side, up to `limit` at a time, straight from the wake rows.
 
     With `only`, it runs just that session and all below it: its error ends the run, an error below it is reported to
-    `on_error` and tried again a few times, and it waits for sessions of the tree that other processes hold. With
+    `on_error` and tried again a few times, and the run waits for sessions of the tree that other processes hold. With
     `stays` it also waits for the jobs of the tree.
     """
 
@@ -222,7 +222,7 @@ class InlineDispatcher:
             self._rung.append(session_id)
 
     async def run(self, handler: Handler) -> None:
-        """Call `handler` for each due session until none is due. A session that is held is left to its holder."""
+        """Call `handler` for each due session until none is due. Sessions that another process holds are left to it."""
         try:
             async with anyio.create_task_group() as group:
                 on_error = self._told if self._only else None
@@ -259,12 +259,12 @@ class InlineDispatcher:
         return rung + mine
 
     async def _became_due(self, due: list[str]) -> bool:
-        """Return True when a session is due that another process still held at the last look."""
+        """Return True if a session is due that was not due at the last look."""
         now = await self._board.due(self._clock.now_us(), uptime(self._clock, self._boot_id))
         return any([each not in due and await self._is_mine(each) for each in now])
 
     async def _goes_on(self, crew: Crew, due: list[str]) -> bool:
-        """Return True when more will follow: a session is delayed after an error, or another process holds one."""
+        """Return True if more work will follow: a session is delayed after an error, or another process holds one."""
         if crew.waiting(due):
             return True
         if any([await self._is_mine(session_id) for session_id in await self._board.holders()]):
@@ -276,7 +276,7 @@ class InlineDispatcher:
         return any([await self._is_mine(row.session_id) for row in waiting])
 
     async def _is_mine(self, session_id: str) -> bool:
-        """Return True for a session to look at. Parents never change, so each session is looked up once."""
+        """Return True for a session in scope. Parents never change, so each session is looked up once."""
         if not self._only:
             return True
         chain = []

@@ -24,7 +24,7 @@ LOOK_S = 3.0
 """Interval between looks at the wall clock and the rows while the log does not change."""
 
 LIST_S = 1.0
-"""How long a list of due sessions is used before the rows are read again, which costs time when it is long."""
+"""Time for which a list of due sessions is used before the rows are read again; reading a long list is slow."""
 
 
 class Share:
@@ -85,7 +85,7 @@ class Service:
         async def handle(session_id: str) -> None:
             try:
                 await handler(session_id)
-            except EmergencyStop:  # it came in between; nothing starts while it is in force
+            except EmergencyStop:  # issued in the meantime; nothing starts while it is in force
                 await anyio.lowlevel.checkpoint()
 
         try:
@@ -100,9 +100,9 @@ class Service:
         raise AssertionError("a service ends by being cancelled")
 
     async def _look(self, crew: Crew) -> float:
-        """Start due sessions. Return the seconds until the next look if nothing changes before."""
+        """Start due sessions. Return the seconds until the next look if nothing changes before then."""
         if crew.full:
-            return LOOK_S  # a session that ends stirs
+            return LOOK_S  # the end of a session wakes this loop
         now_us, up = self._clock.now_us(), uptime(self._clock, self._boot_id)
         try:
             if await self._board.stopped() is None:

@@ -1,1 +1,1 @@
-"""Use cases over sessions, for every face: typed input, typed result, an explicit caller; no arguments, no output."""
+"""Use cases over sessions, for every face: typed input, typed result, an explicit caller; no parsing, no printing."""

@@ -32,8 +32,8 @@ GRANT_EXAMPLE = "for example: holdfast approve ITEM --for 2h"
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An approver's answer to an item.
 
-    `digest` is of the action that the approver was shown; empty stands for the item's own. `grant` also allows
-    further calls, and `budget_pico` replaces the proposed cap.
+    `digest` is that of the action shown to the approver; empty means the item's own. `grant` also allows further calls,
+    and `budget_pico` replaces the proposed cap.
     """
 
     verdict: Verdict
@@ -88,7 +88,7 @@ async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
     """Answer an item on behalf of the caller.
 
     Raises `ItemClosed` when the item is already closed, and `UsageError` for an invalid answer or a caller who may not
-    answer; nothing was changed then.
+    answer; nothing changes in these cases.
     """
     if item.status != "open":
         raise await closed(poster, item)
@@ -114,7 +114,7 @@ async def answer(poster: Poster, item: ItemRow, given: Answer) -> PostReceipt:
 
 
 async def closed(poster: Poster, item: ItemRow) -> ItemClosed:
-    """Return the error for an answer that comes too late, with the decision, its author, and its time."""
+    """Return the error for an answer to a closed item, with the decision, its author, and its time."""
     (event,) = await poster.log.read(item.session_id, after=(item.closed_seq or item.seq) - 1, limit=1)
     when = datetime.fromtimestamp(event.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     match event.fact:
@@ -161,7 +161,7 @@ async def _check(poster: Poster, item: ItemRow, request: ApprovalRequested, give
 
 
 def check_cap(account: AccountRow, cap_pico: int, spent_pico: int, within: str = "") -> None:
-    """Raise `UsageError` for a cap below what is spent: it could not be kept."""
+    """Raise `UsageError` for a cap below the spend: it could not be kept."""
     if cap_pico < spent_pico:
         raise UsageError(
             f"{account.account_id} has spent {usd(spent_pico)}{within} already, so a cap of {usd(cap_pico)} cannot be "

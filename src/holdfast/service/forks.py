@@ -80,7 +80,7 @@ async def point_at(log: Log, row: SessionRow, seq: int, kinds: Kinds) -> Point:
 
 
 async def _after(log: Log, row: SessionRow, state: State, look: _Look) -> None:
-    """Read on: snapshots are taken beside the model's work, so the event of one may follow the point it is of."""
+    """Read on: snapshots are taken while the model works, so the event of one may follow the point that it records."""
     at, prev = state.seq, state.hash
     try:
         while not look.over and (events := await log.read(row.session_id, after=at, prev=prev, limit=PAGE)):
@@ -91,7 +91,7 @@ async def _after(log: Log, row: SessionRow, state: State, look: _Look) -> None:
 
 
 class _Look:
-    """Collects snapshots and calls while a log is read to the event at `seq`, and a little beyond."""
+    """Collects snapshots and calls while a log is read up to the event at `seq`, and a little beyond."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -150,7 +150,7 @@ MARK = ".forking-"
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """The folder in which forks get their workspaces, and this process.
+    """The folder of the forks' workspaces, and the identity of this process.
 
     `lives` asks the kernel whether the process of a worker lives.
     """
@@ -239,7 +239,7 @@ async def fork(poster: Poster, shelf: Shelf, ground: Ground, origin: SessionRow,
     )
     try:
         receipt = await poster.log.post(poster.drafted(fork_id, fact, "created"), create=True)
-    except (Refused, UsageError):  # nothing was written; after any other error only the log knows
+    except (Refused, UsageError):  # nothing was written; after any other error only the log can tell
         await _remove(shelf, ground, fork_id)
         raise
     if receipt.session_id != fork_id:  # another process was faster with the same key

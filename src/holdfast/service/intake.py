@@ -30,7 +30,7 @@ from holdfast.session.home import HOME, Stop
 from holdfast.session.rows import ItemRow, SessionRow
 
 OVER = ("done", "failed", "cancelled")
-"""Statuses of a session that has ended: there is nothing to pause or to hand over."""
+"""Statuses of a session that has ended: it cannot be paused or transferred."""
 
 WITHIN: dict[Period, str] = {"total": "", "day": " within the last 24 hours", "week": " within the last seven days"}
 
@@ -44,7 +44,7 @@ class Stopping(msgspec.Struct, frozen=True):
 
 
 class Intake(Poster):
-    """The use cases that need only the log. Everything is a post: ordered, unfenced, and once per key."""
+    """The use cases that need only the log. Each one is a post: ordered, unfenced, and once per key."""
 
     def acting_as(self, caller: Caller) -> Intake:
         """Return the same use cases for another caller."""
@@ -55,9 +55,9 @@ class Intake(Poster):
         return new_session_id(self.clock.now_us(), self.entropy)
 
     async def open(self, session_id: str, created: SessionCreated) -> PostReceipt:
-        """Append the first event of a session. With a `key` that is taken, the receipt is a duplicate naming its
-        session. `service.opening` has the whole use case.
-        """
+        """Append the first event of a session; `service.opening` has the whole use case.
+
+        With a `key` already in use, the receipt is a duplicate naming its session."""
         if not created.goal.strip():
             raise UsageError('the goal is empty; state one, for example: holdfast run "fix the failing test"')
         return await self.log.post(self.drafted(session_id, created, key="created"), create=True)
@@ -86,7 +86,7 @@ class Intake(Poster):
         return await self._post(session, change)
 
     async def check_cap(self, session: SessionRow, cap_pico: int) -> None:
-        """Raise `UsageError` for a cap of the session's own account below what is spent."""
+        """Raise `UsageError` for a cap of the session's own account below the spend."""
         account = await self.index.account(session.accounts[0]) if session.accounts else None
         if account is not None:
             check_cap(account, cap_pico, account.spent_pico)
@@ -102,7 +102,7 @@ class Intake(Poster):
         return await answers.who(self, item, await self.asked(item))
 
     async def seen(self, item: ItemRow) -> PostReceipt | None:
-        """Record that the caller was shown an item; None when it is closed or not theirs to answer."""
+        """Record that the caller was shown an item; None if it is closed or the caller may not answer it."""
         return await answers.seen(self, item, await self.asked(item))
 
     async def answer(self, item: ItemRow, given: Answer) -> PostReceipt:
@@ -149,7 +149,7 @@ class Intake(Poster):
         return await self.post(session.session_id, SessionUpdated(owner=owner))
 
     async def check_caps(self, account_id: str, caps: Mapping[Period, int | None]) -> None:
-        """Raise `UsageError` when one of these caps is below what is spent within its period."""
+        """Raise `UsageError` when one of these caps is below the spend within its period."""
         account = await self.index.account(account_id) if caps else None
         for period, cap_pico in caps.items():
             if account is not None and cap_pico is not None:
@@ -160,7 +160,7 @@ class Intake(Poster):
     ) -> PostReceipt:
         """Set a cap of an account, or lift it with None, in the log of `session` or in the home's.
 
-        Wakes sessions that wait for money of that account. Raises `UsageError` for a cap below what is spent.
+        Wakes sessions that wait for budget of that account. Raises `UsageError` for a cap below the spend.
         """
         await self.check_caps(account_id, {period: cap_pico})
         fact = BudgetSet(account_id=account_id, period=period, cap_pico=cap_pico)
@@ -176,7 +176,7 @@ class Intake(Poster):
             await self.post(HOME, EmergencyStopped(reason=reason))
             stop = await self.index.stopped()
             assert stop is not None
-        # A parked session cannot start while the stop is in force, and keeps what it waits for.
+        # A parked session cannot start while the stop is in force, and keeps its wait.
         resting = await self.index.sessions(Which(status="runnable"))
         for row in resting:
             fact = UserPause(reason=reason or "emergency stop", stop_seq=stop.seq)
@@ -184,7 +184,7 @@ class Intake(Poster):
         return Stopping(stop, before, tuple(resting))
 
     async def release(self, reason: str = "") -> tuple[Stop | None, list[SessionRow]]:
-        """Lift the emergency stop. Return it, if one was in force, and the sessions that go on. Safe to repeat."""
+        """Lift the emergency stop. Return it, if one was in force, and the sessions that continue. Safe to repeat."""
         stop = await self.index.stopped()
         if stop is not None:
             await self.post(HOME, EmergencyReleased(stop_seq=stop.seq, reason=reason), f"release:{stop.seq}")

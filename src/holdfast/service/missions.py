@@ -19,7 +19,7 @@ from holdfast.session.rows import SessionRow
 
 
 def check_repository(folder: str, standing: Standing) -> None:
-    """Raise `RepositoryUnfit` for a repository in which branches cannot be made or merged soundly."""
+    """Raise `RepositoryUnfit` for a repository in which branches cannot be created or merged safely."""
     if standing.shallow:
         raise RepositoryUnfit(
             f"{folder} is a shallow clone, so branches cannot be merged soundly; nothing was changed. Fetch the rest: "
@@ -35,7 +35,7 @@ def check_repository(folder: str, standing: Standing) -> None:
 async def open_mission(
     site: Site, repository: Repository, new: NewSession, *, tell: Callable[[str], None] | None = None
 ) -> Opened:
-    """Open a mission. A number is added to its name when branches of that name exist. Raises as `open_session`."""
+    """Open a mission. A number is added to its name if branches of that name exist. Raises as `open_session`."""
     assert new.mission is not None
     name, number = new.mission.name, 1
     while await repository.resolve(f"refs/heads/holdfast/{name}/main") is not None:
@@ -64,7 +64,7 @@ async def replan(poster: Poster, row: SessionRow, reason: str) -> PostReceipt:
 async def amend(
     poster: Poster, row: SessionRow, contract: Contract, digest: str, *, reason: str, weakened: tuple[str, ...]
 ) -> PostReceipt:
-    """Put another contract in force. `weakened` are the criteria that became weaker or were removed."""
+    """Replace the contract in force. `weakened` are the criteria that became weaker or were removed."""
     await created_of(poster.log, row)
     fact = ContractAmended(contract=contract, digest=digest, author=poster.actor, reason=reason, weakened=weakened)
     return await poster.post(row.session_id, fact)

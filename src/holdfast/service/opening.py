@@ -1,4 +1,4 @@
-"""Open or continue a session: the one way for every face. A refused request leaves nothing behind."""
+"""Open or continue a session: the one code path for every face. A refused request leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ KEY_LENGTH = 200
 class Site:
     """The home and the machine that sessions are opened on, provided by the composition root.
 
-    `provider` makes the hands of a workspace. `model` finds a model by name and raises `UsageError` or
-    `CannotRunSafely` for one that cannot be used.
+    `provider` creates the hands of a workspace. `model` finds a model by name and raises `UsageError` or
+    `CannotRunSafely` for an unusable one.
     """
 
     intake: Intake
@@ -70,8 +70,8 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True):
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """A request to open a session, with all settings resolved.
 
-    A `workspace` without a path is made in the home. `accounts` are shared accounts beside the session's own. An
-    agent without tools that run in hands does not need them. `take_over` gives a named workspace to the user that tool
+    A `workspace` without a path is created in the home. `accounts` are shared accounts beside the session's own. An
+    agent needs no hands if none of its tools runs in them. `take_over` gives a named workspace to the user that tool
     calls run as.
     """
 
@@ -97,7 +97,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Changes to an open session. None and an empty goal leave things as they are; another goal becomes a message."""
+    """Changes to an open session. None and an empty goal change nothing; another goal becomes a message."""
 
     goal: str = ""
     budget_pico: int | None = None
@@ -161,7 +161,7 @@ async def open_session(
 
 @contextmanager
 def _prepared(site: Site, workspace: Workspace, new: NewSession, tell: Callable[[str], None] | None) -> Iterator[None]:
-    """Make the workspace usable for the user of tool calls. One made here is removed on an error."""
+    """Make the workspace usable for the user of tool calls. A workspace created here is removed on an error."""
     path = Path(workspace.path)
 
     def announce(user: HandsUser) -> None:
@@ -183,7 +183,7 @@ def _prepared(site: Site, workspace: Workspace, new: NewSession, tell: Callable[
 
 
 async def continue_session(site: Site, row: SessionRow, state: State, change: Change) -> None:
-    """Raise limits of a session and post another goal as a message. Raises `UsageError` for a cap below what is spent.
+    """Raise limits of a session and post another goal as a message. Raises `UsageError` for a cap below the spend.
 
     `state` is the session's, as folded for checking the request.
     """
@@ -247,7 +247,7 @@ def check_account(name: str) -> None:
 
 
 def check_models(site: Site, names: Iterable[str], cap_pico: int | None) -> None:
-    """Raise for a model that cannot be used, and under a money cap for one without a price."""
+    """Raise an error for an unusable model, and under a money cap for one without a price."""
     for name in dict.fromkeys(names):
         model = site.model(name)
         if cap_pico is None or model.cost_pico(Usage(input_tokens=1)) is not None:

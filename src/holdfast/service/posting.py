@@ -12,10 +12,10 @@ from holdfast.log.base import Index, Log, Post, PostReceipt
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """The identity of a caller, established by the face that the call came through.
+    """The identity of a caller, established by the face that received the call.
 
     `actor` names the caller in events, such as `user:anna`. `via` is the face (`cli`, `api`, `ntfy`), and `proof` is
-    what the face can prove about the caller: `process_uid:1000`, `reply_code`, or `none`.
+    the face's evidence of the identity: `process_uid:1000`, `reply_code`, or `none`.
     """
 
     actor: str
@@ -24,7 +24,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class Poster:
-    """Posts facts on behalf of one caller. `boot_id` is that of the machine, empty when unknown."""
+    """Posts facts on behalf of one caller. `boot_id` is that of the machine, empty if unknown."""
 
     def __init__(
         self, log: Log, index: Index, clock: Clock, entropy: Entropy, caller: Caller, boot_id: str = ""
@@ -43,7 +43,7 @@ class Poster:
 
     @property
     def person(self) -> str:
-        """The caller's name in a session's owner and approvers."""
+        """The caller's user name, as it appears in a session's owner and approvers."""
         return person(self.actor)
 
     async def post(self, session_id: str, fact: AnyFact, key: str = "") -> PostReceipt:

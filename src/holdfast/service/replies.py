@@ -17,7 +17,7 @@ from holdfast.service.intake import Intake
 from holdfast.service.posting import Caller
 
 IDLE_S = 1.0
-"""Shortest time between two looks at the items while none is open."""
+"""Shortest interval between two looks at the items while none is open, in seconds."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Listener:
                     pause_s = max([await self._poll(channel) for channel in self._channels], default=self._every_s)
                 else:
                     token = await self._board.changed(token)
-            except HoldfastError:  # trouble with the log, which the worker that runs sessions reports
+            except HoldfastError:  # a failing log, which the worker that runs sessions reports
                 pause_s = self._every_s
             await self._clock.sleep(pause_s)
 

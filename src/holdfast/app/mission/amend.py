@@ -43,7 +43,7 @@ async def run(call: Call) -> int:
         before = of_mission(state).contract if mission_of(state) is not None else created.mission.contract
         contract, _ = load_contract(Path(call.args.contract), folder)
         contract = (await mission_settings(call, folder)).applied(contract)
-        # The new contract keeps the goal and the source of the sealed one, whatever its own file is called.
+        # The new contract keeps the goal and the source of the sealed one, whatever its file name is.
         contract = msgspec.structs.replace(contract, goal=before.goal, source=before.source)
         found = compare(before, contract)
         if not found.changes and contract == before:

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(call: Call) -> int:
-    """Print the branch and the pull request, and push on request."""
+    """Print the branch and the pull request; push with `--push`."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         prepared = await _prepared(call, runtime, row)
@@ -88,7 +88,7 @@ async def _prepared(call: Call, runtime: Runtime, row: SessionRow) -> Prepared:
 
 
 VARIABLE = "HOLDFAST_PUSH"
-"""The path of a push's placeholder; no program sees it."""
+"""The variable of a push's placeholder; no program receives it."""
 
 _TITLE_MAX = 120
 _LINK_MAX = 6_000
@@ -98,7 +98,7 @@ _REFUSED = "nothing was sent; push it yourself: "
 class Prepared(msgspec.Struct, frozen=True):
     """The branch of a mission's result, ready to be pushed. `url` is the remote's address, empty without one.
 
-    `base` is the branch that it is for, without `refs/heads/`.
+    `base` is the target branch, without `refs/heads/`.
     """
 
     repository: str
@@ -126,7 +126,7 @@ async def prepare(
 ) -> Prepared:
     """Return the result of a mission as a branch and a pull request. Changes nothing and sends nothing.
 
-    `mission` is its name, `state` where our git directories are. Raises `RepositoryUnfit` when there is no main line.
+    `mission` is its name, `state` the folder of git directories. Raises `RepositoryUnfit` without a main branch of it.
     """
     ref = f"refs/heads/holdfast/{mission}/main"
     found = await GitRepository(folder, state).resolve(ref)
@@ -185,9 +185,9 @@ def said(prepared: Prepared) -> str:
 
 
 async def push(prepared: Prepared, state: Path, egress: Egress, uses: Sequence[SecretUse], *, uid: int) -> str:
-    """Push the branch to its remote as one of `uses` permits. Return the destination. `uid` is our own user.
+    """Push the branch to its remote as one of `uses` permits. Return the destination. `uid` is the uid of this process.
 
-    Raises `RepositoryUnfit` with the command to type when none does, or the server refuses.
+    Raises `RepositoryUnfit` with the command to type if none permits it or the server refuses.
     """
     forge = forge_of(prepared.url)
     if forge is None:
@@ -196,7 +196,7 @@ async def push(prepared: Prepared, state: Path, egress: Egress, uses: Sequence[S
             f"host; {_REFUSED}{prepared.command}"
         )
     use = _chosen(uses, forge, prepared)
-    policy = EgressPolicy(secrets=(use,), ask="never")  # a person told us to
+    policy = EgressPolicy(secrets=(use,), ask="never")  # the user requested this push
     session_id = f"push_{prepared.commit[:16]}"
     gateway = await egress.open(session_id, policy, uid=uid)
     try:
@@ -206,7 +206,7 @@ async def push(prepared: Prepared, state: Path, egress: Egress, uses: Sequence[S
             way = Way(f"http://127.0.0.1:{port}", socket.with_name("ca.pem"), f"Basic {password}")
             git = Plumbing(Path(prepared.repository), state)
             work = partial(push_branch, git, forge, prepared.commit, prepared.ref, way)
-            refused = await anyio.to_thread.run_sync(_refusal, work)  # raised in there, it would be one of a group
+            refused = await anyio.to_thread.run_sync(_refusal, work)  # raised here, it would be in a group
     finally:
         with anyio.CancelScope(shield=True):
             await egress.forget(session_id)
@@ -249,7 +249,7 @@ async def _on_loopback(proxy: Path) -> AsyncIterator[int]:
     async def serve(near: SocketStream) -> None:
         try:
             far = await UNIXSocketStream.from_socket(reach(proxy))
-        except OSError:  # the proxy is gone; git says that nobody answers
+        except OSError:  # the proxy is gone; git reports the closed connection
             await near.aclose()
             return
         async with near, far, anyio.create_task_group() as tasks:

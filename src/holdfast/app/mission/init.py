@@ -46,7 +46,7 @@ from holdfast.service.opening import NewSession, open_session
 SET_UP = "init.sh"
 
 TOOLS = ("bash", "read", "glob", "grep", SUBMIT_CONTRACT)
-"""Tools of an initializer: it reads and runs, and edits nothing."""
+"""Tools of an initializer: it reads files and runs commands, and edits nothing."""
 
 EXAMPLE = 'holdfast mission init "a list of things to do" --repo . --model anthropic:NAME'
 
@@ -103,7 +103,7 @@ async def run(call: Call) -> int:
 async def contract_for(call: Call, runtime: Runtime, goal: str, folder: Path) -> Contract:
     """Return the contract that an initializer makes of a goal. Writes nothing.
 
-    Raises `UsageError` when a plain run would do, or when the initializer submits no contract.
+    Raises `UsageError` if the goal needs no mission, or if the initializer submits no contract.
     """
     made = await _made(call, runtime, goal, folder, project_mission(folder, call.settings))
     if made.code:
@@ -250,7 +250,7 @@ def _mission_toml(call: Call, folder: Path, goal: str, given: str) -> bytes:
     return text.encode()
 
 
-# --- the goal: words, standard input, or an issue that is fetched in hands ----------------------------
+# --- the goal: an argument, standard input, or an issue fetched in hands --------------------------------
 
 BYTES_MAX = 1 << 20
 

@@ -1,4 +1,4 @@
-"""`holdfast mission lint`: find faults of a contract before it is sealed, by its words and by runs of its checks."""
+"""`holdfast mission lint`: find faults of a contract before it is sealed, in its text and by running its checks."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def check(
     base: str,
     settings: Settings | None = None,
 ) -> None:
-    """Note the findings of a contract before it is sealed. Raises `ContractInvalid` when one is an error."""
+    """Print the findings of a contract before it is sealed. Raises `ContractInvalid` when one is an error."""
     passing: Collection[str] = ()
     if contract.source:
         held = (await repository.files(base, [contract.source])).get(contract.source)
@@ -172,13 +172,13 @@ def _line(finding: Finding) -> str:
 
 # --- runs of checks, before any work: at the base, and on trees where nothing works ------------------
 #
-# They run in hands. Runs share a checkout of each tree; a fault counts only when it happens on a checkout of its own.
+# They run in hands and share a checkout of each tree; a fault counts only if it also occurs on a separate checkout.
 
 _EPOCH = 1
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """The commit and the kind of hands that checks run on: those of the mission's workers."""
+    """The commit and the hands settings that checks run with: those of the mission's workers."""
 
     repository: Repository
     commit: str
@@ -189,7 +189,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct):
-    """The findings of all runs, the criteria seen to fail, and why checks were not run, if they were not."""
+    """The findings of all runs, the criteria seen to fail, and the reason if checks were not run."""
 
     findings: list[Finding] = []
     can_fail: set[str] = set()
@@ -197,7 +197,7 @@ class Outcome(msgspec.Struct):
 
 
 async def file_sizes(runtime: Runtime, ground: Ground) -> dict[str, int]:
-    """Return the files of the base with their sizes in bytes. Runs nothing of it."""
+    """Return the files of the base with their sizes in bytes. Runs no code of it."""
     async with _checkout(runtime, ground, None, ()) as workspace:
         folder = Path(workspace.path)
         return {path: (folder / path).stat().st_size for path in await anyio.to_thread.run_sync(_files, folder)}
@@ -246,7 +246,7 @@ async def _one(yard: _Yard, item: Item, criterion: Criterion, check: Check, outc
 
 
 class _Yard:
-    """Hands on each tree, made when first needed."""
+    """Hands on each tree, created at their first use."""
 
     def __init__(
         self, runtime: Runtime, ground: Ground, protected: tuple[str, ...], stack: AsyncExitStack, own: Collection[str]
@@ -288,7 +288,7 @@ class _Yard:
     async def run(self, kind: Kind | None, check: Check, *, alone: bool = False, watched: bool = False) -> Run:
         """Run a check on a shared tree, or with `alone` on a clean one.
 
-        `watched` adds a proxy whatever the policy is, so that each host the check contacts is known.
+        `watched` adds a proxy under any policy, to record each host that the check contacts.
         """
         command = script(Group(("",), (check,)))
         key = (kind, alone, watched, command, check.timeout_s)
@@ -341,7 +341,7 @@ class _Yard:
     async def _network(
         self, name: str, workspace: Workspace, stack: AsyncExitStack, *, watched: bool
     ) -> Network | None:
-        """The network of a mission's checks: by its policy, without secrets, closed with the hands."""
+        """The network of a mission's checks: by its policy, without secrets. Closed together with the hands."""
         policy = msgspec.structs.replace(self.ground.egress, secrets=())
         if workspace.isolation == "none" or not (watched or opens(policy)):
             return None
@@ -380,7 +380,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _mutate(folder: Path, kind: Kind, protected: tuple[str, ...]) -> None:
-    """Rewrite every unprotected file as the mutant has it, before anything runs there."""
+    """Rewrite every unprotected file as the mutant requires, before anything runs there."""
     for path in _files(folder):
         if matches(path, protected):
             continue

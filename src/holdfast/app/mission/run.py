@@ -154,7 +154,7 @@ async def _contract(call: Call, runtime: Runtime, folder: Path, file: MissionFil
 
 
 async def _continue(call: Call, runtime: Runtime, row: SessionRow) -> None:
-    """Apply a second run with the same key: raise the cap, or just go on."""
+    """Apply a second run with the same key: raise the cap, or just continue."""
     state = await state_of(runtime.site, row)
     if mission_of(state) is None:
         raise UsageError(f"{row.key} is not a mission; use another --session-id")

@@ -1,4 +1,4 @@
-"""`holdfast mission show`: the board of a mission: criteria, tasks and what they wait for, the queue, money."""
+"""`holdfast mission show`: the board of a mission: criteria, tasks and their dependencies, the queue, money."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from holdfast.session.rows import SessionRow
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that all of them share."""
+    """Add the arguments shared by these verbs."""
     parser.add_argument("session", metavar="ID", help="A mission's id or key, or a unique prefix of either")
     parser.add_argument("--reason", metavar="TEXT", default="", help="The reason; the next planner reads it")
     parser.add_argument("--json", action="store_true", help="Print JSON")

@@ -20,7 +20,7 @@ from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 Thinking = Literal["", "off", "low", "medium", "high"]
 
 DECISIONS = ("allow", "ask", "deny")
-"""In the order in which rules are appended: the last match applies, so the strictest wins."""
+"""Ordered as the rules are appended: the last match applies, so the strictest wins."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def functions_of(agent: Agent) -> list[Tool[..., Any]]:
 
 
 def tool_names(agent: Agent) -> list[str]:
-    """Return the names of all its tools, in order."""
+    """Return the names of all the agent's tools, in order."""
     return [each if isinstance(each, str) else each.spec.name for each in agent.tools if isinstance(each, str | Tool)]
 
 
@@ -168,7 +168,7 @@ def runners(tools: Sequence[Callable[..., Any]]) -> dict[str, Runner]:
     return found
 
 
-# --- a function today and the tool as the session declared it --------------------------------------
+# --- a program's function compared with the tool that the session declared ------------------------------
 
 
 def check_functions(name: str, logged: Sequence[CustomTool], given: Mapping[str, Runner]) -> None:

@@ -149,7 +149,7 @@ class Holdfast:
         self._tools = {**self._tools, **runners(functions_of(agent))}
         return Begun(row.session_id, before, self._tools, steal=False)
 
-    # --- looking --------------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------------
 
     async def sessions(self) -> list[Session]:
         """Return all sessions, newest first."""
@@ -209,7 +209,7 @@ class Holdfast:
         try:
             await wake(row.session_id, self._runtime.doors(state.created.workspace))
         except (LeaseHeld, EmergencyStop):
-            return  # its holder ends it, or the release of the emergency stop
+            return  # the process that holds it ends it, or the release of the emergency stop does
 
     async def limit(
         self, session: str, *, budget_usd: Dollars | None = None, max_turns: int | None = None, by: str = ""
@@ -276,7 +276,7 @@ class Holdfast:
         await self._intake(by).answer(row, answer)
         return await item_of(runtime, await runtime.store.item(row.item_id))
 
-    # --- inside ---------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------
 
     def _open(self) -> Runtime:
         if self._closed:
@@ -329,7 +329,7 @@ async def open(
             hf = Holdfast(runtime, group, tools)
             try:
                 yield hf
-            except Exception as error:  # raised as it is, not inside a group
+            except Exception as error:  # raised directly instead of inside a group
                 failed = error
             finally:
                 hf._closed = True

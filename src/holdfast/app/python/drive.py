@@ -45,14 +45,14 @@ T = TypeVar("T", bound=Event | Delta)
 async def to_rest(
     runtime: Runtime, session_id: str, tools: Mapping[str, ToolRunner], observer: Observer, *, steal: bool = False
 ) -> None:
-    """Run a session and those below it until none is due. Waits for the ones that another process runs."""
+    """Run a session and its descendants until none is due. Waits for those that another process runs."""
     dispatcher = InlineDispatcher(
         runtime.store,
         SystemClock(),
         boot_id=runtime.worker.boot_id,
         only=session_id,
         limit=SIDE_BY_SIDE,
-        on_error=lambda session_id, error, again_s: None,  # the log of the child has it
+        on_error=lambda session_id, error, again_s: None,  # the child's log records it
     )
     taken = not steal
 

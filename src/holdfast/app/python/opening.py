@@ -73,7 +73,7 @@ def blocks(attachments: Sequence[Attachment]) -> tuple[Block, ...]:
 
 
 def key_of(content: Sequence[Block]) -> str:
-    """Return the key of files that are posted with a goal, so that the same ones are posted once."""
+    """Return the key of files posted with a goal, so that the same files are posted once."""
     return f"attachments:{hashlib.sha256(msgspec.json.encode(content)).hexdigest()}"
 
 
@@ -262,7 +262,7 @@ async def _open(runtime: Runtime, agent: Agent, goal: str, order: Order) -> Sess
 
 
 async def _continue(runtime: Runtime, agent: Agent, goal: str, order: Order, row: SessionRow) -> None:
-    """Apply a second run with the same key: raise limits, post another goal as a message, or just go on."""
+    """Apply a second run with the same key: raise limits, post another goal as a message, or just continue."""
     state = await state_of(runtime.site, row)
     assert state.created is not None
     _check_kept(runtime, agent, order, row, state.created)

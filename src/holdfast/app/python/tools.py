@@ -205,7 +205,7 @@ class Runner:
 
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]:
-    """`@tool` alone."""
+    """`@tool` without options."""
 
 
 @overload
@@ -301,7 +301,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
         try:
             anyio.from_thread.run_sync(done.set, token=token)
         except RuntimeError:
-            return  # the event loop has ended, and with it the caller
+            return  # the event loop has ended, so no caller waits
 
     threading.Thread(target=body, name="holdfast tool", daemon=True).start()
     await done.wait()

@@ -1,1 +1,1 @@
-"""Running sessions: in the foreground, beside it, and as a worker."""
+"""Running sessions: in the foreground, detached, and as a worker."""

@@ -1,4 +1,4 @@
-"""Running one session to its next stop from the command line: wake it, watch it, detach it, report on it."""
+"""Drive a session from the command line until it stops: wake it, watch it, detach it, report on it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from holdfast.session.rows import SessionRow
 from holdfast.session.state import State
 
 LOOK_S = 1.0
-"""Interval between checks of an attached command that the holder still lives."""
+"""Interval at which an attached command checks that the holder still lives."""
 
 LATEST = 1_000
 """Latest events that the live view reads for details that the state does not hold."""
@@ -63,9 +63,9 @@ NO_GIT = "there is no git on this machine, so no snapshots of workspaces are tak
 
 
 async def drive(call: Call, runtime: Runtime, session_id: str, doors: Doors, *, steal: bool = False) -> int:
-    """Wake the session and stay with it until it stops; attach while another process runs it.
+    """Wake the session and run it until it stops; attach while another process runs it.
 
-    Reports the status of the session at the end, however it ends.
+    Reports the status of the session at the end, even after an error.
     """
 
     if runtime.shelf is None:
@@ -99,7 +99,7 @@ async def attach(call: Call, runtime: Runtime, session_id: str) -> int:
 async def _reported(
     call: Call, runtime: Runtime, session_id: str, observer: Observer, work: Callable[[], Awaitable[None]]
 ) -> int:
-    """Do the work and report the status of the session, however the work ends."""
+    """Do the work and report the status of the session, even after an error."""
     clock = SystemClock()
     began_s = clock.monotonic_s()
     try:
@@ -140,7 +140,7 @@ async def _to_its_stop(
 ) -> None:
     """Run the session and all below it until none of them is due.
 
-    With `stays` it waits while jobs of theirs run, which needs no brain.
+    With `stays`, also wait while their jobs run, which needs no brain.
     """
     family = Family(call, runtime)
     dispatcher = InlineDispatcher(
@@ -179,7 +179,7 @@ async def _to_its_stop(
 
 
 async def watch(runtime: Runtime, session_id: str, observer: Observer, after: int | None = None) -> None:
-    """Show what another process does with the session, until nobody holds it; from now on, or after `after`."""
+    """Show the session's events while another process holds it; from now on, or after `after`."""
     seen = (await runtime.store.find(session_id)).head if after is None else after
     held = True
     while held:

@@ -1,4 +1,4 @@
-"""Sessions below one that runs in the foreground, and the cancellation of a session with all of them."""
+"""The sessions below a foreground session, and the cancellation of a session with all its descendants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOGETHER = 64
 
 
 async def wake_or_say(session_id: str, doors: Doors) -> Outcome:
-    """Wake one of several sessions. Any failure becomes an error of ours, which ends no other session."""
+    """Wake one of several sessions. Any failure becomes a `HoldfastError`, which ends no other session."""
     try:
         return await wake(session_id, doors)
     except ReaderGone:
@@ -30,7 +30,7 @@ async def wake_or_say(session_id: str, doors: Doors) -> Outcome:
 
 
 class Family:
-    """Runs the sessions below the one that a command runs."""
+    """Runs the sessions below the foreground session."""
 
     def __init__(self, call: Call, runtime: Runtime) -> None:
         self._call = call

@@ -30,7 +30,7 @@ STAGES = 2
 _EXAMPLE = "for example: holdfast loop --until 'make test' -- claude -p"
 
 _NO_LINE = 10**9
-"""Context limit that is never reached: the loop's own model has no context."""
+"""A context limit that is never reached: the loop's own model has no context."""
 
 
 async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
@@ -72,7 +72,7 @@ async def open_loop(call: Call, runtime: Runtime) -> SessionRow:
     )
     args.goal = _goal(spec)
     args.account, args.unpriced = [], False
-    # When all items are marked, one more turn runs their checks before anything else.
+    # When all items are marked, one extra turn runs their checks first.
     marked = board is not None and not board.unfinished() and not spec.until
     limits = Limits(
         budget_pico=budget_pico(call.settings.budget_usd),
@@ -126,7 +126,7 @@ def _board(call: Call, folder: Path) -> Board | None:
 
 
 def _report(name: str) -> str:
-    """Read the report that a chain begins with."""
+    """Read the report that starts a chain."""
     if not name:
         return ""
     try:

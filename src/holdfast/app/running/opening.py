@@ -48,7 +48,7 @@ async def existing(runtime: Runtime, key: str | None) -> SessionRow | None:
 async def open_run(
     call: Call, runtime: Runtime, *, agent: Agent | None = None, limits: Limits | None = None
 ) -> SessionRow:
-    """Open a session by the arguments of the command; with this agent and these limits if the verb has its own."""
+    """Open a session from the arguments of the command; `agent` and `limits` replace those of the settings."""
     args, settings = call.args, call.settings
     if not args.goal.strip():
         unknown = f"there is no session {args.session_id!r} yet, and " if args.session_id else ""
@@ -76,7 +76,7 @@ async def open_run(
 
 
 def limits_of(settings: Settings, *, unpriced: bool, **changes: Any) -> Limits:
-    """The limits of a new session by the settings, with `changes` in place of some."""
+    """The limits of a new session from the settings; `changes` override them."""
     limits = Limits(
         budget_pico=budget_pico(settings.budget_usd),
         max_turns=settings.max_turns,
@@ -92,7 +92,7 @@ def limits_of(settings: Settings, *, unpriced: bool, **changes: Any) -> Limits:
 def policies_of(
     settings: Settings, hosts: Sequence[str], registries: bool, secrets: Sequence[str] | None = None
 ) -> Policies:
-    """The policies of a new session by the settings, and what its tools may reach besides."""
+    """The policies of a new session from the settings, with additional hosts and registries."""
     return Policies(
         people=policies.people(settings),
         hands=policies.hands(settings),
@@ -103,13 +103,13 @@ def policies_of(
 
 
 async def check_machine(call: Call, runtime: Runtime, workspace: Workspace) -> None:
-    """Refuse what the machine cannot do safely, and note weak isolation. Raises `SandboxUnavailable`."""
+    """Refuse what the machine cannot do safely, and report weak isolation. Raises `SandboxUnavailable`."""
     for warning in await opening.check_machine(runtime.site, workspace, policies.hands(call.settings)):
         call.note(warning)
 
 
 async def continue_run(call: Call, runtime: Runtime, row: SessionRow) -> None:
-    """Apply a second `run` with the same key: raise limits, post another goal as a message, or just go on."""
+    """Apply a second `run` with the same key: raise limits, post another goal as a message, or just continue."""
     args = call.args
     state = await state_of(runtime.site, row)
     assert state.created is not None
@@ -164,7 +164,7 @@ def _agent(call: Call) -> Agent:
 
 
 def workspace_of(settings: Settings, folder: str | None, *, sandbox: bool, user: str = "") -> Workspace:
-    """The workspace of a new session: the named folder, or without one a fresh folder in the home."""
+    """The workspace of a new session: the named folder, or a fresh folder in the home."""
     path = "" if folder is None else str(check_folder(folder))
     return Workspace(path, folder is None, user or settings.user, "sandbox" if sandbox else "none")
 

@@ -1,4 +1,4 @@
-"""Support for worker processes: cleanup after killed processes, and the extras for remote hands."""
+"""Support for worker processes: cleanup after killed processes, and loading of the extras for remote hands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.hands.incarnation import at_work, forsaken, remnants, remove, swee
 
 
 async def sweep(runtime: Runtime) -> None:
-    """Remove sandboxes that no log knows, and unused sockets. Keep what may still live or hold evidence of a call."""
+    """Remove sandboxes missing from the log, and unused sockets; keep any that may live or hold evidence of a call."""
     hands = runtime.home.hands
     for session_id, folder in await anyio.to_thread.run_sync(forsaken, hands):
         if not await _may_testify(runtime, session_id, folder.name):
