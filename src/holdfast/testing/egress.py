@@ -26,8 +26,7 @@ from holdfast.egress.upstream import SystemNetwork
 from holdfast.facts.session import Destination, EgressPolicy, SecretUse
 
 Answer = Literal["allowed", "refused", "held", "unreachable"]
-"""The result of a request from the sandbox: answered, refused by the proxy, held for approval, or no proxy at the
-socket.
+"""The result of a request from the sandbox: answered, refused by the proxy, held for approval, or no proxy listening.
 """
 
 SECRETS = ("ALPHA", "BETA")
@@ -139,7 +138,7 @@ ONE, OTHER = "ses_kit_one", "ses_kit_other"
 
 
 async def unlisted_destinations_are_refused(rig: Rig) -> None:
-    """Only the exact host and port of the policy are allowed."""
+    """Only the exact host and port in the policy are allowed."""
     first, second = rig.places
     gateway = await rig.egress.open(ONE, EgressPolicy(allow=(at(first),)), uid=rig.uid)
     assert await rig.request(gateway, first) == "allowed"
@@ -148,7 +147,7 @@ async def unlisted_destinations_are_refused(rig: Rig) -> None:
 
 
 async def opening_again_finds_the_living_one(rig: Rig) -> None:
-    """Opening again returns the same proxy, with the latest policy."""
+    """Opening a session again returns the same proxy, with the latest policy."""
     first, second = rig.places
     before = await rig.egress.open(ONE, EgressPolicy(allow=(at(first),)), uid=rig.uid)
     again = await rig.egress.open(ONE, EgressPolicy(allow=(at(second),)), uid=rig.uid)
@@ -192,7 +191,7 @@ async def secrets_are_held_one_by_one(rig: Rig) -> None:
 
 
 async def wary_holds_secrets_after_untrusted_content(rig: Rig) -> None:
-    """With `wary`, secrets are held from the first response of an unlisted source on, until a change lifts it."""
+    """With `wary`, secrets are held from the first response of an unlisted source until a change lifts it."""
     first, second = rig.places
     policy = EgressPolicy(allow=(at(second),), secrets=(use_of(SECRETS[0], first),))
     gateway = await rig.egress.open(ONE, policy, uid=rig.uid, wary=True)
@@ -256,7 +255,7 @@ async def notes_outlive_the_proxy(rig: Rig) -> None:
     before = await rig.egress.notes(ONE, 0)
     assert [(seen.verdict, seen.host) for seen in before.seen] == [("allowed", first.host)]
     assert await rig.request(await rig.egress.open(ONE, policy, uid=rig.uid), first) == "allowed"
-    await rig.egress.close(ONE)  # requests under way are noted before it returns
+    await rig.egress.close(ONE)  # requests in progress are recorded before it returns
     assert sum(seen.count for seen in (await rig.egress.notes(ONE, before.through)).seen) == 1
     await rig.egress.forget(ONE)
     assert (await rig.egress.notes(ONE, 0)).seen == ()

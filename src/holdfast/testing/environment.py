@@ -23,7 +23,7 @@ from holdfast.facts.session import Environment, Workspace
 
 
 class Rig(Protocol):
-    """One home as two processes see it, and a workspace that both can access."""
+    """One home shared by two processes, and a workspace that both can access."""
 
     one: Environments
     other: Environments
@@ -36,7 +36,7 @@ class Rig(Protocol):
 
 
 Check = Callable[[Rig], Awaitable[None]]
-"""Raises `AssertionError` if the implementation fails."""
+"""A check. Raises `AssertionError` if the implementation fails it."""
 
 
 _POLICY = Environment(setup=("make deps",))

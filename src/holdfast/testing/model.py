@@ -84,7 +84,7 @@ LONG = ("bash", {"command": "echo " + "x" * 500})
 
 
 async def ask(rig: Rig, responses: int = 0) -> list[StreamPart]:
-    """All parts of a stream."""
+    """All parts of the response to a request."""
     return [part async for part in rig.model.stream(request(responses))]
 
 

@@ -105,7 +105,7 @@ def example(
 
 
 SOON_S = 10.0
-"""A target gives up within this."""
+"""Maximum time after which a target gives up, in seconds."""
 
 
 async def a_notice_arrives_with_its_words(rig: TargetRig) -> None:

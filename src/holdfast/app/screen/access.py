@@ -18,7 +18,7 @@ NONE = "NOT SANDBOXED"
 
 
 def weakness(hands: HandsProvisioned) -> str:
-    """A warning about the isolation of hands; empty when it is full."""
+    """A warning about weak isolation of hands; empty if the isolation is full."""
     if not is_weak(hands):
         return ""
     word = NONE if hands.isolation.get("files", "none") == "none" else WEAK
@@ -26,7 +26,7 @@ def weakness(hands: HandsProvisioned) -> str:
 
 
 def host_files_line(found: HandsHostFiles) -> str:
-    """The files in the workspace that programs of the host would execute."""
+    """The files in the workspace that programs on the host would execute."""
     named = [f"{shown_path(file.path)} ({file.kind})" for file in found.files[:HOSTS_SHOWN]]
     rest = len(found.files) - HOSTS_SHOWN
     named += [f"{rest} more"] if rest > 0 else []
@@ -94,7 +94,7 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def outside_details(state: State) -> dict[str, object]:
-    """The same as data."""
+    """The same content as data."""
     outside, hands = state.outside, state.hands
     return {
         "taint": {"tainted": bool(outside.read), "events": list(outside.read), "marks": list(marks(state))},
@@ -117,7 +117,7 @@ def outside_details(state: State) -> dict[str, object]:
 
 
 def warnings(state: State) -> list[str]:
-    """Warnings that every view of a session shows, in a word or two each."""
+    """Warnings that every view of a session shows, one or two words each."""
     found = []
     hands, created = state.hands, state.created
     if hands is not None and is_weak(hands):

@@ -1,4 +1,4 @@
-"""Briefs: of one session or mission, and of everything that moved, in the inbox's groups."""
+"""Briefs: of one session or mission, and of all recent activity, in the inbox's groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXAMPLES = "8h, 2d, 2026-11-20 or 2026-11-20T08:00"
 
 
 async def brief_of(runtime: Runtime, row: SessionRow, *, since_us: int | None = None) -> Brief:
-    """The brief of a session and its descendants, from `since_us` on if set."""
+    """The brief of a session and its descendants, from `since_us` on if given."""
     events = await runtime.store.read(row.session_id)
     state = fold(empty(row.session_id, runtime.kinds), events)
     running = row.session_id in await runtime.store.holders()
@@ -43,7 +43,7 @@ async def brief_of(runtime: Runtime, row: SessionRow, *, since_us: int | None = 
 
 
 async def _changed(runtime: Runtime, events: Sequence[Event]) -> tuple[str, ...]:
-    """The files that differ between the first and the last kept workspace of a session."""
+    """The files that differ between the first and the last workspace snapshot of a session."""
     kept = [event.fact.snapshot for event in events if isinstance(event.fact, WorkspaceSnapshotted)]
     names = [snapshot for snapshot in kept if snapshot]
     if len(names) < 2 or names[0] == names[-1] or runtime.shelf is None:
@@ -56,9 +56,9 @@ async def _changed(runtime: Runtime, events: Sequence[Event]) -> tuple[str, ...]
 
 
 async def pull_request_body(runtime: Runtime, row: SessionRow) -> str:
-    """The brief of a mission as whoever reviews its branch reads it.
+    """The brief of a mission for the reviewers of its branch.
 
-    Nothing in it is of this machine, and nothing that an agent wrote calls a person or closes an issue.
+    It contains nothing specific to this machine; text by an agent in it mentions no user and closes no issue.
     """
     told = await brief_of(runtime, row)
     text = markdown(msgspec.structs.replace(told, repo=""))
@@ -91,7 +91,7 @@ async def since_of(runtime: Runtime, row: SessionRow, text: str) -> int:
 
 
 def moment(text: str, now_us: int) -> int:
-    """A time as written, in microseconds since 1970: a stretch before now, or a day or time, UTC unless it says."""
+    """Convert a time to microseconds since 1970: a span before now, or a day or time, in UTC without a zone."""
     if re.fullmatch(r"\d+(\.\d+)?[smhdw]?", text) and not text.isdecimal():
         return now_us - int(_stretch(text) * 1_000_000)
     try:
@@ -112,14 +112,14 @@ def _stretch(text: str) -> float:
 
 
 DEFAULT_US = 24 * 3_600 * 1_000_000
-"""How far back it looks when nobody says."""
+"""Default period that the brief covers, in microseconds."""
 
 SHOWN = 12
-"""So many entries of a group are shown."""
+"""Maximum number of entries shown per group."""
 
 
 async def show_all(call: Call, runtime: Runtime) -> int:
-    """Tell what moved, by group."""
+    """Print the recent activity by group."""
     now_us = SystemClock().now_us()
     asked_us = None if call.args.since else await _asked(runtime)
     since_us = moment(call.args.since, now_us) if call.args.since else asked_us or now_us - DEFAULT_US
@@ -142,16 +142,16 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             call.say(f"- and {len(mine) - SHOWN} more: `{more}`")
     if not entries:
         call.say(f"\nNothing did. `{call.typed('ps', '--all')}` lists all sessions.")
-    if not call.args.since:  # a script that looks has told nobody, and who names a time may skip some
+    if not call.args.since:  # not a script, which no user reads, and not --since, which may skip some activity
         await runtime.intake.post(HOME, BriefRead(through_us=now_us))
     return 0
 
 
 async def _asked(runtime: Runtime) -> int | None:
-    """When this person was last told, None for never."""
+    """The time up to which this user has read briefs, None if never."""
     try:
         events = await runtime.store.read(HOME)
-    except UnknownSession:  # nothing has concerned the home yet
+    except UnknownSession:  # the home has no events yet
         return None
     mine = (event.fact for event in reversed(events) if event.actor == runtime.intake.actor)
     return next((fact.through_us for fact in mine if isinstance(fact, BriefRead)), None)
@@ -164,7 +164,7 @@ def _which(call: Call, asked_us: int | None) -> str:
 
 
 async def _entries(runtime: Runtime, since_us: int, limit: int | None) -> list[Entry]:
-    """Open items, and the top sessions of trees that changed. Their descendants are in their own briefs."""
+    """Open items, and the root sessions of trees that changed. Their descendants are in their own briefs."""
     return [
         entry
         for entry in await look(runtime, since_us, limit=limit)
@@ -174,7 +174,7 @@ async def _entries(runtime: Runtime, since_us: int, limit: int | None) -> list[E
 
 
 async def _family(runtime: Runtime, entry: Entry) -> list[SessionRow]:
-    """The session of an entry and, where it is a top, all sessions below it."""
+    """The session of an entry and, if it is a root, all sessions below it."""
     return await runtime.store.sessions(Which(root=entry.row.session_id)) or [entry.row]
 
 

@@ -23,7 +23,7 @@ _WIDTH = 100
 
 
 def one_line(text: str, width: int = _WIDTH) -> str:
-    """`text` on one line, cut to `width`, with control characters made harmless."""
+    """`text` on one line, cut to `width`, with control characters escaped."""
     clean = harmless(" ".join(text.split()))
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
@@ -34,13 +34,13 @@ def counted(number: int, noun: str) -> str:
 
 
 def describe(event: Event) -> str:
-    """An event as a short line; empty for one that is not shown while it happens."""
+    """An event as a short line; empty for an event that progress output does not show."""
     line = LINES.get(type(event.fact))
     return line(event.fact, event) if line else ""
 
 
 def in_detail(event: Event) -> str:
-    """An event as a short line, including details that are not shown while it happens."""
+    """An event as a short line, including details that progress output does not show."""
     line = DETAILS.get(type(event.fact))
     return (line and line(event.fact, event)) or describe(event)
 
@@ -73,7 +73,7 @@ def _result(result: tool.ToolResult) -> str:
 
 
 def _last_line(text: str) -> str:
-    """The last line of a failure's output, before any note of ours in brackets."""
+    """The last line of a failure's output, without the bracketed note that Holdfast appends."""
     lines = [line for line in text.splitlines() if line.strip()]
     spoken = [line for line in lines if not line.startswith("[")]
     return (spoken or lines or [""])[-1]
@@ -131,7 +131,7 @@ def _hosts(seen: Sequence[hands.EgressSeen]) -> str:
 
 
 def environment_line(record: hands.EnvironmentRecorded) -> str:
-    """The environment that was prepared, or the reason why there is none."""
+    """The prepared environment, or the reason why there is none."""
     if record.error:
         return f"no environment: {' '.join(record.error.split())}"
     if not record.digest:
@@ -298,7 +298,7 @@ def _cut(line: Line) -> Line:
 
 
 LINES: dict[type[Fact], Line] = {**_KERNEL, **{kind: _cut(line) for kind, line in _LONG.items()}}
-"""Lines of events while they happen; an empty line is not shown."""
+"""Event type → line in progress output; an empty line is not shown."""
 
 DETAILS: dict[type[Fact], Line] = {
     session.SessionCreated: lambda fact, _: one_line(fact.goal),
@@ -317,7 +317,7 @@ DETAILS: dict[type[Fact], Line] = {
     hands.WorkspaceSnapshotted: lambda fact, _: _snapshot(fact),
     people.ApprovalSeen: lambda fact, _: f"{fact.item_id} seen by {fact.by}",
 }
-"""Lines of events in `logs`. Where there is none, or it is empty, the line of `LINES` counts."""
+"""Event type → line in `logs`. Without one, or if it is empty, the line of `LINES` is used."""
 
 NO_LINE: frozenset[type[Fact]] = frozenset(
     {
@@ -334,4 +334,4 @@ NO_LINE: frozenset[type[Fact]] = frozenset(
         task.TaskQueued,
     }
 )
-"""Events without a line: another event of the session or of its child says the same to a user."""
+"""Events without a line: another event of the session or of its child tells the user the same."""

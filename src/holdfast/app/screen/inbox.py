@@ -23,20 +23,20 @@ Group = Literal["needs you", "errors", "finished", "running"]
 GROUPS: tuple[Group, ...] = ("needs you", "errors", "finished", "running")
 
 FINISHED_US = 7 * 86_400 * 1_000_000
-"""What ended longer ago is not shown: `holdfast ps --all` has it."""
+"""Age in microseconds from which ended sessions are left out: `holdfast ps --all` lists them."""
 
 LISTED_WIDTH, LISTED_LINES = 100, 3
-"""The list shows actions of at most so many lines of so many characters; longer ones have to be opened."""
+"""Maximum width and number of lines of an action in the list; the user must open a longer one."""
 
 STOPPED_BY_HAND = "the process was asked to stop"
-"""How a shift ends that a signal ended: no error."""
+"""The detail of a shift that a signal ended: no error."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An item with its whole question, and who may answer it now; nobody named means anybody.
+    """An item with its full request, and the users who may answer it now (empty: everyone).
 
-    Of a closed one `answered` says how and by whom, and `proof` what is proven about that.
+    For a closed item, `answered` gives the answer and its author, and `proof` the evidence of the author's identity.
     """
 
     item: ItemRow
@@ -48,7 +48,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the inbox. `since_us` is when it came to stand like this, `name` what people call the session."""
+    """One line of the inbox. `since_us` is the time of its latest change, `name` the display name of the session."""
 
     group: Group
     row: SessionRow
@@ -59,7 +59,7 @@ class Entry:
 
 
 def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[str, str], now_us: int) -> list[Entry]:
-    """All entries, by group; in each the oldest question and the newest session first."""
+    """All entries, by group; in each group the oldest item and the newest session first."""
     by_session: dict[str, list[Shown]] = {}
     for shown in items:
         by_session.setdefault(shown.item.session_id, []).append(shown)
@@ -79,7 +79,7 @@ def build(rows: Iterable[SessionRow], items: Iterable[Shown], holders: Mapping[s
 
 
 def _called(row: SessionRow, top: SessionRow | None) -> str:
-    """The display name. A child has the name of the session at the top of its tree, which the user knows."""
+    """The display name. A child has the name of the root session of its tree, which the user knows."""
     own = row.key or row.session_id
     if top is None or top.session_id == row.session_id:
         return own
@@ -87,7 +87,7 @@ def _called(row: SessionRow, top: SessionRow | None) -> str:
 
 
 def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] | None:
-    """The group of a session and what is said of it; None when it is of no news any more."""
+    """The group and the status text of a session; None if it is too old to show."""
     detail = row.detail or row.reason
     if running:
         return "running", "running"
@@ -129,7 +129,7 @@ def lines(entries: list[Entry], now_us: int) -> list[str]:
 
 
 def entry_lines(entry: Entry, now_us: int) -> list[str]:
-    """One entry as one line, with the whole of what is asked below it, or with how much of it has to be opened."""
+    """One entry as one line, followed by the whole action, or by its size if the user must open it."""
     age = span(now_us - entry.since_us)
     name = one_line(entry.name or entry.row.key or entry.row.session_id, 60 if entry.row.parent else 30)
     if entry.item is None:
@@ -143,7 +143,7 @@ def entry_lines(entry: Entry, now_us: int) -> list[str]:
 
 
 def is_listed_whole(shown: Shown) -> bool:
-    """True if the list shows all of an item's title and action. Only then may it be answered from the list."""
+    """True if the list shows all of an item's title and action. Only then may the user answer it from the list."""
     action = visible(shown.request.action).split("\n")
     fits = len(action) <= LISTED_LINES and all(len(line) <= LISTED_WIDTH for line in action)
     return fits and len(visible_line(shown.request.title)) <= LISTED_WIDTH
@@ -159,9 +159,9 @@ def _overdue(request: ApprovalRequested, now_us: int) -> str:
 
 
 def details(shown: Shown, row: SessionRow, now_us: int) -> list[str]:
-    """Everything about an item: nothing of the action is left out, and nothing in it is hidden.
+    """Everything about an item: no part of the action is omitted or hidden.
 
-    The agent writes part of it, so its lines stand behind a bar: none of them can pass for one of ours.
+    The agent writes part of it, so its lines follow a bar: none of them can imitate a line of Holdfast.
     """
     item, request = shown.item, shown.request
     told = [f"{item.item_id}  {visible_line(request.title)}"]
@@ -203,9 +203,9 @@ def _cost(pico: int | None) -> str:
 
 
 def folded(line: str, width: int, measure: Callable[[str], int]) -> list[str]:
-    """A line of details as rows of less than `width` columns, with nothing left out.
+    """A line of details as rows of less than `width` columns, with nothing omitted.
 
-    What goes on in the next row stands below its text, behind the same bar: so it cannot pass for a line of ours.
+    Continuation rows are indented below the text, behind the same bar, so they cannot imitate a line of Holdfast.
     """
     lead = f"{'':<9} | " if line[9:12] == " | " else f"{'':<10}"
     if width <= 2 * len(lead):
@@ -226,7 +226,7 @@ def _field(name: str, value: str) -> str:
 
 
 def block(name: str, text: str) -> list[str]:
-    """A text that an agent may have written, whole, behind a bar."""
+    """Format a text that an agent may have written: whole, behind a bar."""
     if not text:
         return []
     return [f"{name if not place else '':<9} | {line}" for place, line in enumerate(visible(text).split("\n"))]
@@ -249,7 +249,7 @@ def _who(shown: Shown, now_us: int) -> str:
 
 
 def public(entry: Entry) -> dict[str, Any]:
-    """An entry for scripts."""
+    """An entry as JSON data."""
     row = entry.row
     told: dict[str, Any] = {
         "group": entry.group,
@@ -266,7 +266,7 @@ def public(entry: Entry) -> dict[str, Any]:
 
 
 def public_item(shown: Shown) -> dict[str, Any]:
-    """An item for scripts, whole."""
+    """A complete item as JSON data."""
     item, request = shown.item, shown.request
     return {
         "item_id": item.item_id,
@@ -297,12 +297,12 @@ def public_item(shown: Shown) -> dict[str, Any]:
 
 
 def minute(at_us: int) -> str:
-    """A time for people, to the minute."""
+    """Format a time, to the minute."""
     return rfc3339(at_us)[:16].replace("T", " ") + " UTC"
 
 
 def span(us: int) -> str:
-    """A stretch of time for people: `5s`, `3m`, `2h`, `4d`."""
+    """Format a time span: `5s`, `3m`, `2h`, `4d`."""
     seconds = max(0, us) // 1_000_000
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
@@ -311,13 +311,13 @@ def span(us: int) -> str:
 
 
 SHOWN = 100
-"""Items, and sessions of each status, that a person is shown. A script gets all of them."""
+"""Maximum number of items, and of sessions of each status, shown to a user. A script gets all of them."""
 
 
 async def look(runtime: Runtime, since_us: int | None = None, *, limit: int | None = None) -> list[Entry]:
-    """The inbox as it stands; with a `limit`, so many of the oldest items and of the latest sessions of each status.
+    """The current inbox; with a `limit`, that many of the oldest items and of the latest sessions of each status.
 
-    What ended before `since_us` is left out; by default that is a week ago.
+    Leaves out sessions that ended before `since_us`, by default a week ago.
     """
     store, now_us = runtime.store, SystemClock().now_us()
     items = [await shown_of(runtime, item) for item in await store.items(limit=limit)]
@@ -327,7 +327,7 @@ async def look(runtime: Runtime, since_us: int | None = None, *, limit: int | No
 
 
 async def _around(index: Index, named: set[str], since_us: int, limit: int | None) -> list[SessionRow]:
-    """The latest sessions of each status, those that are named, and the tops of their trees."""
+    """The latest sessions of each status, the named ones, and the roots of their trees."""
     filters = [Which(status="runnable"), *(Which(reason=each) for each in get_args(ParkReason))]
     filters += [Which(status=each, updated_us=since_us) for each in ("failed", "done", "cancelled")]
     found = {row.session_id: row for each in filters for row in await index.sessions(each, limit=limit)}
@@ -340,7 +340,7 @@ async def _around(index: Index, named: set[str], since_us: int, limit: int | Non
 
 
 async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
-    """An item with its question, who may answer it, and how it was answered."""
+    """An item with its full request, the users who may answer it, and its answer if it has one."""
     shown = Shown(item, await runtime.intake.asked(item), await runtime.intake.who(item))
     if item.closed_seq is None:
         return shown
@@ -349,7 +349,7 @@ async def shown_of(runtime: Runtime, item: ItemRow) -> Shown:
 
 
 async def counting_answers(runtime: Runtime, state: State) -> list[str]:
-    """The answers of a session that still allow or refuse something: who gave them, and what is proven about that."""
+    """The answers of a session that still allow or deny further calls: their authors, and the evidence of identity."""
     seqs = {grant.seq for grant in state.grants} | {ask.decided_seq for ask in state.asks.values() if ask.verdict}
     found = [await runtime.store.read(state.session_id, after=seq - 1, limit=1) for seq in sorted(seqs)]
     return [describe(event) for (event,) in found]

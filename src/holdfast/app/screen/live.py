@@ -1,4 +1,4 @@
-"""The live view: status rows redrawn at the foot of the terminal, with lines that scroll by above."""
+"""The live view: status rows redrawn at the foot of the terminal; other lines scroll by above them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Cell = tuple[str, str]
 
 
 class Painter:
-    """Draws on the terminal behind `stream`. `color` says whether colors are welcome; bold and dim stay.
+    """Draws on the terminal behind `stream`. `color` allows colors; bold and dim are always used.
 
-    Where nothing can be written any more it is silent: what is shown is in the log as well.
+    If the terminal cannot be written to, it does nothing: the log has the same content.
     """
 
     def __init__(self, stream: TextIO, *, color: bool) -> None:
@@ -48,7 +48,7 @@ class Painter:
         self.measure: Callable[[str], int] = columns
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows of the terminal now."""
+        """The current columns and rows of the terminal."""
         try:
             size = os.get_terminal_size(self._stream.fileno())
         except OSError:
@@ -70,7 +70,7 @@ class Painter:
             return True
 
     def paint(self, above: Sequence[str], rows: Sequence[Row], *, cut: bool = True) -> None:
-        """Let the lines `above` scroll by and leave `rows` below them. Uncut lines wrap."""
+        """Scroll the lines `above` by and draw `rows` below them. Uncut lines wrap."""
         size = self.size()
         width, height = size
         if not (above or rows or self._rows):
@@ -85,13 +85,13 @@ class Painter:
         self._write(text)
 
     def clear(self) -> None:
-        """Take the block away; the cursor stands where it began."""
+        """Erase the block; the cursor returns to its first row."""
         if self._rows:
             self._rows = []
             self._write("\r" + _TO_SCREEN_END)
 
     def _line(self, line: str, width: int | None) -> str:
-        """A line that scrolls by: cut to the width, or left to wrap."""
+        """Format a line that scrolls by: cut to the width, or left to wrap."""
         clean = self._encodable(harmless(line))
         if width is None:
             return _TO_SCREEN_END + clean.replace("\n", "\r\n") + "\r\n"
@@ -101,7 +101,7 @@ class Painter:
         if not rows:
             return _TO_SCREEN_END
         lines = "\r\n".join(self._drawn(row) + _TO_LINE_END for row in rows)
-        # Without wrapping, a character that is wider than we believe costs its row's end, not the whole block.
+        # Without wrapping, a character wider than expected loses its row's end instead of shifting the whole block.
         return _WRAP_OFF + lines + _TO_SCREEN_END + _WRAP_ON + _up(len(rows) - 1)
 
     def _changes(self, rows: list[list[Cell]]) -> str:
@@ -123,7 +123,7 @@ class Painter:
         return self._cut([*self._cut(cells, room), *tail], width)
 
     def _cut(self, cells: list[Cell], width: int) -> list[Cell]:
-        """As many as fit, with an ellipsis when some do not."""
+        """As many cells as fit, with an ellipsis if some do not."""
         used = 0
         room = 0
         for number, (char, _) in enumerate(cells):
@@ -136,7 +136,7 @@ class Painter:
         return cells
 
     def _encodable(self, text: str) -> str:
-        """`text` with a question mark for what this terminal's encoding lacks; line ends become spaces in rows."""
+        """`text` with `?` for characters that the encoding lacks; in rows, line ends become spaces."""
         if self._unicode or text.isascii():
             return text
         encoding = self._stream.encoding or "ascii"
@@ -162,7 +162,7 @@ class Painter:
 
 _WEIGHTS = {"bold": 1, "dim": 2, "italic": 3}
 _COLORS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
-"""What a style is made of, as the numbers that every terminal knows (ECMA-48, SGR)."""
+"""The parts of a style, as numbers that every terminal supports (ECMA-48, SGR)."""
 
 
 def _styles(color: bool) -> Callable[[str, str], str]:
@@ -206,19 +206,19 @@ def _common(old: list[Cell], new: list[Cell]) -> int:
 
 
 FRAME_S = 0.25
-"""The shortest time between two frames."""
+"""Shortest interval between two frames, in seconds."""
 
 TICK_S = 1.0
-"""How often a time that goes on is drawn anew."""
+"""Interval at which a running time is redrawn, in seconds."""
 
 LINES_MAX = 1_000
-"""Lines that wait for a terminal that takes none; older ones are dropped, the log has them."""
+"""Maximum number of lines queued for a blocked terminal; older ones are dropped, and the log has them."""
 
 NARROW = 80
-"""Below this many columns the lines above have their time alone in front; the rest is in the block."""
+"""Below this many columns, lines above the block have only their time in front; the block shows the rest."""
 
 Look = Callable[[], Awaitable[tuple[State, list[Event]]]]
-"""Reads the log: the state of the session and its latest events."""
+"""Reads the session's state and its latest events from the log."""
 
 T = TypeVar("T")
 
@@ -232,7 +232,7 @@ def can_draw(terminal: str) -> bool:
 
 
 class LiveProgress:
-    """An observer that draws. What it is told only waits in a queue: `keep_drawing` does the work."""
+    """An observer that draws. It only queues what it receives; `keep_drawing` draws it."""
 
     def __init__(
         self, clock: Clock, painter: Painter, row: SessionRow | None = None, inbox: Callable[[], int] | None = None
@@ -247,7 +247,7 @@ class LiveProgress:
         self._given_up = False
 
     def on_events(self, events: list[Event]) -> None:
-        """Draw them soon."""
+        """Queue the events for drawing."""
         self._news.extend(events)
         self._changed.set()
         if self._given_up:
@@ -255,12 +255,12 @@ class LiveProgress:
             self._draw()
 
     def on_delta(self, part: StreamPart) -> None:
-        """Draw it soon."""
+        """Queue the delta for drawing."""
         self._news.append(part)
         self._changed.set()
 
     def above(self, text: str) -> None:
-        """Let a line of another origin scroll by; it is never cut."""
+        """Scroll a line from another source by; it is never cut."""
         self._lines.append((text, False))
         self._changed.set()
         if self._given_up:
@@ -270,7 +270,7 @@ class LiveProgress:
         self._lines.append((line, True))
 
     async def keep_drawing(self, look: Look) -> None:
-        """Draw until cancelled. A stop by Ctrl-Z takes the block away first."""
+        """Draw until cancelled. Ctrl-Z erases the block before the process stops."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._frames, look)
             group.start_soon(self._resizes)
@@ -302,7 +302,7 @@ class LiveProgress:
                 async for _ in signals:
                     break
             self._painter.clear()
-            os.kill(os.getpid(), signal.SIGTSTP)  # with its usual effect: here it stops until it is continued
+            os.kill(os.getpid(), signal.SIGTSTP)  # the default action: the process stops here until it is continued
             self._changed.set()
 
     def _take(self) -> None:
@@ -329,16 +329,16 @@ class LiveProgress:
         self._painter.paint((), rows)
 
     def give_up(self, error: BaseException) -> None:
-        """Go on with lines alone: what is shown never stops what is done."""
+        """Continue with plain lines: a display error never stops the work."""
         self._painter.clear()
         self._given_up = True
         self.above(f"the live view stopped ({type(error).__name__}: {error}); the session goes on, with plain lines")
 
     def close(self) -> None:
-        """Let the last lines scroll by and take the block away."""
+        """Print the queued lines and erase the block."""
         try:
             self._take()
-        except Exception as error:  # the last news must not hide how the work ended
+        except Exception as error:  # a display error must not hide the outcome of the work
             self.give_up(error)
         self._painter.clear()
         self._given_up = True
@@ -347,7 +347,7 @@ class LiveProgress:
 
 
 async def drawn(observer: LiveProgress, look: Look, work: Callable[[], Awaitable[T]]) -> T:
-    """The result of `work`, with the view drawn beside it and taken away whatever happens."""
+    """Return the result of `work`, with the view drawn beside it and erased at the end in every case."""
 
     async def draw() -> None:
         try:

@@ -21,21 +21,21 @@ from holdfast.session.money import usd
 from holdfast.session.state import State
 
 WORD_ROWS = 2
-"""How many rows of what the model says are shown."""
+"""Number of rows for streamed text."""
 
 STATUS_ROWS = 3
 ROWS_MAX = STATUS_ROWS + 2 + WORD_ROWS
-"""The block is never higher than this."""
+"""Maximum height of the block."""
 
 GAUGE_CELLS = 10
 NARROW = 60
-"""Below this many columns the words of the status are shorter."""
+"""Below this many columns the status uses shorter words."""
 
 Measure = Callable[[str], int]
-"""How many columns a text takes."""
+"""Returns the number of columns that a text takes."""
 
 Span = tuple[str, str]
-"""Text and its style, in words that rich knows; the empty one is plain."""
+"""Text and its style, as named by rich; an empty style is plain."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Words:
         self._cells = 0
 
     def clear(self) -> None:
-        """Forget them."""
+        """Remove all text."""
         self._full.clear()
         self._line, self._cells = "", 0
 
     def add(self, text: str, width: int) -> None:
-        """More of it, for rows of `width` columns."""
+        """Append text, for rows of `width` columns."""
         for char in text:
             if char == "\n":
                 self._break(len(self._line))
@@ -90,9 +90,9 @@ class Words:
 
 
 class Panel:
-    """A session as it stands this moment.
+    """The current state of a session for the block.
 
-    `inbox` counts what waits for a person; without it this session's own questions are counted.
+    `inbox` is the number of open items; without it the session's own items are counted.
     """
 
     def __init__(self, clock: Clock, measure: Measure, inbox: Callable[[], int] | None = None) -> None:
@@ -110,7 +110,7 @@ class Panel:
         self.behind = False
 
     def begin(self, state: State, latest: Iterable[Event], width: int) -> None:
-        """Start from what the log says: the state, which is used up, and the latest events up to it."""
+        """Start from the log: the state, which the panel then modifies, and the latest events up to it."""
         self.behind = False
         self._state = None
         for event in latest:
@@ -123,7 +123,7 @@ class Panel:
         return bool(self._running or self._model)
 
     def take(self, event: Event, width: int) -> None:
-        """An event happened. One that does not follow the last sets `behind`: `begin` again."""
+        """Apply an event. If it does not follow the last one, this sets `behind`: call `begin` again."""
         state = self._state
         if state is not None:
             if event.seq <= state.seq:
@@ -142,7 +142,7 @@ class Panel:
             case ModelRequestEnd():
                 self._model = None
             case AgentMessage(content=content):
-                # Whoever only sees the log gets the words now; who saw them stream has them already.
+                # Show the message now if it was not streamed; otherwise it has been shown already.
                 if not self._streamed:
                     self._say(text_of(content), width, thinking=False, afresh=True)
             case ShiftStarted() | ShiftEnded():
@@ -164,7 +164,7 @@ class Panel:
                 return
 
     def stream(self, part: StreamPart, width: int) -> None:
-        """A piece of a response came in."""
+        """Apply a piece of a response."""
         began = self._model[1] if self._model else self._clock.now_us()
         match part:
             case TextDelta(text=text):
@@ -188,7 +188,7 @@ class Panel:
         self._words.add(text, width - 2)
 
     def _waits(self) -> str:
-        """The job that the session waits for, and since when; empty when it waits for none."""
+        """The job that the session waits for, and since when; empty if it waits for none."""
         ended = self._state.ended if self._state is not None else None
         return one_line(ended.detail) if ended is not None and ended.reason == "job" else ""
 
@@ -254,7 +254,7 @@ class Panel:
 
 
 def _gauge(state: State, width: int) -> list[Span]:
-    """A gauge of the context, against the size at which it is compacted."""
+    """A gauge of the context, relative to the size at which it is compacted."""
     limits = state.limits
     line = limits.context_tokens
     if limits.context.strategy != "off":
@@ -271,14 +271,14 @@ def _gauge(state: State, width: int) -> list[Span]:
 
 
 def thousands(tokens: int) -> str:
-    """Tokens for people: `950`, `3.2k`, `38k`."""
+    """Format a number of tokens: `950`, `3.2k`, `38k`."""
     if tokens < 1_000:
         return str(tokens)
     return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{tokens // 1_000}k"
 
 
 def lasted(us: int) -> str:
-    """A time that goes on, for people: `12 s`, `3 min 05 s`, `2 h 03 min`."""
+    """Format a running time: `12 s`, `3 min 05 s`, `2 h 03 min`."""
     seconds = max(0, us) // 1_000_000
     if seconds < 60:
         return f"{seconds} s"

@@ -1,4 +1,4 @@
-"""The inbox on a terminal: pages to go through by keys, and answers without typing ids."""
+"""The inbox on a terminal: pages controlled by keys, and answers without typing ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.facts.people import Verdict
 from holdfast.service.answers import Answer
 
 Mode = Literal["list", "read", "sure", "words"]
-"""Going through the list, reading one whole item, asked whether to approve, writing a note."""
+"""The modes: the list, reading one whole item, confirming an approval, writing a note."""
 
 HELP: dict[Mode, str] = {
     "list": "up/down choose  enter read  a approve  d deny  q quit",
@@ -37,12 +37,12 @@ HELP: dict[Mode, str] = {
 }
 
 LIST_ROWS = 8
-"""So many rows of the list at most while an item is previewed below it."""
+"""Maximum number of list rows while an item is previewed below the list."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """An answer that the keys gave."""
+    """An answer chosen by keys."""
 
     shown: Shown
     verdict: Verdict
@@ -67,7 +67,7 @@ class Pages:
         self.message = ""
 
     def load(self, entries: list[Entry], now_us: int) -> None:
-        """The inbox as it stands now. Whoever is at an item stays at it; one that is gone is left."""
+        """Replace the entries. The selection stays on its item; if that item is gone, the user returns to the list."""
         before = self._item()
         self._entries, self._now_us = entries, now_us
         ids = [_id(entry) for entry in entries]
@@ -80,7 +80,7 @@ class Pages:
             self.message = self.message or f"{before.item.item_id} is no longer open"
 
     def key(self, key: str) -> Chosen | Literal["quit"] | None:
-        """A key was pressed: an answer to give, the wish to leave, or nothing to do."""
+        """Handle a key. Returns an answer to post, `quit`, or None."""
         match self._mode:
             case "words":
                 return self._write(key)
@@ -124,7 +124,7 @@ class Pages:
             self.message = "nothing is asked there"
             return
         if verdict == "approve" and not self._all_shown:
-            # What somebody cannot see, they cannot approve.
+            # An approver must have seen the whole action before approving it.
             self._open() if self._mode == "list" else None
             self.message = "read it to its end first"
             return
@@ -153,7 +153,7 @@ class Pages:
     def _item(self) -> Shown | None:
         return self._entries[self._at].item if self._entries else None
 
-    # --- what is shown ------------------------------------------------------------------------------
+    # --- output -------------------------------------------------------------------------------------
 
     def rows(self, width: int, height: int) -> list[Row]:
         """The page for a terminal of that size, at most `height` rows."""
@@ -181,7 +181,7 @@ class Pages:
         shown = self._item()
         preview = self._detail_lines(shown, width) if shown is not None else []
         listed = self._list_rows(width)
-        # The preview wants to be whole; the list keeps some rows all the same.
+        # The preview should be complete, but the list keeps some rows in any case.
         kept = min(len(listed), max(min(LIST_ROWS, room // 2), room - 1 - len(preview)))
         left = room - kept - 1
         self._all_shown = shown is not None and len(preview) <= left
@@ -220,7 +220,7 @@ class Pages:
         return [part for line in lines for part in folded(line, width, self._measure)]
 
     def _wrapped(self, line: str, width: int) -> list[str]:
-        """A line broken into rows that fit, with nothing left out."""
+        """A line broken into rows that fit, with nothing omitted."""
         parts, part, cells = [], "", 0
         for char in line.expandtabs(4):
             wide = self._measure(char)
@@ -237,7 +237,7 @@ def _id(entry: Entry) -> str:
 
 
 TICK_S = 30.0
-"""How often ages are drawn anew when nothing happens."""
+"""Interval at which ages are redrawn while nothing happens, in seconds."""
 
 _KEYS = {
     "\x1b[A": "up",
@@ -258,7 +258,7 @@ _KEYS = {
 
 
 def keys_of(text: str) -> list[str]:
-    """The keys in what a terminal sent at once; of an escape sequence that nobody knows, nothing."""
+    """The keys in a chunk of terminal input. Unknown escape sequences are dropped."""
     found: list[str] = []
     place = 0
     while place < len(text):
@@ -280,7 +280,7 @@ def keys_of(text: str) -> list[str]:
 
 @contextmanager
 def _by_the_key() -> Iterator[None]:
-    """The terminal hands over each key at once and shows none; as it was before on the way out."""
+    """Put the terminal in cbreak mode: no echo, one key at a time. The old mode is restored at the end of the block."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -291,7 +291,7 @@ def _by_the_key() -> Iterator[None]:
 
 
 async def pick(call: Call, runtime: Runtime, stream: TextIO, *, color: bool) -> int:
-    """Go through the inbox until `q`. Answers are given as by `approve` and `deny`."""
+    """Show the inbox until `q`. Answers are posted as by `approve` and `deny`."""
     painter = Painter(stream, color=color)
     pages = Pages(painter.measure)
     picker = _Picker(call, runtime, painter, pages)
@@ -315,7 +315,7 @@ class _Picker:
         self._seen: set[str] = set()
 
     async def keys(self) -> None:
-        """Take keys until the end of the input, or until `q`."""
+        """Handle keys until the end of the input, or until `q`."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         descriptor = sys.stdin.fileno()
         while True:
@@ -332,7 +332,7 @@ class _Picker:
             self.draw()
 
     async def follow(self) -> None:
-        """Show what happens in the log meanwhile."""
+        """Refresh the inbox whenever the log changes."""
         token = 0
         while True:
             with anyio.move_on_after(TICK_S):
@@ -340,7 +340,7 @@ class _Picker:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """Look at the inbox again. What is listed has been seen."""
+        """Reload the inbox. Record the listed items as seen."""
         entries = await look(self._runtime, limit=SHOWN)
         self._pages.load(entries, SystemClock().now_us())
         self.draw()
@@ -350,7 +350,7 @@ class _Picker:
                 await self._runtime.intake.seen(entry.item.item)
 
     def draw(self) -> None:
-        """One frame, that leaves the terminal's last row alone."""
+        """Draw one frame; the terminal's last row stays free."""
         width, height = self._painter.size()
         self._painter.paint([], self._pages.rows(width, max(4, height - 1)))
 

@@ -32,9 +32,9 @@ def terminal_width(descriptor: int = 2) -> int | None:
 
 
 class PlainProgress:
-    """An observer that prints a line for each event worth one, no wider than the terminal.
+    """An observer that prints a line for each event that has one, no wider than the terminal.
 
-    With `row` it counts on from where the session stands.
+    With `row`, counts continue from the session's current values.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class PlainProgress:
         self._is_turn = True
 
     def on_events(self, events: list[Event]) -> None:
-        """Print them. The end of a shift is left to the final report."""
+        """Print the events. The end of a shift is left to the final report."""
         for time, gauge, line in self.told(events):
             self._print(self._fit(f"{time}  {gauge}  {line}"))
 
     def told(self, events: list[Event]) -> list[tuple[str, str, str]]:
-        """Those worth a line: the time since the beginning, what was used by then, what happened."""
+        """The events that have a line: elapsed time, usage so far, description."""
         told = []
         for event in events:
             self._count(event)
@@ -71,7 +71,7 @@ class PlainProgress:
         return told
 
     def on_delta(self, part: StreamPart) -> None:
-        """Deltas make no line: plain output shows what is finished."""
+        """Ignore deltas: plain output shows only complete messages."""
 
     def _count(self, event: Event) -> None:
         match event.fact:
@@ -103,14 +103,14 @@ class JsonProgress:
         self._emit = emit
 
     def on_events(self, events: list[Event]) -> None:
-        """Emit them."""
+        """Emit the events."""
         for event in events:
             self._emit(public(event))
 
     def on_delta(self, part: StreamPart) -> None:
-        """Deltas are not events."""
+        """Ignore deltas: they are not events."""
 
 
 def public(event: Event) -> dict[str, Any]:
-    """An event as `--json` shows it: flat, with `at` as RFC 3339."""
+    """An event in the format of `--json`: flat, with `at` as RFC 3339."""
     return {**export_line(event), "at": rfc3339(event.at_us)}

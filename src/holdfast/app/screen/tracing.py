@@ -1,4 +1,4 @@
-"""The origin of a line of code: the mission whose main branch brought it, and the evidence in its log."""
+"""The origin of a line of code: the mission whose main branch introduced it, and the evidence in its log."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from holdfast.session.state import State
 EXAMPLE = "holdfast why src/app.py:12"
 
 MAX_BYTES = 16 << 20
-"""A larger file is not read."""
+"""Maximum size of a file that is read, in bytes."""
 
 
 class Line(NamedTuple):
-    """A line that is asked about: the repository's folder, the file's path in it, the line from 1."""
+    """The queried line: the repository's folder, the file's path in it, the line number from 1."""
 
     top: Path
     path: str
@@ -59,7 +59,7 @@ class _Seen(NamedTuple):
 
 
 def read_place(text: str, repo: str) -> Line:
-    """`FILE:LINE` as a place in the repository that `repo` is in. Raises `UsageError`."""
+    """Parse `FILE:LINE` as a place in the repository that contains `repo`. Raises `UsageError`."""
     name, _, number = text.rpartition(":")
     if not name or not number.isdecimal() or not 0 < int(number[:18]) < 10**9:
         raise UsageError(f"{text!r} names no line of a file; write it such as: {EXAMPLE}")
@@ -75,7 +75,7 @@ def read_place(text: str, repo: str) -> Line:
 
 
 async def trace(runtime: Runtime, place: Line, mission: str) -> Traced:
-    """Follow a line back. With a `mission` it is a line of its main line, else of the file as it stands."""
+    """Trace a line back. With a `mission` it is a line of the mission's main branch, else of the current file."""
     seen = await _missions(runtime, place, mission)
     repository = runtime.repository(str(place.top) if not mission else _repo(seen[0]))
     if mission:
@@ -111,7 +111,7 @@ def _repo(seen: _Seen) -> str:
 
 
 async def _missions(runtime: Runtime, place: Line, mission: str) -> list[_Seen]:
-    """The mission that is named, or all that work on this repository, the newest first."""
+    """The named mission, or all missions on this repository, newest first."""
     rows = [await runtime.store.find(mission)] if mission else await runtime.store.sessions(Which(top=True))
     found = []
     for row in rows:
@@ -128,7 +128,7 @@ async def _missions(runtime: Runtime, place: Line, mission: str) -> list[_Seen]:
 
 
 def _on_disk(place: Line) -> str:
-    """The file as it stands, read as data."""
+    """The current content of the file, read as data."""
     file = place.top / place.path
     try:
         if file.is_symlink() or not file.is_file() or file.stat().st_size > MAX_BYTES:
@@ -142,14 +142,14 @@ def _on_disk(place: Line) -> str:
 
 
 async def _text(repository: Repository, commit: str, path: str) -> str | None:
-    """A file in a commit, None when it is not there."""
+    """A file in a commit, None if the commit lacks it."""
     glob = "".join("?" if char in "*?[]" else char for char in path)
     data = (await repository.files(commit, (glob,))).get(path)
     return None if data is None else data.decode("utf-8", "replace")
 
 
 async def _through(runtime: Runtime, repository: Repository, seen: _Seen, place: Line, text: str) -> list[Link]:
-    """Follow a line through one mission's main line, from its end to its beginning; empty when it brought it not."""
+    """Trace a line back through one mission's main branch; empty if the mission did not introduce it."""
     mission = mission_of(seen.state)
     began = beginning(seen.events)
     if mission is None or began is None or not isinstance(began.fact, MissionOpened):
@@ -171,7 +171,7 @@ async def _through(runtime: Runtime, repository: Repository, seen: _Seen, place:
 async def _told(
     runtime: Runtime, repository: Repository, seen: _Seen, merge: Merge, place: Line, line: str
 ) -> list[Link]:
-    """The chain from the merge that brought a line."""
+    """The chain from the merge that introduced a line."""
     hand_in = await author(repository, seen.events, merge, place, line)
     child_id = getattr(hand_in.fact, "child_id", "") if hand_in is not None else ""
     worker = await runtime.store.read(child_id) if child_id else []
@@ -179,7 +179,7 @@ async def _told(
 
 
 async def author(repository: Repository, events: Sequence[Event], merge: Merge, place: Line, line: str) -> Event | None:
-    """The hand-in of a merge that holds the line: that of the only task that touched the file, or the first with it."""
+    """The hand-in of a merge that has the line: that of the only task that touched the file, or the first with it."""
     hand_ins = [handed_in(events, name, merge.event.seq) for name in merge.tasks]
     known = [event for event in hand_ins if event is not None]
     if len(known) < 2:

@@ -1,1 +1,1 @@
-"""Settings: where they come from, whose count, and what they mean."""
+"""Settings: their sources, their precedence, and their meaning."""

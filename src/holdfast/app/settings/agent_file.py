@@ -14,11 +14,11 @@ from holdfast.facts.session import Agent, Rule
 from holdfast.session.tools import DEFAULT_TOOLS, TOOLS
 
 THINKING = ("off", "low", "medium", "high")
-"""How much a model may reason before it answers."""
+"""Levels of reasoning before a model answers."""
 
 
 def load_agent(path: str, model: str) -> Agent:
-    """The agent of an `--agent` file. `model` overrides.
+    """Load the agent of an `--agent` file. `model` overrides the file's.
 
     Its keys are name, model, fallbacks, thinking, system or system_file, and tools.
     """
@@ -65,7 +65,7 @@ def load_rules(
 ) -> tuple[Rule, ...]:
     """Permission rules of a `--rules` file, then those of the flags in their order; the last match wins.
 
-    `names` are the tools that there are.
+    `names` are the existing tools.
     """
     rules = _rules_of_file(path, names) if path else []
     return tuple(rules + [Rule(_pattern(tool, f"--{decision}", names), decision) for decision, tool in flags])
@@ -80,7 +80,7 @@ def _rules_of_file(path: str, names: Collection[str]) -> list[Rule]:
 
 
 def _pattern(pattern: str, where: str, names: Collection[str]) -> str:
-    """A glob over tool names. One that fits no tool would do nothing, unnoticed."""
+    """Check a glob over tool names. A glob that matches no tool is an error, since it would silently do nothing."""
     if not any(fnmatchcase(tool, pattern) for tool in names):
         raise UsageError(f"{where} {pattern!r} fits no tool; {nearest(pattern, names)}")
     return pattern

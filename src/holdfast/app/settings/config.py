@@ -1,4 +1,4 @@
-"""Settings: `holdfast.toml` of the project, then the user's, then `HOLDFAST_*`, then flags; the later wins."""
+"""Settings: `holdfast.toml` of the project, then the user's, then `HOLDFAST_*`, then flags; the last one wins."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ class Settings:
 
 
 FOUND = ("ignored", "project", "prompt_files")
-"""Fields that no file and no flag can set."""
+"""Fields that neither files nor flags can set."""
 
 _NAMES = {each.name: each.type for each in fields(Settings) if each.name not in FOUND}
 
 _TABLES = ("people", "context", "breakers", "hands", "environment", "egress")
-"""Settings that are a table each; a later file changes only the keys that it has."""
+"""Settings that are a table each; a later file changes only the keys that it sets."""
 
 _FAMILIES = ("notify", "secrets", "search")
-"""Settings that are tables of names that people choose."""
+"""Settings that are tables of user-chosen names."""
 
 
 def load_settings(start: Path, flags: Mapping[str, Any]) -> Settings:
-    """The settings that hold in folder `start` with these flags; a flag that is None was not given.
+    """Load the settings for folder `start` with these flags; a flag that is None was not given.
 
     Of a project's file only harmless keys count until the user has accepted it (docs/trust.md).
     """
@@ -113,7 +113,7 @@ def _set_by(layers: tuple[Mapping[str, Any], ...]) -> frozenset[str]:
 
 
 def _merged(settings: Settings, *layers: Mapping[str, Any]) -> Settings:
-    """The settings with these over them; of a table, a later layer changes only the keys that it has."""
+    """Merge these settings over each other; of a table, a later layer changes only the keys that it sets."""
     for found in layers:
         merged = {name: {**getattr(settings, name), **found[name]} for name in _TABLES if name in found}
         settings = replace(settings, **{**found, **merged})
@@ -121,7 +121,7 @@ def _merged(settings: Settings, *layers: Mapping[str, Any]) -> Settings:
 
 
 def _with_project(file: SettingsFile, settings: Settings, stronger: tuple[Mapping[str, Any], ...]) -> Settings:
-    """The settings with those of a project's file below them that count."""
+    """Add the project file's settings that count below the given ones."""
     values = project_values(file)
     accepted = trust_store().accepts(file)
     user_set = _set_by(stronger)
@@ -164,7 +164,7 @@ def trust_store() -> TrustStore:
 
 
 def default_home() -> Path:
-    """The user's data directory; `/var/lib/holdfast` for root, since hands under another uid must reach in."""
+    """The user's data directory; `/var/lib/holdfast` for root, since hands under another uid must reach it."""
     if os.geteuid() == 0:
         return Path("/var/lib/holdfast")
     data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
@@ -177,7 +177,7 @@ def default_home() -> Path:
 
 
 def database_path(settings: Settings) -> Path:
-    """The SQLite file that `db` or the home names."""
+    """The SQLite file given by `db` or the home."""
     if not settings.db:
         return Path(settings.home).absolute() / "holdfast.db"
     scheme, _, rest = settings.db.partition("://")
@@ -207,7 +207,7 @@ def budget_pico(text: str) -> int | None:
 
 
 def environment() -> Mapping[str, str]:
-    """The environment, for what a file names as `env:NAME`."""
+    """The environment variables, for references such as `env:NAME` in a file."""
     return os.environ
 
 
@@ -227,7 +227,7 @@ def _user_file() -> Path:
 
 
 def find_project(start: Path) -> SettingsFile | None:
-    """The holdfast.toml of the project that `start` is in, up to the top of a repository. Raises `UsageError`."""
+    """Find the holdfast.toml of the project that contains `start`, up to the repository root. Raises `UsageError`."""
     start = start.resolve()
     for folder in (start, *start.parents):
         path = folder / FILE
@@ -240,7 +240,7 @@ def find_project(start: Path) -> SettingsFile | None:
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """A TOML file, or a `UsageError` that says where it goes wrong."""
+    """Read a TOML file. Raises `UsageError` with the position of the error."""
     try:
         return parse_toml(path.read_bytes(), path, what)
     except OSError as error:
@@ -248,7 +248,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def parse_toml(data: bytes, path: Path, what: str) -> dict[str, Any]:
-    """The same from the bytes of the file."""
+    """Parse the bytes of a TOML file. Raises as `read_toml`."""
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -263,12 +263,12 @@ def _user_settings(path: Path) -> dict[str, Any]:
 
 
 def check_shared(path: Path, data: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for what a file of a repository may not set."""
+    """Raise `UsageError` for a key that a repository's file may not set."""
     check_repository(path, data, _user_file())
 
 
 def _prompts_folder(path: Path, value: str) -> str:
-    """The folder that a project's file names, which lies below it."""
+    """The prompts folder named by a project's file; it must be below the file's folder."""
     inside = os.path.normpath(Path(value).expanduser())
     if os.path.isabs(inside) or inside.split(os.sep)[0] == "..":
         raise UsageError(
@@ -279,7 +279,7 @@ def _prompts_folder(path: Path, value: str) -> str:
 
 
 def variables(names: Collection[str]) -> dict[str, str]:
-    """Those of the named environment variables that are set and not empty."""
+    """The named environment variables that are set and not empty."""
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
@@ -326,7 +326,7 @@ RULE_FILES = ("AGENTS.md", "CLAUDE.md")
 
 
 def pinned_rules(workspace: Path) -> str:
-    """The text of the workspace's AGENTS.md, or CLAUDE.md when there is none; empty without both. No link counts."""
+    """The text of the workspace's AGENTS.md, or else CLAUDE.md; empty without both. Links are not followed."""
     for name in RULE_FILES:
         file = workspace / name
         if file.is_file() and not file.is_symlink():
@@ -335,7 +335,7 @@ def pinned_rules(workspace: Path) -> str:
 
 
 def read_text(folder: Path, name: str, what: str) -> str:
-    """The text of a file below a folder; no link is followed. Raises `UsageError`."""
+    """The text of a file below a folder; links are not followed. Raises `UsageError`."""
     try:
         return read_beneath(folder, name).decode()
     except OSError as error:
@@ -345,7 +345,7 @@ def read_text(folder: Path, name: str, what: str) -> str:
 
 
 def passed_on(names: Collection[str]) -> dict[str, str]:
-    """Those variables of our own environment that are set, for a program of the user's own."""
+    """The named environment variables that are set, for a program chosen by the user."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

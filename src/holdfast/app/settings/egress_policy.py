@@ -67,9 +67,9 @@ def secret_uses(settings: Settings) -> tuple[SecretUse, ...]:
 
 
 def open_vault(settings: Settings, clock: Clock) -> ReferenceVault:
-    """The vault of the user's references; nothing is resolved yet. Raises `UsageError`.
+    """The vault of the user's references; no secret is resolved yet. Raises `UsageError`.
 
-    A process that has one writes no core files.
+    A process with a vault writes no core files.
     """
     sources = secret_sources(settings)
     if sources:
@@ -153,7 +153,7 @@ def _variables(value: Any) -> tuple[str, ...]:
 
 
 def _expires(value: Any) -> int:
-    """A moment, or the beginning of a day in UTC, in microseconds."""
+    """Convert a time, or the start of a day in UTC, to microseconds."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -201,7 +201,7 @@ def egress(
 
 
 def _of_searchers(settings: Settings, policy: EgressPolicy) -> list[Destination]:
-    """The hosts that search providers are asked at, where the table does not say how."""
+    """The hosts of search providers that the table does not list."""
     known = {destination.host for destination in policy.allow}
     parts = [urlsplit(searcher.url) for searcher in searchers(settings)]
     places = [(each.hostname or "", each.port or HTTPS) for each in parts]
@@ -209,7 +209,7 @@ def _of_searchers(settings: Settings, policy: EgressPolicy) -> list[Destination]
 
 
 def upstream(settings: Settings) -> Place | None:
-    """The proxy of the network's own, through which everything goes outside; None for none. Raises `UsageError`."""
+    """The network's own proxy, which all outgoing connections use; None for none. Raises `UsageError`."""
     given = settings.egress.get("proxy")
     if given is None:
         return None
@@ -239,7 +239,7 @@ def _chosen(uses: tuple[SecretUse, ...], names: Sequence[str] | None) -> tuple[S
 
 
 def searchers(settings: Settings) -> tuple[Searcher, ...]:
-    """The search providers of the user's own, in order. Raises `UsageError`."""
+    """The user's search providers, in order. Raises `UsageError`."""
     example = 'url = "https://search.example.com/api?q={query}"'
     tables = named_tables("search", settings.search, example)
     uses = {use.name: use for use in secret_uses(settings)}

@@ -39,7 +39,7 @@ WORKERS_MAX = 64
 TASK_TOKENS_LEAST = 1_000
 
 DEFAULT_CONTRACT = "feature_list.json"
-"""To name what is looked for first anyway changes nothing."""
+"""The default contract file; naming it has no effect."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class MissionFile:
     ignored: tuple[Ignored, ...] = ()
 
     def settings(self, settings: Settings) -> Settings:
-        """The settings of the mission's sessions: this file fills in what no holdfast.toml and no flag said."""
+        """The settings of the mission's sessions: this file fills in what holdfast.toml and flags leave unset."""
         return replace(
             settings,
             model=settings.model or self.model,
@@ -78,7 +78,7 @@ class MissionFile:
         )
 
     def applied(self, contract: Contract) -> Contract:
-        """The contract with this file's goal and what it protects. Raises `UsageError` for an `unprotected` in vain."""
+        """The contract with this file's goal and protected files. Raises `UsageError` for a futile `unprotected`."""
         for glob in self.unprotected:
             if glob not in contract.protected:
                 raise UsageError(
@@ -92,7 +92,7 @@ class MissionFile:
 
 
 def read_mission_file(path: Path) -> MissionFile:
-    """The mission.toml that the user named. Raises `UsageError` with the key that is wrong, or when there is none."""
+    """Read the mission.toml that the user named. Raises `UsageError` with the invalid key, or for a missing file."""
     if not path.is_file():
         raise UsageError(f"there is no mission file {path}; leave it out, or name one that is there")
     try:
@@ -121,7 +121,7 @@ def project_mission(folder: Path, settings: Settings) -> MissionFile:
 
 
 def accepted_hooks(folder: Path) -> dict[str, bytes]:
-    """The repository's settings and scripts of hooks, as the user accepted them; empty when that is not so."""
+    """The repository's hook settings and scripts, if the user accepted their current content; empty otherwise."""
     file = read_mission(folder.resolve() / MISSION_FILE)
     return hooks_of(file) if file is not None and trust_store().accepts(file) else {}
 
@@ -139,7 +139,7 @@ def mission_values(file: SettingsFile) -> dict[str, Any]:
 
 
 def mission_changes(file: SettingsFile, values: dict[str, Any], settings: Settings) -> list[Change]:
-    """The change that each key would make. Hooks of the repository are a key even without one in mission.toml."""
+    """The change that each key would make. Hooks of the repository count as a key even without mission.toml."""
     shown = {**values, "hooks": values["hooks"] if "hooks" in values else True}
     if not has_hooks(file.named):
         shown.pop("hooks")
@@ -150,7 +150,7 @@ def mission_changes(file: SettingsFile, values: dict[str, Any], settings: Settin
 
 
 def parse_mission_file(data: bytes, path: Path) -> MissionFile:
-    """A mission.toml from its bytes, all of it; `path` is for complaints."""
+    """Parse the bytes of a mission.toml completely; `path` is for error messages."""
     return _mission_of(parse_toml(data, path, "the mission file"), path)
 
 
@@ -205,7 +205,7 @@ def _inside(value: Any) -> str:
 
 
 def _ref(value: Any) -> str:
-    """A branch by its name, or a ref by its full one."""
+    """A branch name, or the full name of a ref."""
     name: str = text("main")(value)
     bad = any(char in " ~^:?*[\\" or not char.isprintable() for char in name)
     if bad or name.startswith(("-", "/")) or name.endswith(("/", ".lock", ".")) or ".." in name or "@{" in name:
@@ -297,7 +297,7 @@ _POLICY = {
 _ALL = (*_OWN, *_TABLES, *_POLICY)
 
 POLICY_KEYS = {key.field or name: name for name, key in _POLICY.items()}
-"""The fields of `MissionPolicy`, and the key that sets each."""
+"""Field of `MissionPolicy` → the key that sets it."""
 
 OWN_KEYS = tuple(each.name for each in fields(MissionFile) if each.name not in ("policy", "ignored"))
-"""What a mission.toml has beside its policy."""
+"""Keys of mission.toml beside those of its policy."""

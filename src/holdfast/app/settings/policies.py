@@ -37,7 +37,7 @@ from holdfast.notify.base import parse_quiet
 from holdfast.vault.sources import variable_name
 
 NEVER = "never"
-"""`expires_s = "never"`: an item waits as long as it takes."""
+"""`expires_s = "never"`: an item has no deadline."""
 
 
 def people(settings: Settings) -> People:
@@ -57,7 +57,7 @@ def people(settings: Settings) -> People:
 
 
 def _first(targets: tuple[TargetSettings, ...], policy: People) -> tuple[str, ...]:
-    """The targets that hear of an item at once: nobody's, and those of whoever may answer it then."""
+    """The targets notified of an item at once: shared ones, and those of the users who may answer it then."""
     first = policy.approvers or ((policy.owner,) if policy.owner else ())
     return tuple(
         target.name
@@ -81,7 +81,7 @@ def context(settings: Settings) -> ContextPolicy:
 
 
 def breakers(settings: Settings) -> Breakers:
-    """When a session stops by itself and asks."""
+    """The limits at which a session stops by itself and asks a user."""
     return msgspec.structs.replace(Breakers(), **read_table("[breakers]", settings.breakers, _BREAKERS))
 
 
@@ -127,10 +127,10 @@ _BREAKERS = {
 
 
 ISOLATION = ("files", "network", "processes", "syscalls", "users", "memory", "disk", "cpu")
-"""What hands can be held in from, as `holdfast doctor` names it."""
+"""The aspects in which hands can be isolated, as named by `holdfast doctor`."""
 
 PROCESSES_LEAST = 16
-"""With fewer, not even a shell with a pipe of commands would work."""
+"""Minimum number of processes: with fewer, even a shell with a pipeline fails."""
 
 MEMORY_LEAST = 64 << 20
 
@@ -143,19 +143,19 @@ def hands(settings: Settings) -> HandsPolicy:
 
 
 def read_hands(values: Mapping[str, Any], where: str) -> HandsPolicy:
-    """The same from a table that stands at `where`."""
+    """The same from a table; `where` names it in errors."""
     return msgspec.structs.replace(HandsPolicy(), **read_table(where, values, _HANDS))
 
 
 def read_environment(values: Mapping[str, Any], where: str) -> Environment:
-    """The environment described by a table at `where`. Raises `UsageError`."""
+    """The environment described by a table; `where` names it in errors. Raises `UsageError`."""
     return msgspec.structs.replace(Environment(), **read_table(where, values, _ENVIRONMENT))
 
 
 def environment(settings: Settings) -> Environment:
     """The environment that is prepared before work begins. Raises `UsageError`, also for a missing secret.
 
-    Raises `NotTrusted` when a step of the set-up is only in a project's file that the user has not accepted.
+    Raises `NotTrusted` if a setup step is only in a project's file that the user has not accepted.
     """
     require(settings.ignored, *(f"environment.{name}" for name in SET_UP))
     found = read_environment(settings.environment, "[environment]")

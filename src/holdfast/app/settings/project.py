@@ -19,7 +19,7 @@ from holdfast.facts.tool import SCRIPTS, SETTINGS
 from holdfast.model.names import is_loopback
 
 OWN_TABLES = {
-    # Whoever is sent a question can see it, and may answer it; and a table names files to read.
+    # A user who is notified of an item sees it and may answer it, and the table names files to read.
     "notify": "a repository must not say where your approvals go or which of your files to read",
     "prices": "what is free by a repository's word would pass every budget",
     "people": "a repository must not say who may approve what its agent does",
@@ -30,7 +30,7 @@ OWN_TABLES = {
     "db": "a repository must not say where the log of its agent is kept, which its agent could then write",
     "user": "a repository must not say with whose rights its agent works",
 }
-"""A table or key that a repository cannot have → why."""
+"""A table or key that a repository cannot set → the reason."""
 
 _KINDS = {"prices": "the table", "people": "the table", "egress": "the table", "home": "", "db": "", "user": ""}
 
@@ -39,7 +39,7 @@ ENVIRONMENT = {
     "dotenv": "a repository must not say which secrets of yours are used",
     "toolchains": "a repository must not say which of your folders its agent may read",
 }
-"""The same for keys of `[environment]`."""
+"""A key of `[environment]` that a repository cannot set → the reason."""
 
 _DEFAULTS = HandsPolicy()
 _LIMITS: dict[str, tuple[Callable[[Any], float], float | None]] = {
@@ -51,7 +51,7 @@ _LIMITS: dict[str, tuple[Callable[[Any], float], float | None]] = {
 
 
 def check_repository(path: Path, data: Mapping[str, Any], mine: Path) -> None:
-    """Raise `UsageError` for what the file of a repository may not set; `mine` is where it would count."""
+    """Raise `UsageError` for keys that a repository's file may not set; `mine` is the file that may."""
     for table, why in OWN_TABLES.items():
         if table in data:
             what = f"{_KINDS.get(table, 'tables named')} {table}".strip()
@@ -91,7 +91,7 @@ def _is_weaker(key: str, value: Any) -> bool:
         try:
             return default is not None and read(value) > default
         except (ValueError, TypeError):
-            return False  # its reader says what is wrong with it
+            return False  # its reader reports the error
     if key in _LIMITS:
         return _LIMITS[key][1] is not None
     return key in HandsPolicy.__struct_fields__
@@ -103,16 +103,16 @@ TABLES = {
     "environment": Environment(),
     "hands": HandsPolicy(),
 }
-"""The tables that a project may have, and what holds where nobody set a key of theirs."""
+"""The tables that a project may have, with their defaults."""
 
 BY_ROLE = ("models", "turns")
-"""Tables of mission.toml by role."""
+"""Tables of mission.toml with a key per role."""
 
 SET_UP = ("auto", "setup", "packages", "services", "recipes", "submodules", "lfs")
-"""The keys of `[environment]` that make something run or be fetched."""
+"""The keys of `[environment]` that run or fetch something."""
 
 ALWAYS = ("hands.require_hard", "goal", "name", "protected", "hidden")
-"""Keys that count without trust whatever they say: they only ask for more isolation or protection, or name the work."""
+"""Keys that count without trust at any value: they only add isolation or protection, or name the work."""
 
 
 def _amount(value: Any) -> Decimal:
@@ -130,7 +130,7 @@ LOWERED: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("hands.processes", "hands.cpus"), float),
     **dict.fromkeys(("workers", "max_iterations", "max_attempts", "max_replans", "task_tokens"), int),
 }
-"""Caps that count without trust where they are not above what holds anyway, and how each is read."""
+"""Caps that count without trust unless they exceed the effective ones, and how to parse each."""
 
 DANGERS = {
     "model": "your API key and all that the agent reads go to this model and its address",
@@ -147,7 +147,7 @@ DANGERS = {
     "follow": "takes in commits of this branch while the mission works",
     "contract": "says what is to be done, and the commands that check it",
 }
-"""What a key, or a table, can do that needs trust. Every other one raises a cap or changes how the work is done."""
+"""A key or table → the danger that requires trust. Every other key raises a cap or changes how the work is done."""
 
 _RAISED = "raises a cap"
 _OTHER = "changes how the work is done"
@@ -163,7 +163,7 @@ class Change(NamedTuple):
 
 
 def flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Keys with their values, those of a table as `table.key`."""
+    """The keys with their values; those of a table as `table.key`."""
     for name, value in values.items():
         if isinstance(value, dict) and (name in TABLES or name in BY_ROLE):
             yield from ((f"{name}.{key}", each) for key, each in value.items())
@@ -172,7 +172,7 @@ def flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def keep(values: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
-    """The same settings with these flat keys alone."""
+    """The settings reduced to these flat keys."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and (name in TABLES or name in BY_ROLE):
@@ -232,12 +232,12 @@ _OF_FILES = ("scripted", "oracle")
 
 
 def read_project(path: Path) -> SettingsFile:
-    """A holdfast.toml with the prompts and the model file that it names. Raises `UsageError`."""
+    """Read a holdfast.toml with the prompts and the model file that it names. Raises `UsageError`."""
     return _read(path, lambda data: _names_of_project(path.parent, data))
 
 
 def read_mission(path: Path) -> SettingsFile | None:
-    """A mission.toml with the contract and model files that it names, and the repository's hooks; None without both.
+    """Read a mission.toml with its contract and model files, and the repository's hooks; None without both.
 
     Hooks of a repository without a mission.toml belong to an empty one. Raises `UsageError`.
     """
@@ -285,7 +285,7 @@ def _values(data: bytes) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
-        return {}  # its reader says what is wrong with it
+        return {}  # its reader reports the error
 
 
 def _names_of_project(folder: Path, data: bytes) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""The prompts: files of this package, each of which a project can have its own of, versioned by their content.
+"""The prompts: files of this package, which a project can replace one by one, versioned by their content.
 
-Own ones come from the folder that `prompts` in the settings or `--prompts` names. Never from inside a session's
-workspace: what lies there the agent may write, and it would be writing its own orders.
+Replacements come from the folder given by `prompts` in the settings or `--prompts`, never from a session's workspace:
+the agent could write its own instructions there.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NAMES = (
     *("worker", "compaction", "handoff", "mission_worker", "planner", "judge", "initializer"),
     *("loop", "loop_analysis", "loop_plan"),
 )
-"""What each turn begins with; how a stretch is summarised; how the note for a reset is written; what the turns of
-a mission's roles begin with; and what the command of a loop is told, in an iteration and in the stages before."""
+"""The prompts of turns, of the summary of a compaction, of the handoff for a reset, of a mission's roles, and of the
+command of a loop: in its iterations and in the stages before them."""
 
 BYTES_MAX = 65_536
-"""A longer prompt would be most of a context."""
+"""Maximum size of a prompt in bytes: a longer one would fill most of a context."""
 
 _NO_PROMPTS = frozenset({"readme.md"})
 
@@ -44,10 +44,10 @@ def load_prompt(name: str) -> tuple[str, str]:
 
 
 def load_prompts(folder: str, workspace: str = "", accepted: Mapping[str, bytes] | None = None) -> Prompts:
-    """All prompts; those in `folder`, when it is not empty, in place of ours.
+    """All prompts; those in `folder`, unless it is empty, replace ours.
 
-    `accepted` are the files of a project's folder as the user accepted them: they count, and the folder is not read
-    again. Raises `UsageError` for a folder or a file that cannot be used, or that lies inside the workspace.
+    `accepted` are the files of a project's folder as the user accepted them: they are used, and the folder is not read
+    again. Raises `UsageError` for an unusable folder or file, or one inside the workspace.
     """
     found = {name: load_prompt(name) for name in NAMES}
     if folder:

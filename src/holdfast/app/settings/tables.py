@@ -1,4 +1,4 @@
-"""Tables of holdfast.toml, read key by key: types of values, and network destinations."""
+"""Readers of holdfast.toml tables, key by key: types of values, and network destinations."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from holdfast.errors import UsageError
 from holdfast.facts.session import Destination
 
 Read = Callable[[Any], Any]
-"""A value as it stands in the file to the one of the policy. Raises `ValueError`."""
+"""Converts a value in the file to the policy's value. Raises `ValueError`."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a table: how it is read, and the policy's field when that has another name."""
+    """A key of a table: its reader, and the policy's field if that has another name."""
 
     read: Read
     field: str = ""
 
 
 def read_table(where: str, values: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    """The fields that a table sets. Raises `UsageError` with the key, and `where` it is."""
+    """The fields that a table sets. Raises `UsageError` with the key and `where`, the table's name."""
     found = {}
     for name, value in values.items():
         known_key(name, keys, where)
@@ -40,7 +40,7 @@ def read_table(where: str, values: Mapping[str, Any], keys: Mapping[str, Key]) -
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-"""What a table of somebody's own can be called."""
+"""The valid name of a user-defined table."""
 
 
 def named_tables(family: str, tables: Mapping[str, Any], example: str) -> dict[str, dict[str, Any]]:
@@ -59,7 +59,7 @@ def named_tables(family: str, tables: Mapping[str, Any], example: str) -> dict[s
 
 
 def person(value: Any) -> str:
-    """The name of a person."""
+    """A user's name."""
     text = value.removeprefix("user:") if isinstance(value, str) else ""
     if not text or not text.isprintable() or any(char.isspace() for char in text):
         raise ValueError(f'{value!r} is no name; for example: "anna"')
@@ -67,7 +67,7 @@ def person(value: Any) -> str:
 
 
 def persons(value: Any) -> tuple[str, ...]:
-    """Names of people."""
+    """Users' names."""
     if not isinstance(value, list):
         raise ValueError(f'{value!r} has to be a list of names, such as ["anna", "ben"]')
     return tuple(map(person, value))
@@ -81,7 +81,7 @@ def yes_or_no(value: Any) -> bool:
 
 
 def one_of(*words: str) -> Read:
-    """One of some words."""
+    """One of several words."""
 
     def read(value: Any) -> str:
         if value not in words:
@@ -92,7 +92,7 @@ def one_of(*words: str) -> Read:
 
 
 def some_of(words: Collection[str]) -> Read:
-    """A list of some words."""
+    """A list of some of `words`."""
 
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(word in words for word in value):
@@ -103,7 +103,7 @@ def some_of(words: Collection[str]) -> Read:
 
 
 def texts(example: str) -> Read:
-    """A list of texts that are not empty. `example` is such a list as it stands in a file."""
+    """A list of nonempty texts. `example` is such a list in TOML."""
 
     def read(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(is_text(each) for each in value):
@@ -114,7 +114,7 @@ def texts(example: str) -> Read:
 
 
 def text(example: str) -> Read:
-    """One line of text that is not empty."""
+    """One nonempty line of text."""
 
     def read(value: Any) -> str:
         if not is_text(value) or not value.isprintable():
@@ -125,12 +125,12 @@ def text(example: str) -> Read:
 
 
 def is_text(value: Any) -> bool:
-    """True for text that is not blank."""
+    """True for nonblank text."""
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
 def or_none(read: Read) -> Read:
-    """The same, or `"none"` for no limit."""
+    """The same reader, plus `"none"` for no limit."""
     return lambda value: None if value == "none" else read(value)
 
 
@@ -145,7 +145,7 @@ def money(value: Any) -> int | None:
 
 
 def at_least(least: int) -> Read:
-    """A whole number from `least`."""
+    """A whole number of at least `least`."""
 
     def read(value: Any) -> int:
         if value == least and isinstance(value, int) and not isinstance(value, bool):
@@ -161,7 +161,7 @@ PORTS_MAX = 16
 
 
 def named_destination(given: str) -> Destination:
-    """A place that a person names, as `HOST` or `HOST:PORT`. Raises `UsageError`."""
+    """A destination given by the user, as `HOST` or `HOST:PORT`. Raises `UsageError`."""
     try:
         return _destination(given)
     except ValueError as error:
@@ -169,14 +169,14 @@ def named_destination(given: str) -> Destination:
 
 
 def destinations(value: Any) -> tuple[Destination, ...]:
-    """The places of a list. Raises `ValueError`."""
+    """The destinations in a list. Raises `ValueError`."""
     if not isinstance(value, list):
         raise ValueError(f"{value!r} has to be a list of hosts; for example: {EXAMPLE}")
     return merged(tuple(map(_destination, value)))
 
 
 def merged(found: Sequence[Destination]) -> tuple[Destination, ...]:
-    """Each place once, in order."""
+    """The destinations in order, without duplicates."""
     return tuple(dict.fromkeys(found))
 
 
@@ -224,7 +224,7 @@ def _ports(value: Any) -> tuple[int, ...]:
 
 
 def methods(value: Any) -> tuple[str, ...]:
-    """Methods of requests. Raises `ValueError`."""
+    """HTTP request methods. Raises `ValueError`."""
     names = texts('["GET", "POST"]')(value)
     for name in names:
         if not (name.isascii() and name.isalpha() and name.isupper()):
@@ -233,7 +233,7 @@ def methods(value: Any) -> tuple[str, ...]:
 
 
 def paths(value: Any) -> tuple[str, ...]:
-    """Globs over paths of requests. Raises `ValueError`."""
+    """Globs over request paths. Raises `ValueError`."""
     globs = texts('["/v1/*"]')(value)
     for glob in globs:
         if not glob.startswith("/") or "?" in glob:
@@ -242,7 +242,7 @@ def paths(value: Any) -> tuple[str, ...]:
 
 
 def headers(value: Any) -> tuple[str, ...]:
-    """Names of headers beside the usual ones. Raises `ValueError`."""
+    """Names of headers in addition to the usual ones. Raises `ValueError`."""
     names = tuple(name.lower() for name in texts('["x-team"]')(value))
     for name in names:
         if _HEADER.fullmatch(name) is None or is_override(name.encode()):

@@ -31,7 +31,7 @@ from holdfast.ids import Entropy
 from holdfast.notify.base import KEY_BYTES, Outlet, ReplyChannel, Target, parse_quiet
 
 SECRET_MAX = 8192
-"""No secret is longer, in bytes."""
+"""Maximum length of a secret, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ KINDS: dict[str, _Kind] = {
         "notify",
     ),
 }
-"""Kind → its keys."""
+"""Kind → its module and keys."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -76,7 +76,7 @@ class TargetSettings:
 
 
 def outlets(settings: Settings, clock: Clock, entropy: Entropy) -> tuple[Outlet, ...]:
-    """All that the user's file names, ready to send. Raises as `read_targets` and `make_outlets` do."""
+    """All targets in the user's file, ready to send. Raises as `read_targets` and `make_outlets` do."""
     targets = read_targets(settings.notify)
     return make_outlets(targets, environment(), clock, lambda: reply_key(Path(settings.home), entropy))
 
@@ -140,10 +140,9 @@ def make_outlets(
     clock: Clock,
     key: Callable[[], bytes],
 ) -> tuple[Outlet, ...]:
-    """The targets, ready to send. `key` gives the home's reply key and is asked only for a phone that can answer.
+    """Create the targets, ready to send. `key` returns the home's reply key and is called only for two-way targets.
 
-    Raises `UsageError` for a value that cannot be meant, `CannotRunSafely` for a secret or a package that is
-    not there.
+    Raises `UsageError` for an invalid value, `CannotRunSafely` for a missing secret or package.
     """
     return tuple(_outlet(target, variables, clock, key) for target in targets)
 
@@ -207,7 +206,7 @@ def _secret(what: str, reference: str, variables: Mapping[str, str]) -> str:
 
 def _secret_of_file(what: str, path: Path) -> str:
     try:
-        # Without waiting: a pipe would hold us until somebody writes.
+        # Nonblocking: opening a pipe would block until a writer opens it.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             mode = os.fstat(descriptor).st_mode
@@ -227,7 +226,7 @@ def _secret_of_file(what: str, path: Path) -> str:
 
 
 def reply_key(home: Path, entropy: Entropy) -> bytes:
-    """The home's key for codes on buttons, made at the first use. Deleting it voids every button sent so far."""
+    """The home's key for reply codes, created at its first use. Deleting it invalidates all codes sent so far."""
     path = home / "reply.key"
     if not path.exists():
         _make_key(path, entropy(KEY_BYTES))
@@ -245,7 +244,7 @@ def reply_key(home: Path, entropy: Entropy) -> bytes:
 
 
 def _make_key(path: Path, key: bytes) -> None:
-    """Whole or not there: two processes may make it at once, and the first one's stays."""
+    """Write the key file atomically: two processes may create it at once, and the first one's key stays."""
     whole = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

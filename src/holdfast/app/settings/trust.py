@@ -26,12 +26,12 @@ from holdfast.errors import CannotRunSafely, NotTrusted
 from holdfast.session.context.text import visible
 
 FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Flags for a folder that is only passed through."""
+"""Flags for opening a folder only to traverse it."""
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 BYTES_MAX = 4 << 20
-"""A larger settings, prompt, rules, or contract file is refused."""
+"""Maximum size of a settings, prompt, rules, or contract file; a larger one is refused."""
 
 
 def read_beneath(folder: Path, name: str, limit: int = BYTES_MAX) -> bytes:
@@ -91,7 +91,7 @@ STORE = "trust.json"
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A settings file as the user accepted it: its absolute path, its owner, and the digest of all that it names."""
+    """A settings file as the user accepted it: its absolute path, its owner, and the digest of all files it names."""
 
     path: str
     uid: int
@@ -106,10 +106,10 @@ class _Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A settings file of a project, as it was read once: what is hashed is what counts.
+    """A settings file of a project, read once: the hashed content is the content used.
 
-    `named` holds the files that it names, by their paths below its folder. `problem` says why nothing of it may count;
-    it is empty when only the user and root can have written the file.
+    `named` holds the files that it names, by their paths below its folder. `problem` says why none of its keys may
+    count; it is empty if only the user and root can have written the file.
     """
 
     path: Path
@@ -141,7 +141,7 @@ class Ignored(NamedTuple):
         return f"ignored in {self.path}: {which}; you have not accepted it. See what it changes: {self._command()}"
 
     def error(self, keys: tuple[str, ...]) -> NotTrusted:
-        """The refusal of a command that needs some of these keys."""
+        """The error of a command that needs some of these keys."""
         which = visible(", ".join(keys))
         if self.problem:
             return NotTrusted(
@@ -158,7 +158,7 @@ class Ignored(NamedTuple):
 
 
 def require(ignored: tuple[Ignored, ...], *wanted: str) -> None:
-    """Raise `NotTrusted` when one of these keys, or of the keys below them, is set only where it does not count."""
+    """Raise `NotTrusted` if one of these keys, or a key below them, is set only in an ignored file."""
     for each in ignored:
         keys = tuple(key for key in each.keys if any(key == name or key.startswith(f"{name}.") for name in wanted))
         if each.problem and not each.keys and wanted == ("model",):
@@ -192,7 +192,7 @@ def read_settings_file(path: Path, names: Callable[[bytes], Iterator[str]]) -> S
 
 
 def _read_named(folder: Path, name: str, found: dict[str, bytes]) -> str:
-    """Read one file, or all files of a folder. Returns why the file must not count; a missing one is no reason."""
+    """Read one file, or all files of a folder. Return why the file must not count; a missing file is no reason."""
     try:
         above, star, suffix = name.partition("/*")
         inside = [f"{above}/{each}" for each in list_beneath(folder, above) if each.endswith(suffix)] if star else []
@@ -211,10 +211,10 @@ def _read_named(folder: Path, name: str, found: dict[str, bytes]) -> str:
 
 
 def unsafe(path: Path) -> str:
-    """Say which other user could have written the file or can replace it. Empty when only the caller and root can.
+    """Return a problem if another user could have written or can replace it; empty if only the caller and root can.
 
-    The file and each folder above it belong to the caller or root, and others cannot write there. A sticky folder is
-    safe, since nobody can replace what belongs to another user there; so is a group whose only member is the owner.
+    The file and each folder above it must belong to the caller or root and be unwritable for others. A sticky folder is
+    safe, since no user can replace another user's files there; so is a group whose only member is the owner.
     """
     fd = os.open("/", FOLDER)
     place = Path("/")
@@ -282,7 +282,7 @@ class TrustStore:
         self.path = folder / STORE
 
     def entries(self) -> tuple[Entry, ...]:
-        """All of them. Raises `CannotRunSafely` for a store that other users could have written, or that is damaged."""
+        """All entries. Raises `CannotRunSafely` if the store is damaged or other users could have written it."""
         if not os.path.lexists(self.path):
             return ()
         place = self._folder.resolve() / STORE
@@ -301,7 +301,7 @@ class TrustStore:
         return known is not None and (known.uid, known.digest) == (file.uid, file.digest)
 
     def accept(self, files: list[SettingsFile], at: str) -> None:
-        """Remember these files as they are. Raises `NotTrusted` for one that may not count."""
+        """Accept these files in their current state. Raises `NotTrusted` for one that may not count."""
         for file in files:
             if file.problem:
                 raise NotTrusted(f"{file.path} cannot be accepted: {file.problem}")
@@ -310,7 +310,7 @@ class TrustStore:
                 entries[str(file.path)] = Entry(str(file.path), file.uid, file.digest, at)
 
     def forget(self, folder: Path) -> tuple[str, ...]:
-        """Forget what was accepted in that folder; returns the paths."""
+        """Forget the accepted files of that folder; return their paths."""
         with self._changed() as entries:
             gone = tuple(path for path in entries if Path(path).parent == folder)
             for path in gone:
@@ -319,7 +319,7 @@ class TrustStore:
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, Entry]]:
-        """Read, change, and replace the store under its lock; whole or not at all."""
+        """Read, change, and atomically replace the store under its lock."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if problem := unsafe(self._folder.resolve() / STORE):

@@ -10,11 +10,11 @@ from typing import Any
 from holdfast.errors import UsageError
 
 COUNT_MAX = 10**12
-"""No cap on turns or tokens is larger."""
+"""Maximum cap on turns or tokens."""
 
 
 def count(value: Any) -> int:
-    """A whole number from 1, as a number or as text. Raises `ValueError` with a right example."""
+    """Parse a whole number of at least 1, from a number or text. Raises `ValueError` with a valid example."""
     try:
         number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else 0
     except ValueError:
@@ -25,7 +25,7 @@ def count(value: Any) -> int:
 
 
 def known_key(name: str, known: Collection[str], where: str) -> None:
-    """Raise `UsageError` for a key that does not exist, naming the nearest that does."""
+    """Raise `UsageError` for an unknown key, naming the nearest known one."""
     if name not in known:
         raise UsageError(f"unknown key {name!r} in {where}; {nearest(name, known)}")
 
@@ -38,11 +38,11 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
-DURATION_MAX_S = 10 * 366 * 86_400  # no time span is longer
+DURATION_MAX_S = 10 * 366 * 86_400  # longest valid time span
 
 
 def duration_s(value: Any) -> float:
-    """A time span in seconds: a number of them, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
+    """Parse a time span in seconds: a number, or text such as `90s`, `2h`, `3d`. Raises `ValueError`."""
     seconds: float = 0
     if isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)
@@ -59,11 +59,11 @@ _SIZE = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,3}))?\s?([KMGT])?(?:i?B)?", re.I
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 SIZE_MAX = 1 << 60
-"""No size is larger."""
+"""Maximum size."""
 
 
 def size_bytes(value: Any) -> int:
-    """A size in bytes; K, M, G and T are powers of 1024. Raises `ValueError` with a right example."""
+    """Parse a size in bytes; K, M, G and T are powers of 1024. Raises `ValueError` with a valid example."""
     size = 0
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
@@ -78,7 +78,7 @@ def size_bytes(value: Any) -> int:
 
 
 def size_text(size: int) -> str:
-    """A size for people, such as `8.0 GB`."""
+    """Format a size, such as `8.0 GB`."""
     amount = float(size)
     for unit in ("B", "KB", "MB", "GB"):
         if amount < 1024:

@@ -1,4 +1,4 @@
-"""Checks of output streams and input, pauses, tar transfer, and of jobs and services."""
+"""Checks of output streams and input, pauses, tar transfer, jobs, and services."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from holdfast.testing.hands.rig import (
 )
 
 GIVEN = ExecRequest("bash", {"command": ECHO, "stdin": True}, 30.0)
-"""A command that says what it is given."""
+"""A command that prints its standard input."""
 
 
 async def output_is_read_by_position(rig: Rig) -> None:

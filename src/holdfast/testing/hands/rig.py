@@ -9,7 +9,7 @@ from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec, Provi
 from holdfast.hands.fake.calls import Files
 
 MARK = "printf x >> marks"
-"""Leaves one mark, an effect that can be counted."""
+"""Appends one mark: an effect that checks can count."""
 
 COUNT = "cat marks 2> /dev/null"
 """Prints the marks."""
@@ -17,16 +17,16 @@ COUNT = "cat marks 2> /dev/null"
 SAY = "echo hello"
 FAIL = "echo no; exit 3"
 LONG = "printf x >> marks; sleep 60"
-"""Leaves a mark at once and then takes a minute."""
+"""Appends a mark at once and then takes a minute."""
 
 ECHO = "cat"
 """Prints its standard input."""
 
 STEPS = "echo step 1; printf x >> marks; echo step 2"
-"""Prints two lines and leaves a mark."""
+"""Prints two lines and appends a mark."""
 
 SERVE = "printf x >> marks; sleep 61"
-"""The command of a service: leaves a mark and keeps running."""
+"""The command of a service: appends a mark and keeps running."""
 
 WELL, SICK = "true", "echo sick; false"
 """Health checks of a healthy and an unhealthy service."""
@@ -76,7 +76,7 @@ class Rig(Protocol):
         ...
 
     async def kill(self, hands: Hands) -> None:
-        """Kill the incarnation, as by SIGKILL; it is dead when this returns."""
+        """Kill the incarnation with SIGKILL or its equivalent; it is dead when this returns."""
         ...
 
 
@@ -106,7 +106,7 @@ def service(name: str, command: str = SERVE, **given: Any) -> ExecRequest:
 
 
 async def all_of(hands: Hands, call_id: str, epoch: int = 1) -> str:
-    """The whole output of a call, read piece by piece until it ends."""
+    """The whole output of a call, read in pieces until it ends."""
     text, at = "", 0
     while True:
         piece = await hands.read(epoch, call_id, at, wait_s=20.0, max_bytes=4)

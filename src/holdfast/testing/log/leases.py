@@ -162,7 +162,7 @@ _SOON_S = 10.0
 
 
 async def _rest(case: Scenario, quiet_s: float) -> int:
-    """Wait until nothing moves for `quiet_s`; return the token."""
+    """Wait until the log is unchanged for `quiet_s`; return the token."""
     token = await case.store.changed(0)
     while True:
         with anyio.move_on_after(quiet_s) as scope:

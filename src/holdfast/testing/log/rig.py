@@ -35,7 +35,7 @@ class Store(Log, Snapshots, Leases, Index, Source, Protocol):
     """All doors of the log behind one object."""
 
     async def beside(self) -> Beside:
-        """The rows beside the events."""
+        """The log's row store."""
         ...
 
 
@@ -129,7 +129,7 @@ class Scenario:
     async def open(
         self, session_id: str = "ses_a", *, key: str = "", accounts: Sequence[str] = (), cap: int | None = None
     ) -> PostReceipt:
-        """A new session."""
+        """Open a new session."""
         return await self.store.post(
             Post(session_id, "created", self.created(key=key, accounts=accounts, cap=cap)), create=True
         )
@@ -151,12 +151,12 @@ class Scenario:
         return await self.store.acquire(session_id, self.shift(worker or self.rig.worker()), steal=steal)
 
     async def started(self, session_id: str = "ses_a", *, cap: int | None = None) -> Lease:
-        """A new session and a shift on it."""
+        """Open a new session and start a shift on it."""
         await self.open(session_id, cap=cap)
         return await self.take(session_id)
 
     def result(self, content: str = "done", call_id: str = "1.0") -> Draft:
-        """A tool result, which appends as a fact."""
+        """A tool result, which is appended as a fact."""
         return self.draft(ToolResult(call_id=call_id, outcome="ok", content=content))
 
     def question(self, item_id: str, expires_us: int | None = None, title: str = "may it?") -> Draft:
@@ -172,7 +172,7 @@ class Scenario:
         return await self.store.post(Post(session_id, item_key(item_id), decided))
 
     def parked(self, reason: ParkReason = "timer", due_us: int | None = None) -> Draft:
-        """A parked `shift.ended`, which appends as a decision."""
+        """A parked `shift.ended`, which is appended as a decision."""
         return self.draft(ShiftEnded(status="parked", reason=reason, due_us=due_us))
 
     def request(self, pico: int | None, attempt: int = 1) -> Draft:

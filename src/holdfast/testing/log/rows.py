@@ -178,7 +178,7 @@ async def _long_story(rig: Rig) -> None:
 
 
 async def a_question_is_a_row(rig: Rig) -> None:
-    """An approval request makes a row with its position, kind, title, and times; items list oldest first."""
+    """An approval request makes a row with its position, kind, title, and times; items are listed oldest first."""
     case = Scenario(rig)
     lease = await case.started()
     (first,) = await case.append(lease, case.question("itm_z", 5_000_000, "delete it?"))

@@ -145,7 +145,7 @@ async def changes_are_named_in_order(rig: Rig) -> None:
     files = [
         change
         for change in await rig.shelf.changes(before.snapshot, after.snapshot)
-        if not change.path.endswith("/")  # an emptied folder may stay, where there are folders
+        if not change.path.endswith("/")  # a store that records folders may keep an emptied one
     ]
     assert files == [
         Change("a.txt", "changed"),
