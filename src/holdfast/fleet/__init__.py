@@ -1,1 +1,1 @@
-"""Many sessions: what comes in from outside, and who looks at which session when."""
+"""Many sessions: the worker loop, and the dispatch of due sessions to processes."""

@@ -35,7 +35,7 @@ def send_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def send_run(call: Call) -> int:
-    """Post the message; the session takes it in at its next model request."""
+    """Post the message; the session reads it at its next model request."""
     async with open_runtime(call.settings) as runtime:
         row = await runtime.store.find(call.args.session)
         receipt = await runtime.intake.send(row, call.args.text, key=call.args.key)

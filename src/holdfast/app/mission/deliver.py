@@ -206,7 +206,7 @@ async def push(prepared: Prepared, state: Path, egress: Egress, uses: Sequence[S
             way = Way(f"http://127.0.0.1:{port}", socket.with_name("ca.pem"), f"Basic {password}")
             git = Plumbing(Path(prepared.repository), state)
             work = partial(push_branch, git, forge, prepared.commit, prepared.ref, way)
-            refused = await anyio.to_thread.run_sync(_refusal, work)  # raised here, it would be in a group
+            refused = await anyio.to_thread.run_sync(_refusal, work)  # raised inside, it would be grouped
     finally:
         with anyio.CancelScope(shield=True):
             await egress.forget(session_id)

@@ -1,4 +1,4 @@
-"""The inbox: what needs a user in all sessions, in four groups, from rows and items."""
+"""The inbox: the sessions and items that need a user, in four groups, from rows and items."""
 
 from __future__ import annotations
 

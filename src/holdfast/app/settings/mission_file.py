@@ -1,4 +1,4 @@
-"""`mission.toml` of a repository: how a mission works there, and what its sessions are given.
+"""`mission.toml` of a repository: the settings of its missions and their sessions.
 
 goal = "A list of things to do on the command line."
 contract = "feature_list.json"
@@ -9,9 +9,9 @@ task_budget_usd = 2.5
 [models]
 judge = "anthropic:NAME"
 
-It is a file of the repository, which may be anybody's: what counts only in the user's own holdfast.toml is refused
-here too, where a holdfast.toml or a flag says something, that counts, and until the user has accepted the file only
-harmless keys do (docs/trust.md). docs/missions.md has each key.
+The repository may be untrusted: keys reserved for the user's own holdfast.toml are refused here too, holdfast.toml and
+flags override this file, and only harmless keys count until the user has accepted the file (docs/trust.md).
+docs/missions.md lists each key.
 """
 
 from __future__ import annotations

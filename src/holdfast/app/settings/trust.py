@@ -74,7 +74,7 @@ def _opened(folder: Path, inside: PurePosixPath) -> Iterator[int]:
 
 
 def _open(name: str, flags: int, above: int) -> int:
-    """Open one component. A link to a folder fails with `ENOTDIR` on its own; say that it is a link."""
+    """Open one component. A link to a folder fails with `ENOTDIR`; report it as a link."""
     try:
         return os.open(name, flags, dir_fd=above)
     except OSError as error:
@@ -211,7 +211,7 @@ def _read_named(folder: Path, name: str, found: dict[str, bytes]) -> str:
 
 
 def unsafe(path: Path) -> str:
-    """Return a problem if another user could have written or can replace it; empty if only the caller and root can.
+    """Return a problem if another user may have written or can replace `path`; empty if only the caller and root can.
 
     The file and each folder above it must belong to the caller or root and be unwritable for others. A sticky folder is
     safe, since no user can replace another user's files there; so is a group whose only member is the owner.

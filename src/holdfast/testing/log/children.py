@@ -344,7 +344,7 @@ async def a_fork_keeps_a_snapshot_of_its_own(rig: Rig) -> None:
 
 
 async def damage_before_a_fork_is_seen_from_it(rig: Rig) -> None:
-    """An erased body is fine; other bytes are named with the session that they lie in, also by `verify`."""
+    """An erased body is no damage; changed bytes are reported with the session that has them, also by `verify`."""
     case = Scenario(rig)
     await _origin(case)
     await _fork(case, "ses_f", "ses_a", 4)
@@ -360,7 +360,7 @@ async def damage_before_a_fork_is_seen_from_it(rig: Rig) -> None:
 
 
 async def damage_of_a_fork_is_not_its_origins(rig: Rig) -> None:
-    """Other bytes in a fork's first event leave the origin whole; without that body nothing can go on from it."""
+    """A changed first event of a fork leaves the origin intact; without its body, no session can continue from it."""
     case = Scenario(rig)
     await _origin(case)
     await _fork(case, "ses_f", "ses_a", 4)

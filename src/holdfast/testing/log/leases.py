@@ -260,7 +260,7 @@ async def the_first_post_opens_the_home(rig: Rig) -> None:
 
 
 async def the_home_takes_only_home_events(rig: Rig) -> None:
-    """The home's log takes no lease, message, or create; emergency events append nowhere else."""
+    """The home's log accepts no lease, message, or create; emergency events are appended nowhere else."""
     case = Scenario(rig)
     await case.open()
     await case.refused(UsageError, case.open(HOME), "ses_a")

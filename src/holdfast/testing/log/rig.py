@@ -35,7 +35,7 @@ class Store(Log, Snapshots, Leases, Index, Source, Protocol):
     """All doors of the log behind one object."""
 
     async def beside(self) -> Beside:
-        """The log's row store."""
+        """The log's rows beside its events."""
         ...
 
 

@@ -363,4 +363,4 @@ async def a_branch_that_is_checked_out_is_not_moved(rig: RepositoryRig) -> None:
 
 
 REPOSITORY_CHECKS: dict[str, RepositoryCheck] = checks_of(__name__)
-"""Name → check, for example `repositories.two_sides_merge`. Each wants a fresh rig."""
+"""Name → check, for example `repositories.two_sides_merge`. Each check needs a fresh rig."""
