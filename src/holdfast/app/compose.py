@@ -129,7 +129,7 @@ class Runtime:
         )
 
     def provider(self, workspace: Workspace, policy: HandsPolicy | None = None) -> Provider:
-        """The hands of a session on that workspace. `policy` applies to queries before the session has one."""
+        """The hands of a session on that workspace. `policy` is for queries before the session has its own."""
         return SessionProvider(self.providers, policy or HandsPolicy(), workspace)
 
     def doors(

@@ -17,7 +17,7 @@ from holdfast.facts.session import Destination, EgressPolicy
 
 
 class NoEgress:
-    """The egress without the extra: no network access; a request for it raises the command that installs the extra."""
+    """The egress without the extra: no network access. The error of `open` has the command that installs the extra."""
 
     async def open(
         self, session_id: str, policy: EgressPolicy, *, uid: int, held: tuple[str, ...] = (), wary: bool = False

@@ -142,7 +142,7 @@ async def show_all(call: Call, runtime: Runtime) -> int:
             call.say(f"- and {len(mine) - SHOWN} more: `{more}`")
     if not entries:
         call.say(f"\nNothing did. `{call.typed('ps', '--all')}` lists all sessions.")
-    if not call.args.since:  # not a script, which no user reads, and not --since, which may skip some activity
+    if not call.args.since:  # --since may skip activity that the user has not read yet
         await runtime.intake.post(HOME, BriefRead(through_us=now_us))
     return 0
 

@@ -56,7 +56,7 @@ class Painter:
         return size.columns or 80, size.lines or 24
 
     def ready(self) -> bool:
-        """True if the terminal accepts output now; a slow line or a stopped screen does not."""
+        """True if the terminal accepts output now: no slow line, no stopped screen."""
         try:
             return not self._gone and bool(select.select([], [self._stream], [], 0)[1])
         except (OSError, ValueError):
@@ -101,7 +101,7 @@ class Painter:
         if not rows:
             return _TO_SCREEN_END
         lines = "\r\n".join(self._drawn(row) + _TO_LINE_END for row in rows)
-        # Without wrapping, a character wider than expected loses its row's end instead of shifting the whole block.
+        # With wrapping off, a character wider than expected cuts off its row's end and does not shift the block.
         return _WRAP_OFF + lines + _TO_SCREEN_END + _WRAP_ON + _up(len(rows) - 1)
 
     def _changes(self, rows: list[list[Cell]]) -> str:
