@@ -27,41 +27,41 @@ from holdfast.session.tenant import Kind
 
 
 class ObserverGone(Exception):
-    """Whoever watches has gone. It says nothing about the session, which is left as it is."""
+    """The observer has disconnected. The session is left unchanged."""
 
 
 class Observer(Protocol):
-    """Somebody who watches a shift as it happens. It must not block, and cannot change anything."""
+    """Observer of a shift in progress. It must not block, and cannot change anything."""
 
     def on_events(self, events: list[Event]) -> None:
-        """Events that this shift folded: its own and those posted meanwhile."""
+        """Take events that this shift folded: its own and those posted meanwhile."""
         ...
 
     def on_delta(self, part: StreamPart) -> None:
-        """A piece of a response that is still streaming. Never in the log."""
+        """Take a part of a response that is still streaming. Never in the log."""
         ...
 
 
 class Kinds(Protocol):
-    """The registry of kinds of sessions, by name. Both raise `LookupError` for a name that it does not know."""
+    """Registry of the kinds of sessions, by name. Both methods raise `LookupError` for an unknown name."""
 
     def __call__(self, name: str) -> Kind[State]:
-        """The pure part of a kind."""
+        """Return the pure part of a kind."""
         ...
 
     def acts(self, name: str) -> Callable[[Any], object]:
-        """The part of a kind that acts: makes the `Acts` of a shift (`holdfast.brain.shift`)."""
+        """Return the acting part of a kind, which makes the `Acts` of a shift (`holdfast.brain.shift`)."""
         ...
 
 
 class NoObserver:
-    """Nobody watches."""
+    """Observer that ignores everything."""
 
     def on_events(self, events: list[Event]) -> None:
-        """Look away."""
+        """Ignore events."""
 
     def on_delta(self, part: StreamPart) -> None:
-        """Look away."""
+        """Ignore a part."""
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,22 @@ class Worker:
 
 
 def uptime(clock: Clock, boot_id: str) -> Uptime:
-    """The uptime now. Only uptimes of the same `boot_id` can be compared."""
+    """Return the current uptime. Only uptimes of the same `boot_id` can be compared."""
     return Uptime(boot_id, int(clock.monotonic_s() * 1_000_000))
 
 
 def same_workspace(session_id: str, near: Workspace) -> Workspace:
-    """A child's workspace where nobody makes others: its parent's."""
+    """Return the parent's workspace for a child, on a host that creates no others."""
     return near
 
 
 def no_user(workspace: Workspace) -> int:
-    """The user of hands where nobody asks: none that could connect to anything."""
+    """Return a user id for hands that can connect to nothing: the default of a host without users."""
     return -1
 
 
 def nobody_is_told(session_id: str) -> tuple[str, ...]:
-    """No command: news of jobs are found out by the next brain that looks."""
+    """Return no command: the next brain to wake finds the news of jobs."""
     return ()
 
 
@@ -101,24 +101,22 @@ def no_repository(path: str) -> Repository:
 
 
 def kept(workspace: Workspace) -> None:
-    """Leave a folder where it is."""
+    """Keep a folder: the default `discard`."""
 
 
 @dataclass(frozen=True)
 class Doors:
-    """Everything outside a brain. `model` finds a model by the name in the agent.
+    """Doors to everything outside a brain. `model` opens a model by its name in the agent.
 
-    `prompt` is the system prompt's text, `prompts` the texts of the others by name (`compaction`, `handoff`),
-    and `prompt_digests` the digests of all of them.
-    `kinds` finds what belongs to a kind of session. `provisioning` says when hands are made: at the first streamed
-    tool name, or before the model is asked. `tools` are those of the embedding program, by name. `targets` are where
-    messages to people go.
-    `shelf` keeps snapshots of the workspace; without one there are none. `workspace` makes one for a
-    new session, near that of the session that opens it. `egress` opens ways outside; without one hands have none.
-    `environments` keeps what stands ready before work begins; without one a session that wants something does not
-    begin. `uid` says as which user the hands of a workspace run. `on_news` is the command that is run for a session
-    when a job of it has news and no brain waits for that.
-    `repository` opens a user's repository by its path; `discard` removes a folder that `workspace` made.
+    `prompt` is the text of the system prompt, `prompts` are the other texts by name (`compaction`, `handoff`), and
+    `prompt_digests` the digests of all of them. `kinds` looks up a kind of session. `provisioning` sets when hands are
+    created: at the first streamed tool name, or before the model request. `tools` are those of the embedding program,
+    by name. `targets` receive notifications. `shelf` stores workspace snapshots; without one there are none.
+    `workspace` creates the workspace of a new session, near that of the session that opens it. `egress` opens egress
+    proxies; without one, hands have no network. `environments` stores prepared environments; without one, a session
+    that needs an environment does not start. `uid` returns the user id for the hands of a workspace. `on_news` is the
+    command to run for a session when one of its jobs has news and no brain waits for it. `repository` opens a user's
+    repository by its path; `discard` removes a folder that `workspace` made.
     """
 
     log: Log
@@ -156,17 +154,17 @@ class CustomResult(msgspec.Struct, frozen=True):
 
 
 class ToolRunner(Protocol):
-    """One tool. `spec` is what the log and the model are told of it."""
+    """One tool of the embedding program. `spec` is its declaration for the log and the model."""
 
     @property
     def spec(self) -> CustomTool:
-        """Its declaration, as it stands in the log of a session that has it."""
+        """The tool's declaration, as in the log of a session that has it."""
         ...
 
     async def run(self, call_id: str, value: dict[str, Any], key: str) -> CustomResult:
-        """Do it. `key` stays the same when the call is repeated (S12). Raises nothing for a bad input."""
+        """Run the call. `key` is the same for every attempt (S12). An invalid input raises nothing."""
         ...
 
     async def probe(self, call_id: str, value: dict[str, Any], key: str) -> bool | None:
-        """Return whether that call happened; None when it cannot be known."""
+        """Return True if that call happened; None if it cannot be known."""
         ...

@@ -68,7 +68,7 @@ class _Kept(msgspec.Struct, array_like=True):
 
 @cache
 def digest_of(*modules: str) -> str:
-    """SHA-256 hex over the sources of modules; a package counts with all that is below it."""
+    """Return the SHA-256 hex over the sources of modules; a package includes everything below it."""
     digest = hashlib.sha256()
     for module in modules:
         package, _, name = module.rpartition(".")

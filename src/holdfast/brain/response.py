@@ -1,4 +1,4 @@
-"""A model response from its streamed parts. An unfinished response causes no action (S13)."""
+"""Assembly of a model response from its streamed parts. An unfinished response causes no action (S13)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class _Block:
 
 
 class Response:
-    """A response as it grows. `finish` is set by the last part; without it the response is not whole."""
+    """A response while it streams. The last part sets `finish`; without it the response is incomplete."""
 
     def __init__(self) -> None:
         self.finish: Finish | None = None
         self._blocks: list[_Block] = []
 
     def add(self, part: StreamPart) -> None:
-        """Take in the next part."""
+        """Add the next part."""
         match part:
             case TextDelta(text=text, block=number):
                 self._open("text", number).text.append(text)
@@ -67,7 +67,7 @@ class Response:
         block.provider_id = part.provider_id or block.provider_id
 
     def _open(self, kind: str, number: int = -1) -> _Block:
-        """The block of that kind and number; without a number, the one that is being written."""
+        """Return the block of that kind and number; without a number, the current one."""
         if number >= 0:
             numbered = (each for each in self._blocks if each.kind == kind and each.index == number)
             block = next(numbered, None)
@@ -90,7 +90,7 @@ class Response:
         return block
 
     def text(self) -> str:
-        """All its words, without reasoning and calls."""
+        """Return its text, without reasoning and calls."""
         return "".join(block.joined() for block in self._blocks if block.kind == "text")
 
     def characters(self) -> int:

@@ -32,7 +32,7 @@ U = TypeVar("U")
 
 
 async def alongside(work: Callable[[], Awaitable[T]], watcher: Callable[[], Coroutine[Any, Any, None]]) -> T:
-    """The result of `work`, with `watcher` running beside it. An error of either comes out as itself."""
+    """Return the result of `work`, with `watcher` running beside it. An error of either is raised unwrapped."""
     result: list[T] = []
     try:
         async with anyio.create_task_group() as group:
@@ -45,7 +45,7 @@ async def alongside(work: Callable[[], Awaitable[T]], watcher: Callable[[], Coro
 
 
 async def together(works: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """The results of all of these, run beside each other. The first error comes out as itself and ends the others."""
+    """Run works concurrently and return their results. The first error is raised unwrapped and cancels the others."""
     results: dict[int, T] = {}
 
     async def one(number: int, work: Callable[[], Awaitable[T]]) -> None:
@@ -61,14 +61,14 @@ async def together(works: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
 
 
 async def both(one: Callable[[], Awaitable[T]], other: Callable[[], Awaitable[U]]) -> tuple[T, U]:
-    """The results of two works, run beside each other as in `together`."""
+    """Run two works concurrently, as in `together`, and return both results."""
     works: list[Callable[[], Awaitable[Any]]] = [one, other]
     first, second = await together(works)
     return first, second
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain error inside nested groups."""
+    """Return the first plain error inside nested groups."""
     error = group.exceptions[0]
     return first_error(error) if isinstance(error, BaseExceptionGroup) else error
 
@@ -78,18 +78,18 @@ SNAPSHOT_EVERY = 500
 
 
 class Shift:
-    """A shift, shared by all acts.
+    """One shift, shared by all acts.
 
     `state` is always the fold of a prefix of the log, and never behind an append of this shift. `provisioned` is set
-    while hands are being created, and after that failed; `keeping` while a snapshot of the workspace is taken.
-    `decided_at` is the head that the running action was decided on. `money_waits` counts consecutive waits for budget
+    while hands are being created, and afterwards if that failed; `keeping` while a workspace snapshot is being taken.
+    `decided_at` is the head on which the running action was decided. `money_waits` counts consecutive waits for budget
     reserved by siblings, `probes` numbers the probes of files. `standing` are the services that the environment starts
     in all hands. `pushed` is the configuration last sent to the proxy: the digest of the policy and the held secrets;
-    `noting` is locked while the proxy's notes are read. `acts` are the acts of the session's kind.
+    `noting` is locked while the proxy's journal is read. `acts` are the acts of the session's kind.
     """
 
     background: TaskGroup
-    """Where provisioning goes on beside the model's answer. Set while the shift runs."""
+    """Task group for work beside the model request, such as creating hands. Set while the shift runs."""
 
     def __init__(self, doors: Doors, state: State, lease: Lease, bodies: dict[int, Fact]) -> None:
         self.doors = doors
@@ -126,16 +126,16 @@ class Shift:
         return self._models[name]
 
     def look_at_clock(self) -> ClockSet:
-        """Read the wall clock. Decisions that wait are stamped with the latest reading, which precedes them."""
+        """Read the wall clock. Waiting decisions carry the latest reading, which precedes them."""
         up = uptime(self.doors.clock, self.doors.worker.boot_id)
         booted_us = self.doors.clock.now_us() - up.us
         self._clock = ClockSet(boot_id=up.boot_id, booted_us=booted_us, up_us=up.us)
         return self._clock
 
     async def decision(self, *facts: Fact, posts: Sequence[Post] = ()) -> list[Event]:
-        """Append under the epoch and the head that was decided on (S2), with posts to other sessions (S4).
+        """Append under the epoch and the head of the decision (S2), with posts to other sessions (S4).
 
-        Raises `HeadMoved` when anything came since: refresh, decide again.
+        Raises `HeadMoved` if an event arrived since: refresh, decide again.
         """
         return await self._append(facts, posts, head=True)
 
@@ -144,12 +144,12 @@ class Shift:
         return await self._append(facts, (), head=False)
 
     async def post(self, key: str, fact: Fact) -> None:
-        """Post something to this very session, once per key (S3), and fold it."""
+        """Post a fact to this session, once per key (S3), and fold it."""
         await self.doors.log.post(self.post_to(self.state.session_id, key, fact))
         await self.refresh()
 
     def post_to(self, session_id: str, key: str, fact: Fact, actor: str = "brain") -> Post:
-        """A post for an append of this shift."""
+        """Return a post to another session for an append of this shift."""
         event_id = new_event_id(self.doors.clock.now_us(), self.doors.entropy)
         return Post(session_id, key, Draft(event_id, actor, fact))  # type: ignore[arg-type]  # facts are of the union
 
@@ -174,14 +174,14 @@ class Shift:
         return Draft(event_id, "brain", fact)  # type: ignore[arg-type]  # facts are of the union
 
     async def refresh(self) -> None:
-        """Fold events appended by others meanwhile."""
+        """Fold events that others have appended."""
         async with self._lock:
             await self._catch_up()
 
     async def _catch_up(self) -> None:
         state = self.state
         self._take(await self.doors.log.read(state.session_id, after=state.seq, prev=state.hash))
-        if self.state.epoch > self.epoch:  # seen here rather than at the next append: a zombie stops at once
+        if self.state.epoch > self.epoch:  # a takeover stops a fenced brain here, before its next append
             raise Fenced(
                 f"session {state.session_id} is at epoch {self.state.epoch} and this brain holds {self.epoch}: another "
                 "one took it over",
@@ -195,7 +195,7 @@ class Shift:
         self.doors.observer.on_events(events)
 
     async def bodies(self) -> dict[int, Fact]:
-        """The bodies that the context of the next request shows; the others are forgotten."""
+        """Return the bodies that the context of the next request shows; forget the others."""
         wanted = needed(self.state)
         missing = [seq for seq in wanted if seq not in self._bodies]
         if missing:
@@ -207,7 +207,7 @@ class Shift:
         return self._bodies
 
     async def body(self, seq: int) -> Fact:
-        """One body by its position."""
+        """Return the body at a position."""
         if seq not in self._bodies:
             (event,) = await self.doors.log.read(self.state.session_id, after=seq - 1, limit=1)
             self._bodies[seq] = event.fact
@@ -231,7 +231,7 @@ Answer = Callable[[Shift, Call, dict[str, Any]], Awaitable[None]]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Report of a session to its parent beside its last message: the work it handed in, and the commit of it."""
+    """Report of a session to its parent beside its last message: the work it submitted, and its commit."""
 
     submitted: dict[str, Any] = {}
     commit: str = ""
@@ -250,27 +250,27 @@ class Acts:
         self.shift = shift
 
     async def next(self) -> Action | None:
-        """The next action; None when it is done already, or was begun beside the others."""
+        """Return the next action; None if it is already done, or was started in the background."""
         return decide(self.shift.state, self.shift.doors.clock.now_us())
 
     def prompt(self) -> str:
-        """The system prompt."""
+        """Return the system prompt."""
         return self.shift.doors.prompt
 
     async def guarded(self) -> tuple[str, ...]:
-        """Files of the workspace that its hands show read-only."""
+        """Return the workspace files that hands show read-only."""
         return ()
 
     async def before_call(self, hands: Hands, use: AgentToolUse) -> bool:
-        """Return whether a call that was dispatched may start. Its end is recorded when not. Raises `HandsLost`."""
+        """Return True if a dispatched call may start; otherwise record its end. Raises `HandsLost`."""
         return True
 
     async def after_call(self, hands: Hands, use: AgentToolUse, result: ExecResult) -> tuple[Fact, ...]:
-        """The facts to record beside the result of a call."""
+        """Return the facts to record beside the result of a call."""
         return ()
 
     async def before_end(self, ended: ShiftEnded) -> bool:
-        """Finish what has to be done before a shift ends. True when something was appended: decide again."""
+        """Finish the work that precedes the end of a shift. True if something was appended: decide again."""
         return False
 
     async def report(self) -> Report:
@@ -279,4 +279,4 @@ class Acts:
 
 
 ACTS = Acts
-"""A plain agent's."""
+"""The acts of a plain agent."""

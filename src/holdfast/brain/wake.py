@@ -1,4 +1,4 @@
-"""Wake a session: lease, fold, decide, act, append, until it parks. Any process can."""
+"""Wake of a session: lease, fold, decide, act, append, until it parks. Any process can do it."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ from holdfast.session.fold.clock import was_set
 from holdfast.session.state import State
 
 LOG_TROUBLE = (Refused, LogDamaged, LogUnavailable, StorageFull)
-"""Errors after which this brain can append nothing: it only stops."""
+"""Errors after which this brain cannot append anything and only stops."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """Outcome of a wake. `ended` is the session's latest end of a shift, None while it is unfinished.
 
-    `fenced` means that another brain took the session over; `idle` that there was nothing to do.
+    With `fenced`, another brain took the session over; with `idle`, there was nothing to do.
     """
 
     state: State
@@ -87,9 +87,9 @@ class Outcome(msgspec.Struct, frozen=True):
 async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome:
     """Run the session until it parks, finishes, or is taken over.
 
-    A session with nothing to do is left unchanged: nothing is appended. Raises `LeaseHeld` when a live process holds
-    it, `UnknownSession`, `LogDamaged`, and any error that makes it unsafe to continue on this machine; the session is
-    then runnable.
+    A session with nothing to do is left unchanged: nothing is appended. Raises `LeaseHeld` if a live process holds it,
+    `UnknownSession`, `LogDamaged`, and any error that makes it unsafe to continue on this machine; the session is then
+    runnable.
     """
     state, bodies = await recall(session_id, doors.log, doors.snapshots, doors.kinds)
     if state.created is None:
@@ -105,7 +105,7 @@ async def wake(session_id: str, doors: Doors, *, steal: bool = False) -> Outcome
 
 
 async def _acquire(doors: Doors, state: State, bodies: dict[int, Fact], *, steal: bool) -> tuple[State, Lease | None]:
-    """Take the lease under the folded head (S2); no lease when there is nothing to do.
+    """Take the lease under the folded head (S2); no lease if there is nothing to do.
 
     Another brain may have finished the work since, so its events are folded first.
     """
@@ -137,7 +137,7 @@ def _shift_started(doors: Doors) -> Draft:
 
 
 async def _hold(shift: Shift) -> Outcome:
-    """Hold the lease: what was posted before it is folded with it, then the shift runs."""
+    """Hold the lease while the shift runs. Events posted before it are folded first."""
     try:
         async with anyio.create_task_group() as shift.background:
             await shift.refresh()
@@ -153,7 +153,7 @@ async def _hold(shift: Shift) -> Outcome:
 
 
 async def _run(shift: Shift) -> None:
-    """The loop. It ends when the shift does."""
+    """Run the loop until the shift ends."""
     try:
         await hands_act.fence(shift)
         await egress_act.resume(shift)
@@ -183,9 +183,9 @@ async def _run(shift: Shift) -> None:
 
 
 async def _failed(shift: Shift, error: Exception) -> bool:
-    """Record that this wake failed. True when it failed as the one before did, at the same event: then the session
-    parks, since trying again would only cost money. What is wrong with the machine may mend itself: it parks nothing
-    while no model is asked in vain.
+    """Record that this wake failed. True if it failed like the previous one, at the same event: the session then parks,
+    since another try would only cost money. A problem of the machine may resolve itself, so it does not park the
+    session as long as no model request is wasted.
     """
     kind = type(error).__name__
     message = str(error) or kind
@@ -199,11 +199,11 @@ async def _failed(shift: Shift, error: Exception) -> bool:
         if not state.in_shift:
             return True
         detail = f"failed twice in the same way at event {fact.at_seq}, and is not tried again by itself: {message}"
-        # A park is a decision: a message that came meanwhile is a reason to try again (S2).
+        # A park is a decision: a message that arrived meanwhile is a reason to try again (S2).
         shift.decided_at = state.seq
         park = ShiftEnded(status="parked", reason="person", detail=detail)
         if await _gave_back(shift, park):
-            continue  # that is an event: look again
+            continue  # the message is an event: decide again
         try:
             await shift.decision(*_presumed(state), fact, park)
         except HeadMoved:
@@ -213,7 +213,7 @@ async def _failed(shift: Shift, error: Exception) -> bool:
 
 
 async def _gave_back(shift: Shift, park: ShiftEnded) -> bool:
-    """Give back hands that a failed wake still holds and in which nothing runs. True when that is in the log."""
+    """Release hands that a failed wake still holds and in which nothing runs. True if that is in the log."""
     state = shift.state
     if state.hands is None or hands_act.kept(state, park) or any(call.attempt for call in state.open_calls()):
         return False
@@ -221,7 +221,7 @@ async def _gave_back(shift: Shift, park: ShiftEnded) -> bool:
         await hands_act.give_back(shift)
     except LOG_TROUBLE:
         raise
-    except Exception:  # whatever it is: a session that fails again and again has to park
+    except Exception:  # any error at all: a session that fails repeatedly has to park
         return False
     return True
 
@@ -235,7 +235,7 @@ def _presumed(state: State) -> tuple[Fact, ...]:
 
 
 async def _next(shift: Shift) -> Action | None:
-    """Return the next action; None when the kind has already done it, or when the clock was set, which is recorded."""
+    """Return the next action; None if the kind has already done it, or if the clock was set, which is recorded."""
     clock = shift.look_at_clock()
     if was_set(shift.state, clock.boot_id, clock.booted_us):
         await shift.fact(clock)
@@ -244,7 +244,7 @@ async def _next(shift: Shift) -> Action | None:
 
 
 async def _let_go(shift: Shift, detail: str, *before: SessionError) -> None:
-    """End the shift in the middle of the work: the session stays runnable, running calls continue."""
+    """End the shift in the middle of the work: the session stays runnable, and running calls continue."""
     if shift.state.in_shift:
         await shift.fact(*before, ShiftEnded(status="released", detail=detail))
 
@@ -325,9 +325,9 @@ async def _wait_until(shift: Shift, at_us: int) -> None:
 
 
 async def _end(shift: Shift, end: End) -> None:
-    """Give the hands back first and look again; then end under the folded head (S2).
+    """Release the hands and check the head again, then end the shift under the folded head (S2).
 
-    What goes on by itself ends with the session; while it goes on, a parked session keeps its hands.
+    Jobs and services end with the session; while they run, a parked session keeps its hands.
     """
     if end.fact.status != "parked" and shift.state.hands_at_work():
         await jobs_act.end_all(shift)
@@ -336,14 +336,14 @@ async def _end(shift: Shift, end: End) -> None:
     if shift.state.seq != shift.decided_at:
         return  # the snapshot is an event: decide again
     if await shift.acts.before_end(end.fact):
-        return  # so is what its kind does
+        return  # the kind appended an event: decide again
     held = shift.state.hands is not None and not hands_act.kept(shift.state, end.fact)
     if held or shift.provisioned is not None:
         await hands_act.give_back(shift)
         return
     if await hands_act.clear_lost(shift):
-        return  # what was brought back is an event: decide again
+        return  # the returned workspace is an event: decide again
     if await egress_act.finish(shift, end.fact):
-        return  # what was noted is an event: decide again
+        return  # the recorded traffic is an event: decide again
     posts = await child_act.notice_to_parent(shift, end.fact)
     await shift.decision(*end.before, end.fact, posts=posts)

@@ -1,1 +1,1 @@
-"""Acts of the brain, by the action that they carry out."""
+"""Acts of the brain, grouped by subject."""

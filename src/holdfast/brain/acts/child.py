@@ -1,4 +1,4 @@
-"""Sessions that a session opens: each act is one transaction over both logs (S4)."""
+"""Child sessions: each act is one transaction over both logs (S4)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from holdfast.session.money import path_of, pico_from_usd
 from holdfast.session.state import Call, ResponseItem
 
 SUMMARY_CHARACTERS = 8_000
-"""So much of a child's last words reaches its parent's context; all of them are in the child's log."""
+"""Maximum characters of a child's last message in its parent's context; the child's log has all of it."""
 
 NO_ONE_ELSE = frozenset({"cap", "budget", "context"})
-"""Reasons to park from which a child is moved only by its parent or a person: its parent is told."""
+"""Reasons to park that only the parent or a user can resolve: the child notifies its parent."""
 
 
 async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """Open a child: its first event, ours, and the call's result commit together."""
+    """Open a child: its first event, the parent's event, and the call's result commit together."""
     problem = _may_not(shift)
     if problem:
         await _answer(shift, call, problem, ok=False)
@@ -88,15 +88,15 @@ async def spawn(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 def _child_id(parent_id: str, call: Call) -> str:
-    """The id of the child that a call opens. It follows from the call, so a spawn that died half-way leaves nothing
-    behind that the next try does not take up.
+    """Return the id of the child that a call opens. It is derived from the call, so a retry after a crash takes up
+    everything that the interrupted spawn left behind.
     """
     drawn = hashlib.sha256(f"{parent_id} {call.call_id}".encode()).digest()
     return new_session_id(call.at_us, lambda size: drawn[:size])
 
 
 def _budget(shift: Shift, agent: Agent, usd: float | None) -> int | None:
-    """The child's own cap. Raises `UsageError` when its model has no price, so that none could be kept (S15)."""
+    """Return the child's own cap. Raises `UsageError` if its model has no price, so no cap could apply (S15)."""
     if usd is None:
         return None
     model = shift.model(agent.model)
@@ -109,7 +109,7 @@ def _budget(shift: Shift, agent: Agent, usd: float | None) -> int | None:
 
 
 def _may_not(shift: Shift) -> str:
-    """Why no child may be opened now; empty when one may."""
+    """Return the reason why no child may be opened now; empty if one may."""
     limits, created = shift.state.limits, shift.state.created
     depth = created.parent.depth if created is not None and created.parent is not None else 0
     if depth >= limits.max_depth:
@@ -120,7 +120,7 @@ def _may_not(shift: Shift) -> str:
 
 
 def _agent(mine: Agent, value: dict[str, Any]) -> Agent | str:
-    """The child's agent: the same, with a part of the tools when that is asked for."""
+    """Return the child's agent: the parent's, with a subset of its tools if requested, or an error message."""
     wanted = value.get("tools")
     name = str(value.get("name") or mine.name)
     if wanted is None:
@@ -143,7 +143,7 @@ def _limits(mine: Limits, budget_pico: int | None, max_turns: int | None) -> Lim
 
 
 def _environment(created: SessionCreated, *, same: bool) -> Environment:
-    """Return the environment of a child; in a workspace of its own without what is about its parent's files."""
+    """Return the environment of a child; for a workspace of its own, without the parts about its parent's files."""
     if same:
         return created.environment
     return msgspec.structs.replace(created.environment, setup=(), submodules=False, lfs=False)
@@ -155,7 +155,7 @@ async def _answer(shift: Shift, call: Call, content: str, *, ok: bool = True, fa
 
 
 async def message(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """Say something to a child."""
+    """Send a message to a child."""
     child_id, text = str(value["child_id"]), str(value["text"])
     child = shift.state.children.get(child_id)
     if child is None or child.status == "cancelled":
@@ -173,7 +173,7 @@ async def message(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 async def cancel(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """End a child for good."""
+    """Cancel a child."""
     child_id = str(value["child_id"])
     child = shift.state.children.get(child_id)
     if child is None:
@@ -204,7 +204,7 @@ def _cancelling(shift: Shift, child_ids: tuple[str, ...], call_id: str) -> tuple
 
 
 async def report(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """End a wait: what the children have reported, and who still works."""
+    """End a wait with the reports of the children, and the children still at work."""
     lines = []
     for child_id in call.waits_for:
         child = shift.state.children.get(child_id)
@@ -219,7 +219,7 @@ async def report(shift: Shift, call: Call, value: dict[str, Any]) -> None:
 
 
 async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
-    """The post that tells a parent how its child came to rest; none where nobody need be told."""
+    """Return the post that reports a child's park or end to its parent; none if the parent needs no report."""
     state = shift.state
     parent = state.created.parent if state.created else None
     if parent is None or ended.status == "released":
@@ -246,7 +246,7 @@ async def notice_to_parent(shift: Shift, ended: ShiftEnded) -> list[Post]:
 
 
 async def _last_words(shift: Shift) -> str:
-    """The latest message of the model that the window still has."""
+    """Return the model's latest message that is still in the window."""
     for item in reversed(shift.state.window):
         if isinstance(item, ResponseItem):
             facts = [await shift.body(seq) for seq in item.parts]

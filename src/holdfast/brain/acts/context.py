@@ -1,4 +1,4 @@
-"""The acts of a context's life: compaction, reset, the look at the rules (S16, S17)."""
+"""Acts on the context: compaction, reset, and rule checks (S16, S17)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from holdfast.session.signs.rules import GRACE_TURNS, Breach, Checkable, Deed, c
 from holdfast.session.state import Item, State
 
 SUMMARY_TOKENS = 4_096
-"""A summary or a handoff is at most this long."""
+"""Maximum length of a summary or a handoff."""
 
 PAGE = 2_000
-"""Events read at a time when rules are looked at."""
+"""Number of events read at once for a rule check."""
 
 Purpose = Literal["compaction", "handoff"]
 
 
 async def renew(shift: Shift, action: Compact | Reset) -> End | None:
-    """Have the older part of the context replaced. An `End` says that money does not allow it."""
+    """Replace the older part of the context. Returns an `End` if the budget does not allow it."""
     if isinstance(action, Reset) and not action.model:
         await _reset_by_code(shift, action)
         return None
@@ -151,7 +151,7 @@ def _torn_down(state: State, action: Reset, seq: int, note: Handoff, before: int
 
 
 async def _reset_by_code(shift: Shift, action: Reset) -> None:
-    """No model would write the note: code does, from the log."""
+    """Reset with a handoff written by code, from the log, because no model wrote one."""
     state = shift.state
     note = mechanical(state.window, await shift.bodies(), "no model wrote a better note")
     await shift.decision(_torn_down(state, action, 0, note, window_tokens(state)))
@@ -161,7 +161,7 @@ async def _reset_by_code(shift: Shift, action: Reset) -> None:
 
 
 async def check_rules(shift: Shift, action: CheckRules) -> None:
-    """Hold the rules against what was done. A breach is an event, once, and the model is told of it."""
+    """Check the rules against the events. A breach is recorded once, and the model is notified."""
     created = shift.state.created
     assert created is not None
     rules = checkable(created.rules)
@@ -174,7 +174,7 @@ async def check_rules(shift: Shift, action: CheckRules) -> None:
 
 
 async def _deeds(shift: Shift, action: CheckRules) -> tuple[Deed, ...]:
-    """What was done in the stretch, and in the few turns before it: some rules look over its beginning."""
+    """Return the deeds of the stretch and of the few turns before it, since some rules look back past its beginning."""
     earlier = [step.seq for step in shift.state.trace if step.seq <= action.from_seq and not step.boundary]
     after = min(earlier[-GRACE_TURNS:], default=action.from_seq + 1) - 1
     facts: list[tuple[int, Fact]] = []
@@ -187,7 +187,7 @@ async def _deeds(shift: Shift, action: CheckRules) -> tuple[Deed, ...]:
 
 
 def _new_breaches(rule: Checkable, deeds: Sequence[Deed], roots: Sequence[str], from_seq: int) -> list[Breach]:
-    """The first breach of a rule that was not seen by an earlier look."""
+    """Return the first breach of a rule that no earlier check has seen."""
     if rule.kind in ("never_run", "never_edit", "only_edit"):
         deeds = [deed for deed in deeds if deed.seq > from_seq]
     while deeds:

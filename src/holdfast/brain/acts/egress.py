@@ -1,4 +1,4 @@
-"""The way outside: opened before hands are made, kept to what holds now, its notes taken into the log."""
+"""Egress proxy of a session: opened before its hands, kept at the policy in force, its journal copied to the log."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from holdfast.session.decide.taint import held_secrets, may_become_tainted, next
 from holdfast.session.egress import egress_digest, opens
 
 KINDS_MAX = 64
-"""So many kinds of requests stand in one event; of more, those that nobody has to act on are only counted."""
+"""Maximum kinds of requests in one event; beyond it, kinds that need no reaction are only counted."""
 
 LOOK_US = 1_000_000
-"""How often the notes are looked at while a call runs that could read what strangers wrote, then use a secret."""
+"""Polling interval of the journal while a call runs that could read untrusted content and then use a secret."""
 
 PATH_MAX = 200
-"""Characters of a path that are kept."""
+"""Maximum recorded characters of a path."""
 
 _ORDER = {"held": 0, "refused": 1, "allowed": 2}
 
 
 async def network(shift: Shift, aside: Workspace | None = None) -> Network | None:
-    """The way outside for hands that are about to be made; None where the policy lets nothing through.
+    """Return the network of hands about to be created; None if the policy allows nothing.
 
-    When it cannot be opened that is recorded, and the hands go on without. Hands on a checkout `aside`, which run
-    checks, get no secrets.
+    If the proxy cannot be opened, that is recorded and the hands start without a network. Hands on a checkout `aside`,
+    which run checks, get no secrets.
     """
     created, policy = shift.state.created, shift.state.outside.policy
     assert created is not None
@@ -55,13 +55,13 @@ async def network(shift: Shift, aside: Workspace | None = None) -> Network | Non
 
 
 def _used(shift: Shift) -> Egress | None:
-    """The door to the outside, where this session has anything to do with it."""
+    """Return the egress door if this session uses it."""
     outside = shift.state.outside
     return shift.doors.egress if outside.wired or outside.through or opens(outside.policy) else None
 
 
 async def resume(shift: Shift) -> None:
-    """At the start of a shift: what went out meanwhile, and a proxy under what holds now for the hands that live."""
+    """At the start of a shift, record the traffic since the last one and run a current proxy for live hands."""
     if _used(shift) is None:
         return
     await record(shift)
@@ -69,13 +69,13 @@ async def resume(shift: Shift) -> None:
 
 
 async def ready(shift: Shift) -> None:
-    """Before a call: the proxy lives and knows what holds now. One that ended for want of use is started again."""
+    """Before a call, ensure that the proxy runs with the policy in force. One that exited when idle is restarted."""
     if shift.state.hands is not None and shift.state.outside.wired and _used(shift) is not None:
         await network(shift)
 
 
 async def record(shift: Shift, *, if_read: bool = False) -> None:
-    """Take what the proxy noted into the log; with `if_read` only when something of it may be strangers' words."""
+    """Copy the proxy's journal to the log; with `if_read`, only if it may include untrusted content."""
     egress = _used(shift)
     if egress is None:
         return
@@ -88,7 +88,7 @@ async def record(shift: Shift, *, if_read: bool = False) -> None:
 
 
 def recorded(notes: Notes) -> EgressRecorded:
-    """The event of some notes: bounded, what was held first."""
+    """Return the event for journal entries: bounded, held requests first."""
     kinds: dict[EgressSeen, EgressSeen] = {}
     for seen in notes.seen:
         short = _with(seen, path=seen.path[:PATH_MAX])
@@ -109,7 +109,7 @@ def _sum(one: EgressSeen, other: EgressSeen) -> EgressSeen:
 
 
 async def push(shift: Shift) -> None:
-    """Put what holds now in force in the living proxy, when that is something else than before."""
+    """Send the configuration in force to the running proxy if it has changed."""
     egress, state = _used(shift), shift.state
     if egress is None or not state.outside.wired:
         return
@@ -121,10 +121,10 @@ async def push(shift: Shift) -> None:
 
 
 async def keep_pushed(shift: Shift) -> None:
-    """Until cancelled: what a person changes, and what runs out, holds for a call that runs too.
+    """Until cancelled, apply policy changes and expiries to running calls too.
 
-    What strangers wrote and the call reads counts at once for the proxy, which then holds all secrets by itself, and
-    within a second or so for the log.
+    When a call reads untrusted content, the proxy holds all secrets at once by itself; the log records it within about
+    a second.
     """
     if _used(shift) is None:
         return
@@ -141,7 +141,7 @@ async def keep_pushed(shift: Shift) -> None:
 
 
 async def _something(shift: Shift, at_us: int | None) -> None:
-    """Wait for an event, or until then."""
+    """Wait for an event, or until `at_us`."""
     log, seq = shift.doors.log, shift.state.seq
     if at_us is None:
         await log.wait(shift.state.session_id, seq)
@@ -161,9 +161,9 @@ async def _something(shift: Shift, at_us: int | None) -> None:
 
 
 async def finish(shift: Shift, ended: ShiftEnded) -> bool:
-    """At the end of a shift: no proxy, and its last notes. True when there were some: they are events, decide again.
+    """At the end of a shift, stop the proxy and record its last entries. Returns True if there were any: decide again.
 
-    Hands that go on without a brain keep theirs, and whoever wakes next takes its notes: there may always be more.
+    Hands that run without a brain keep their proxy. The next brain to wake records its journal, which may still grow.
     """
     egress, session_id = _used(shift), shift.state.session_id
     if egress is None or shift.state.hands is not None:

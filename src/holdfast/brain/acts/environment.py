@@ -1,4 +1,4 @@
-"""Environments and restored workspaces that new hands begin with (S11)."""
+"""Environments and restored workspaces for new hands (S11)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from holdfast.repo.base import Owner
 from holdfast.session.fold.hands import required
 
 TROUBLE = (EnvironmentFailed, UsageError, CannotRunSafely, HandsError)
-"""What keeps an environment from being there. A disk without room is the machine's own trouble."""
+"""Errors that leave a session without its environment. A full disk is a problem of the machine instead."""
 
 
 async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
-    """The spec of hands that stand on the session's environment; makes that when it is not there yet.
+    """Add the session's environment to a hands spec, building it first if necessary.
 
-    Raises `HeadMoved` when there is none and the work must not begin without: that is an event, decide again.
+    Raises `HeadMoved` if it cannot be built and the work requires it: the failure is an event, decide again.
     """
     created = shift.state.created
     assert created is not None
@@ -74,10 +74,10 @@ async def dress(shift: Shift, spec: HandsSpec) -> HandsSpec:
 
 
 async def dress_aside(shift: Shift, spec: HandsSpec) -> tuple[HandsSpec, tuple[Service, ...]]:
-    """The spec of hands on another workspace than the session's own, standing on what that one wants; its services.
+    """Add the environment of another workspace than the session's own to a hands spec; return its services too.
 
-    Only what a set-up asks for outside is recorded. A `.env` is left out: it needs the session's own way outside.
-    Raises `EnvironmentFailed`, or what keeps hands from being made; `HeadMoved` when a person stopped it.
+    Records only the network requests of a set-up. Omits the `.env`, which needs the session's own proxy. Raises
+    `EnvironmentFailed` or any error of creating hands; `HeadMoved` if a user stopped it.
     """
     created = shift.state.created
     assert created is not None
@@ -107,7 +107,7 @@ def _door(shift: Shift, created: SessionCreated) -> Environments:
 
 
 async def _failed(shift: Shift, wanted: Wanted | None, message: str, error: Exception) -> None:
-    """Record it. Work that may go on without goes on; else the session parks and says what to type."""
+    """Record the failure. If the environment is required, the session parks and names the command to type."""
     created, state = shift.state.created, shift.state
     assert created is not None
     said = error if isinstance(error, EnvironmentFailed) else EnvironmentFailed("")
@@ -149,7 +149,7 @@ def layer(laid: Laid) -> Layer:
 
 
 def _dotenv(created: SessionCreated, spec: HandsSpec) -> dict[str, bytes]:
-    """A `.env` with placeholders where the secrets' values would be."""
+    """Return a `.env` with placeholders in place of the secrets' values."""
     wanted = created.environment.dotenv
     if not wanted:
         return {}
@@ -169,9 +169,9 @@ def _dotenv(created: SessionCreated, spec: HandsSpec) -> dict[str, bytes]:
 
 
 async def start_services(shift: Shift, hands: Hands) -> None:
-    """Have the services of the environment run in new hands, before the first call.
+    """Start the environment's services in new hands, before the first call.
 
-    Raises `HeadMoved` when one is not ready: that is an event, decide again.
+    Raises `HeadMoved` if one is not ready: that is an event, decide again.
     """
     for service in shift.standing:
         try:
@@ -186,13 +186,13 @@ async def start_services(shift: Shift, hands: Hands) -> None:
 
 
 NAMED_MAX = 40
-"""Calls that the model is told of by name."""
+"""Maximum calls named in a note to the model."""
 
 
 async def provision(shift: Shift, spec: HandsSpec) -> tuple[Hands, HandsRestored | None]:
-    """New hands on the session's workspace, wherever it is now; with what to record when it is an earlier one.
+    """Create hands on the session's workspace, wherever it is now; for an earlier version, also return what to record.
 
-    Raises `WorkspaceGone` when it is nowhere, neither as a folder nor as a snapshot that may be put in its place.
+    Raises `WorkspaceGone` if neither its folder nor a usable snapshot exists.
     """
     continues = shift.state.workspace_with
     try:
@@ -207,7 +207,7 @@ async def provision(shift: Shift, spec: HandsSpec) -> tuple[Hands, HandsRestored
 
 
 async def _put_back(shift: Shift, workspace: Workspace) -> bool:
-    """Put the last snapshot where the workspace was; False when the workspace is there and something else is wrong."""
+    """Restore the workspace from the last snapshot; False if the workspace exists and the error has another cause."""
     folder, state = Path(workspace.path), shift.state
     if folder.exists() or not state.mutated_seq:
         return False
@@ -245,7 +245,7 @@ async def _told(shift: Shift, hands_id: str) -> HandsRestored:
 
 
 async def _unkept(shift: Shift) -> dict[str, str]:
-    """The calls after the last snapshot that may have changed the workspace, with their tools' names."""
+    """Return the calls since the last snapshot that may have changed the workspace, with their tools' names."""
     created = shift.state.created
     assert created is not None
     names: dict[str, str] = {}
@@ -264,6 +264,6 @@ async def _unkept(shift: Shift) -> dict[str, str]:
 
 
 async def bring_back(shift: Shift, hands: Hands) -> None:
-    """Have the workspace here what it is where the hands are."""
+    """Copy the workspace back from the hands."""
     if hands.identity.holds_workspace and isinstance(hands, Carrying):
         await hands.bring_back(shift.epoch)

@@ -1,4 +1,4 @@
-"""The guards of an approval: the rules, the workspace, and the files that the action names or runs (S21)."""
+"""Guards of an approval: the rules, the workspace, and the files that the action names or runs (S21)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ POLICY = "policy"
 FILE = "file:"
 
 FILES_MAX = 64
-"""Paths of one call that are looked at in the sandbox itself: those outside the workspace, and behind links."""
+"""Maximum paths of one call to check in the sandbox itself: those outside the workspace, and behind links."""
 
 
 async def guards_of(shift: Shift, call: Call, use: AgentToolUse) -> dict[str, str]:
-    """The guards of an action as things are now. Raises `HandsLost`."""
+    """Return the current guards of an action. Raises `HandsLost`."""
     assert shift.state.created is not None
     guards = {POLICY: policy_digest(shift.state.created.agent.rules)}
     if call.where:
@@ -41,10 +41,10 @@ async def guards_of(shift: Shift, call: Call, use: AgentToolUse) -> dict[str, st
 
 
 async def written_by_jobs(shift: Shift, guards: dict[str, str]) -> tuple[str, ...]:
-    """Files that running jobs and services write, as their commands say and as was seen since the last call.
+    """Return the files that running jobs and services write, by their commands and by changes since the last call.
 
-    Only they run between two calls, so what changed since the snapshot after the last one is theirs; with children at
-    work it may be somebody else's, and is not counted as a job's.
+    Between two calls only jobs and services run, so they made every change since the last call's snapshot. With
+    children at work the author is uncertain, so these changes do not count as a job's.
     """
     state = shift.state
     lines = [job.command for job in state.live_jobs()] + [each.command for each in state.services.values()]
@@ -61,7 +61,7 @@ async def written_by_jobs(shift: Shift, guards: dict[str, str]) -> tuple[str, ..
 async def changed(
     shift: Shift, call: Call, use: AgentToolUse, guards: dict[str, str], uncounted: Sequence[str], asked_seq: int
 ) -> str:
-    """The reason why an answer with these guards no longer holds; empty when it does."""
+    """Return the reason why an answer with these guards no longer applies; empty if it still does."""
     now = await guards_of(shift, call, use)
     if now.get(POLICY) != guards.get(POLICY):
         return "the rules of this session have changed since it was asked"
@@ -70,13 +70,13 @@ async def changed(
             return f"{name.removeprefix(FILE)} has changed since it was asked"
     effects = _effects(shift.state, call, use)
     if effects.executes == () and _jobs_since(shift.state, asked_seq):
-        uncounted = ("*",)  # nothing of the workspace is run, and no call but jobs has run since
+        uncounted = ("*",)  # the call runs no file of the workspace, and only jobs have run since
     return await _tree_changed(shift, call, effects, guards, now, uncounted, ())
 
 
 async def outdated(shift: Shift, call: Call, use: AgentToolUse, held: GrantHeld) -> str:
-    """The reason why a grant does not cover this call now: a file that it can execute has changed."""
-    await hands_act.snapshot_before_end(shift)  # so that what the grant's last call changed by itself is known
+    """Return the reason why a grant no longer covers this call: a file that it can execute has changed."""
+    await hands_act.snapshot_before_end(shift)  # captures the changes made by the grant's last call itself
     held = next(each for each in shift.state.grants if each.seq == held.seq)
     now = await guards_of(shift, call, use)
     if now.get(POLICY) != held.guards.get(POLICY):
@@ -101,7 +101,7 @@ async def _tree_changed(
     uncounted: Sequence[str],
     executes: Sequence[str],
 ) -> str:
-    """The first change of the workspace that counts. Files that the call names always do."""
+    """Return the first change of the workspace that counts. Changes of files that the call names always count."""
     if TREE not in now and TREE not in guards:
         return ""
     if TREE not in now or TREE not in guards:
@@ -137,7 +137,7 @@ def _effects(state: State, call: Call, use: AgentToolUse) -> Effects:
 
 
 def _looked_at(effects: Effects) -> list[str]:
-    """Paths to look at in the sandbox; where an environment was prepared, the programs in it too."""
+    """Return the paths to check in the sandbox, including the programs of a prepared environment."""
     outside_first = sorted(effects.names, key=lambda name: not name.startswith("/"))
     return [*outside_first, *(f".venv/bin/{name}" for name in effects.programs)][:FILES_MAX]
 
@@ -149,7 +149,7 @@ def _jobs_since(state: State, seq: int) -> bool:
 
 
 async def _tree(shift: Shift) -> str:
-    """The snapshot of the workspace as it is now; empty when it cannot be kept."""
+    """Return the snapshot of the current workspace; empty if none can be taken."""
     if shift.keeping is not None:
         await shift.keeping.wait()
     if shift.doors.shelf is None or shift.state.workspace_with:
@@ -169,7 +169,7 @@ async def _changes(shift: Shift, before: str, after: str) -> list[Change]:
 
 
 async def _digests(shift: Shift, call: Call, paths: list[str]) -> dict[str, str]:
-    """The digests of those paths that are files in the hands."""
+    """Return the digests of the paths that are files in the hands."""
     await hands_act.provision(shift)
     hands = await hands_act.current(shift)
     found: dict[str, str] = {}

@@ -33,21 +33,21 @@ from holdfast.repo.base import Kept, Owner
 from holdfast.session.state import ResponseItem, State
 
 PATH_MAX = 1000
-"""Characters of a path that are recorded."""
+"""Maximum recorded characters of a path."""
 
 MAKES = 3
-"""Tries to make hands that somebody ends while they start."""
+"""Attempts to create hands that are stopped while they start."""
 
 
 def begin_provisioning(shift: Shift) -> None:
-    """Start making hands beside whatever else goes on, unless there are some or they are being made."""
+    """Start creating hands in the background, unless they exist or are being created."""
     if shift.state.hands is None and shift.provisioned is None:
         shift.provisioned = anyio.Event()
         shift.background.start_soon(_provision, shift)
 
 
 async def provision(shift: Shift) -> None:
-    """Have hands when this returns. Raises `SandboxUnavailable` or `HandsError`."""
+    """Ensure that hands exist. Raises `SandboxUnavailable` or `HandsError`."""
     begin_provisioning(shift)
     if shift.provisioned is not None:
         await shift.provisioned.wait()
@@ -75,13 +75,13 @@ async def _provision(shift: Shift) -> None:
                 await hands.release(shift.epoch)
         if not isinstance(error, Exception):
             raise
-        shift.provision_error = error  # handed to whoever waits for the hands
+        shift.provision_error = error  # passed on to any task that waits for the hands
     finally:
         done.set()
 
 
 async def _make(shift: Shift) -> tuple[Hands, HandsRestored | None]:
-    """New hands; others when somebody ended them while they started."""
+    """Create hands, and retry if they are stopped while they start."""
     for _ in range(MAKES - 1):
         with contextlib.suppress(HandsLost):
             return await environment_act.provision(shift, await _spec(shift))
@@ -106,7 +106,7 @@ async def _spec(shift: Shift) -> HandsSpec:
 
 
 async def fence(shift: Shift) -> None:
-    """At the start of a shift: shut out every earlier brain at the hands (S9), or find them gone."""
+    """At the start of a shift, fence off every earlier brain at the hands (S9), or record the hands as lost."""
     identity = shift.state.hands
     if identity is None:
         return
@@ -128,13 +128,13 @@ def _were_spare(state: State, identity: HandsProvisioned) -> bool:
 
 
 async def _expired(shift: Shift, hands: Hands) -> None:
-    """Hands that were kept warm ended, as they do when nobody needs them for a while: they count as given back."""
+    """Record the end of warm hands that exited when idle: it counts as a release."""
     await hands.release(shift.epoch)
     await _gave_back(shift, hands.identity.hands_id)
 
 
 async def _gave_back(shift: Shift, hands_id: str) -> None:
-    """Record that hands were given back, and with them the services that come and go with hands."""
+    """Record the release of hands, and the end of the services that exist only with hands."""
     gone = [
         ServiceEnded(name=each.name, hands_id=hands_id, reason="its hands were given back")
         for each in shift.state.services.values()
@@ -150,7 +150,7 @@ async def _lost(shift: Shift, hands_id: str, reason: str) -> None:
 
 
 async def _host_files(shift: Shift, hands_id: str) -> HandsHostFiles | None:
-    """Return the files that make programs of the host run code and that the log does not have yet."""
+    """Return the workspace files that make programs of the host run code and that the log does not have yet."""
     state = shift.state
     if state.created is None or not os.path.isdir(state.created.workspace.path):
         return None
@@ -174,9 +174,9 @@ def kept(state: State, ended: ShiftEnded) -> bool:
 
 
 async def current(shift: Shift) -> Hands:
-    """The live hands of the session. Raises `HandsLost` when the state has none."""
+    """Return the session's live hands. Raises `HandsLost` if the state has none."""
     if shift.provisioned is not None:
-        await provision(shift)  # they are there, and what has to run in them is being started
+        await provision(shift)  # the hands exist, but their services may still be starting
     identity = shift.state.hands
     if identity is None:
         raise HandsLost("the session has no hands")
@@ -186,7 +186,7 @@ async def current(shift: Shift) -> Hands:
 
 
 async def lost(shift: Shift, hands_id: str, reason: str) -> None:
-    """Record that hands are gone, once."""
+    """Record the loss of hands, once."""
     shift.hands = None
     if shift.state.hands is not None and shift.state.hands.hands_id == hands_id:
         await _lost(shift, hands_id, reason)
@@ -194,16 +194,16 @@ async def lost(shift: Shift, hands_id: str, reason: str) -> None:
 
 
 async def clear_lost(shift: Shift) -> bool:
-    """Take away what lost hands left behind: no open call needs their testimony any more (S10).
+    """Remove the remains of lost hands once no open call needs their journal (S10).
 
-    Hands that something still goes on in stay, and so do those that the session keeps. True when a workspace that
-    lost hands had with them was brought back, which is an event.
+    Hands in which work continues, and those that the session keeps, stay. Returns True if a workspace was copied back
+    from lost hands, which is an event.
     """
     used = shift.state.hands_at_work() | ({shift.state.hands.hands_id} if shift.state.hands is not None else set())
     for identity in [each for each in shift.state.hands_known.values() if each.hands_id not in used]:
         hands = await shift.doors.hands.attach(identity)
         held = shift.state.workspace_with == identity.hands_id
-        with contextlib.suppress(HandsError):  # what cannot be taken away harms nobody
+        with contextlib.suppress(HandsError):  # a leftover that cannot be removed is harmless
             if held:
                 await environment_act.bring_back(shift, hands)
             await hands.release(shift.epoch)
@@ -214,7 +214,7 @@ async def clear_lost(shift: Shift) -> bool:
 
 
 async def give_back(shift: Shift) -> None:
-    """Release the hands, if any: a parked or finished session holds no process."""
+    """Release the hands, if any: a parked or finished session has no running process."""
     if shift.provisioned is not None:
         await shift.provisioned.wait()
         shift.provisioned = shift.provision_error = None
@@ -238,7 +238,7 @@ def snapshot_wanted(state: State) -> bool:
 
 
 def begin_snapshot(shift: Shift) -> None:
-    """Take a snapshot in the background: while a model answers, no call runs and nothing writes."""
+    """Take a snapshot in the background: during a model request, no call runs and nothing writes."""
     if shift.doors.shelf is None or shift.keeping is not None or not snapshot_wanted(shift.state):
         return
     shift.keeping = anyio.Event()
@@ -263,7 +263,7 @@ async def snapshot_before_end(shift: Shift) -> None:
 
 
 def _snapshot_through(state: State) -> int:
-    """The end of the latest call: what came after it changed no file, so it can be forked from there on (S22)."""
+    """Return the end of the latest call: no file changed after it, so the session can be forked from there on (S22)."""
     for item in reversed(state.window):
         if isinstance(item, ResponseItem):
             ended = max(item.results, default=0)
@@ -282,9 +282,9 @@ async def _snapshot_beside(shift: Shift, seq: int) -> None:
 
 
 async def _snapshot(shift: Shift, seq: int) -> None:
-    """Take a snapshot. A failure stops nothing: it is an event, once for each reason in a row."""
+    """Take a snapshot. A failure does not stop the work: it is recorded once per run of equal reasons."""
     if shift.state.workspace_with:
-        return  # the work is with hands that were lost: what is here is older
+        return  # lost hands hold the current workspace: the folder here is older
     try:
         kept = await take_snapshot(shift, seq)
     except Refused:

@@ -1,4 +1,4 @@
-"""Calls that the harness answers: its own tools, the log search, and functions of the embedding program (S4)."""
+"""Calls that the harness answers: its own tools, log search, and functions of the embedding program (S4)."""
 
 from __future__ import annotations
 
@@ -74,19 +74,19 @@ _ANSWERS: dict[str, Answer] = {
 
 
 PAGE = 1_000
-"""Events read at a time, from the newest back."""
+"""Number of events read at once, from the newest back."""
 
 EVENTS_MAX = 50_000
-"""Events looked through in one search, so that it takes seconds at most; `before` goes further back."""
+"""Maximum events of one search, so that it takes seconds at most; `before` goes further back."""
 
 AROUND = 300
-"""Characters shown around the first word that was found."""
+"""Characters shown around the first match."""
 
 
 async def search(log: Log, session_id: str, query: str, *, before: int, limit: int, most: int = EVENTS_MAX) -> str:
-    """Entries before `before` in which all words of `query` occur, newest first, as text for the model.
+    """Return the entries before `before` that contain all words of `query`, newest first, as text for the model.
 
-    At most `most` events are looked through.
+    Searches at most `most` events.
     """
     words = query.lower().split()
     if not words:
@@ -159,7 +159,7 @@ def _words(event: Event) -> tuple[str, str]:
 
 
 def custom_runner(shift: Shift, name: str) -> ToolRunner:
-    """The function behind a tool. Raises `UsageError` when this program does not bring it."""
+    """Return the function behind a tool. Raises `UsageError` if this program does not provide it."""
     found = shift.doors.tools.get(name)
     if found is None:
         raise UsageError(
@@ -170,12 +170,12 @@ def custom_runner(shift: Shift, name: str) -> ToolRunner:
 
 
 def key_of(shift: Shift, call_id: str) -> str:
-    """The idempotency key of a call: the same for each time it is tried."""
+    """Return the idempotency key of a call, which is the same for every attempt."""
     return f"{shift.state.session_id}:{call_id}"
 
 
 async def run_custom(shift: Shift, uses: list[AgentToolUse]) -> None:
-    """Run dispatched calls, side by side, and record how each ended."""
+    """Run dispatched calls concurrently, and record their ends."""
     try:
         async with anyio.create_task_group() as group:
             for use in uses:
@@ -185,7 +185,7 @@ async def run_custom(shift: Shift, uses: list[AgentToolUse]) -> None:
 
 
 async def _run_custom(shift: Shift, use: AgentToolUse) -> None:
-    """A person's stop does not end a function in the middle: nobody would know what it did."""
+    """Run one function to its end: a user's stop does not interrupt it, since its outcome would be unknown."""
     began_s = shift.doors.clock.monotonic_s()
     found = custom_runner(shift, use.name)
     result = await found.run(use.call_id, use.input, key_of(shift, use.call_id) if found.spec.keyed else "")
@@ -198,7 +198,7 @@ async def _run_custom(shift: Shift, use: AgentToolUse) -> None:
 
 
 async def probe_custom(shift: Shift, use: AgentToolUse) -> bool | None:
-    """Return whether a call of a dead process happened, according to the tool's own probe; None when unknown."""
+    """Ask the tool's own probe if a call of a dead process happened; None if unknown."""
     found = custom_runner(shift, use.name)
     return await found.probe(use.call_id, use.input, key_of(shift, use.call_id))
 
@@ -211,7 +211,7 @@ def custom_settled(
     duration_ms: float | None = None,
     reconciled: bool = False,
 ) -> ToolResult:
-    """The end of a call, with what it cost."""
+    """Return the result of a call with its cost."""
     priced = call.reserved_pico is not None
     return ToolResult(
         call_id=call.call_id,

@@ -1,7 +1,7 @@
-"""Jobs and services: starting, stopping, reading what they print (S6 to S12).
+"""Jobs and services: starting, stopping, and reading their output (S6 to S12).
 
-A job is a call like others up to its start: `tool.dispatched` names the hands, and their journal testifies. From
-`job.started` on it is known by its own id and needs no brain.
+Until it starts, a job is a call like any other: `tool.dispatched` names the hands, and their journal is the evidence.
+From `job.started` on, it has an id of its own and needs no brain.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from holdfast.session.tools.jobs import JOB_START, JOB_STOP, LONGEST_S, SERVICE_
 
 STOPS = frozenset({JOB_STOP, SERVICE_STOP})
 RUNS = STOPS | {JOB_START, SERVICE_START}
-"""The tools of hands that are done here, and those of them that end something."""
+"""Tools that this module runs in hands; `STOPS` are those that end something."""
 
 JOBS_MAX = 16
 SERVICES_MAX = 16
-"""So many run for one session at one time."""
+"""Maximum services of one session at one time."""
 
 TOLD_BYTES = 8_000
-"""So much of a job's output stands in the news of its end, half from its head and half from its tail."""
+"""Maximum bytes of output in the report of a job's end, half from its head and half from its tail."""
 
 LOG_BYTES = 16_000
-"""So much of what a job or service printed is shown at once."""
+"""Maximum bytes of output of a job or service shown at once."""
 
 READY_STEP_S = 30.0
 PIECE_BYTES = 1 << 20
 
 
 def refusal(shift: Shift, use: AgentToolUse) -> str:
-    """Why a job or service may not be started now, in words for the model; empty when it may."""
+    """Return the reason, as text for the model, why a job or service may not start now; empty if it may."""
     state, name = shift.state, str(use.input.get("name", ""))
     if use.name == JOB_START and len(state.live_jobs()) >= JOBS_MAX:
         return f"Not started: {JOBS_MAX} jobs run already, which is the cap. Wait for one of them or stop it first."
@@ -53,7 +53,7 @@ def refusal(shift: Shift, use: AgentToolUse) -> str:
 
 
 async def run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
-    """Do a dispatched call of these tools. Raises `HandsLost`."""
+    """Run a dispatched call of these tools. Raises `HandsLost`."""
     if use.name in STOPS:
         await stop(shift, use)
         return
@@ -148,7 +148,7 @@ def _why_not(status: CallStatus) -> str:
 
 
 async def _until_ready(shift: Shift, hands: Hands, call_id: str, request: ExecRequest) -> CallStatus:
-    """Its status once it is known whether it is ready; one that is not is ended."""
+    """Wait until a service is ready, and kill one that does not become ready. Returns its status."""
     status = await hands.status(shift.epoch, call_id)
     while status.state == "running" and status.ready == "waiting":
         status = await hands.status(shift.epoch, call_id, wait_s=READY_STEP_S)
@@ -160,9 +160,9 @@ async def _until_ready(shift: Shift, hands: Hands, call_id: str, request: ExecRe
 
 
 async def start_service(shift: Shift, hands: Hands, service: Service) -> str:
-    """Start a server of the session's environment on these hands: it stands ready whenever there are hands.
+    """Start a service of the session's environment in these hands; it runs in all hands of the session.
 
-    Returns why it is not ready, empty when it is. Safe to repeat. Raises `HandsLost`.
+    Returns the reason why it is not ready, empty if it is. Idempotent. Raises `HandsLost`.
     """
     run_here = shift.state.services.get(service.name)
     if run_here is not None and run_here.hands_id == hands.identity.hands_id:
@@ -174,7 +174,7 @@ async def start_service(shift: Shift, hands: Hands, service: Service) -> str:
 
 
 async def stand_up(shift: Shift, hands: Hands, service: Service) -> str:
-    """Have a server run on hands, and ready; why it is not, empty when it is. Raises `HandsLost`."""
+    """Start a service in hands; return the reason why it is not ready, empty if it is. Raises `HandsLost`."""
     call_id, request = f"{STANDING}{service.name}", _of_service(service)
     await hands.start(shift.epoch, call_id, request)
     status = await _until_ready(shift, hands, call_id, request)
@@ -182,7 +182,7 @@ async def stand_up(shift: Shift, hands: Hands, service: Service) -> str:
 
 
 async def stop(shift: Shift, use: AgentToolUse) -> None:
-    """End a job or a service, and tell how it ended. Safe to repeat: what is over stays as it is."""
+    """Stop a job or a service, and report its end. Idempotent: one that has ended does not change."""
     content = await (_stop_job if use.name == JOB_STOP else _stop_service)(shift, use.input)
     outcome = "error" if content.startswith("There is no") else "ok"
     await shift.fact(ToolResult(call_id=use.call_id, outcome=outcome, content=content))  # type: ignore[arg-type]
@@ -212,10 +212,10 @@ def _service_ended(service: ServiceRun, reason: str) -> ServiceEnded:
 
 
 async def _end_call(shift: Shift, hands_id: str, call_id: str) -> None:
-    """Have that call ended, if its hands live; return when it has."""
+    """Kill a call if its hands are alive, and wait for its end."""
     identity = shift.state.hands_known.get(hands_id)
     if identity is not None:
-        with contextlib.suppress(HandsLost):  # what is gone has ended
+        with contextlib.suppress(HandsLost):  # a call in lost hands has ended
             await _end(shift, await shift.doors.hands.attach(identity), call_id)
 
 
@@ -225,7 +225,7 @@ async def _end(shift: Shift, hands: Hands, call_id: str) -> None:
 
 
 async def end_all(shift: Shift) -> None:
-    """The session is over: what it left running ends with it."""
+    """End everything that still runs, because the session is over."""
     for job in shift.state.live_jobs():
         await _end_call(shift, job.hands_id, job.call_id)
     await end_services(shift, "the session ended")
@@ -233,25 +233,25 @@ async def end_all(shift: Shift) -> None:
 
 
 async def end_services(shift: Shift, reason: str, *, standing_only: bool = False) -> None:
-    """End services: all, or those that stand ready whenever there are hands."""
+    """End services: all of them, or only the environment's."""
     for service in list(shift.state.services.values()):
         if service.standing or not standing_only:
             await _end_call(shift, service.hands_id, service.call_id)
             await shift.post(service_key(service), _service_ended(service, reason))
 
 
-# --- what the harness answers --------------------------------------------------------------------
+# --- calls that the harness answers --------------------------------------------------------------
 
 
 async def report(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """End a wait: what is new of the jobs that were waited for, and which still run."""
+    """End a wait with the news of the awaited jobs, and those that still run."""
     lines = [await _told(shift, shift.state.jobs[each]) for each in call.waits_for if each in shift.state.jobs]
     lines += [f"[There is no job {each}.]" for each in call.waits_for if each not in shift.state.jobs]
     await _answer(shift, call, "\n\n".join(lines) or "[No job runs.]")
 
 
 async def _told(shift: Shift, job: Job) -> str:
-    """The news of a job that no request has shown yet, or that it is over, or still runs."""
+    """Describe a job: its news that no request has shown yet, or that it has ended or still runs."""
     pending = {item.seq for item in shift.state.pending}
     if job.ended_seq:
         fact = await shift.body(job.ended_seq) if job.ended_seq in pending else None
@@ -262,7 +262,7 @@ async def _told(shift: Shift, job: Job) -> str:
 
 
 async def log(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """Return the output of a job or service: the latest, or from a position on."""
+    """Return the output of a job or service: the latest part, or from a position on."""
     found: Job | ServiceRun | None
     if "job_id" in value:
         named, found = f"job {value['job_id']}", shift.state.jobs.get(str(value["job_id"]))
@@ -297,7 +297,7 @@ async def _from(shift: Shift, hands: Hands, call_id: str, after: int) -> tuple[i
 
 
 async def _latest(shift: Shift, hands: Hands, call_id: str) -> tuple[int, str, int]:
-    """The end of what is kept: where it lies is found by reading."""
+    """Return the end of the kept output; its position is found by reading."""
     begin, text, after = 0, "", 0
     while True:
         piece = await hands.read(shift.epoch, call_id, after, max_bytes=PIECE_BYTES)
@@ -316,7 +316,7 @@ async def _answer(shift: Shift, call: Call, content: str, *, ok: bool = True) ->
 
 
 async def stop_nothing(shift: Shift, call: Call, value: dict[str, Any]) -> None:
-    """A call that would stop something, and nothing runs."""
+    """End a call that would stop something when nothing runs."""
     job = shift.state.jobs.get(str(value.get("job_id", "")))
     if job is not None:
         await _answer(shift, call, await _told(shift, job))

@@ -29,11 +29,11 @@ from holdfast.session.tools import offered, schema_of
 from holdfast.session.tools.policy import evaluate
 
 OUTPUT_FLOOR_TOKENS = 256
-"""A response limit is not shrunk below this to fit a budget; the session parks instead (S15)."""
+"""Smallest output limit to shrink to for a budget; below it the session parks instead (S15)."""
 
 
 class Attempt:
-    """One request on the wire: what has arrived, and when. `on_part` sees each part as it comes."""
+    """One model request in progress: the received data and its times. `on_part` gets each part as it arrives."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Attempt:
         return round((self.shift.doors.clock.monotonic_s() - self.began_s) * 1000, 3)
 
     def take(self, part: StreamPart) -> None:
-        """A part has come."""
+        """Take in a received part."""
         if self.first_token_ms is None:
             self.first_token_ms = self._elapsed_ms()
         self.response.add(part)
@@ -77,7 +77,7 @@ class Attempt:
         usage = finish.usage if finish else self.estimated_usage(error)
         cost = self.model.cost_pico(usage)
         if finish is None and cost is not None and self.reserved_pico is not None:
-            cost = min(cost, self.reserved_pico)  # an estimate never charges more than was held (S15)
+            cost = min(cost, self.reserved_pico)  # an estimate never charges more than was reserved (S15)
         return ModelRequestEnd(
             request_seq=self.start_seq,
             outcome=outcome,  # type: ignore[arg-type]
@@ -103,10 +103,10 @@ async def begin(
     through_seq: int = 0,
     on_part: Callable[[StreamPart], None] | None = None,
 ) -> Attempt | End:
-    """Append the request's start with its reservation; shrink the response limit to fit, else park.
+    """Append the request's start with its reservation; shrink the output limit to fit, or park.
 
-    `name` is the model's in the agent's chain. Raises `HeadMoved` when anything came since it was decided, or
-    when others hold the money for now.
+    `name` is the model's in the agent's chain. Raises `HeadMoved` if an event arrived since the decision, or while
+    other sessions have reserved the budget.
     """
     while True:
         worst = model.worst_case_pico(request)
@@ -126,7 +126,7 @@ async def begin(
             through_seq=through_seq,
         )
         try:
-            # Money fits: whoever is asked for more need not answer any more.
+            # The budget suffices, so open requests for more are superseded.
             event, *_ = await shift.decision(start, *standing(shift.state, "budget", "there is money for it now"))
             shift.money_waits = 0
             return Attempt(shift, model, request, event.seq, on_part)
@@ -139,9 +139,9 @@ async def begin(
 
 
 async def run(attempt: Attempt, whole: Callable[[Response], Sequence[Fact]], *, keep_part: bool) -> None:
-    """Stream the attempt and record how it ended, whatever happens to this task.
+    """Stream the attempt and record its end, even if this task is cancelled.
 
-    `whole` makes the facts of a whole response. With `keep_part` the finished part of an interrupted one is kept.
+    `whole` makes the facts of a complete response. With `keep_part`, the finished part of an interrupted one is kept.
     """
     shift = attempt.shift
     try:
@@ -193,7 +193,7 @@ async def _consume(attempt: Attempt) -> None:
 
 
 async def ask_model(shift: Shift, action: AskModel) -> End | None:
-    """One attempt at the next response. An `End` says that money does not allow it."""
+    """Attempt the next response once. Returns an `End` if the budget does not allow it."""
     state = shift.state
     assert state.created is not None
     agent = state.created.agent
@@ -246,7 +246,7 @@ def _may_run_in_hands(shift: Shift, name: str) -> bool:
 
 
 async def _provision_first(started: Attempt) -> None:
-    """Have hands before the wire is touched; without them the request is cancelled, at no cost."""
+    """Create the hands before the request is sent; if that fails, cancel the request at no cost."""
     try:
         await provision(started.shift)
     except BaseException:
@@ -256,9 +256,9 @@ async def _provision_first(started: Attempt) -> None:
 
 
 async def model_or_rest(shift: Shift, name: str) -> Model | None:
-    """The model of that name. None when it cannot be had here and another one of the chain may be: it rests then.
+    """Return the model of that name; None if it is unavailable here but another one of the chain is not.
 
-    Raises `UsageError` or `CannotRunSafely` when it is the last that is awake.
+    Raises `UsageError` or `CannotRunSafely` if it is the last one available.
     """
     try:
         return shift.model(name)

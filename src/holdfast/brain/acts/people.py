@@ -1,4 +1,4 @@
-"""Questions to approvers: inbox items, budgets, secrets, and notifications (S15, S21)."""
+"""Requests to approvers: inbox items, budgets, secrets, and notifications (S15, S21)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from holdfast.session.tools.policy import TREE
 
 NOTIFY_TRIES = 5
 NOTIFY_AGAIN_S = 30.0
-"""A message that did not arrive is tried again after this, then after four times as long each time."""
+"""Delay before a failed notification is retried; each further delay is four times as long."""
 
 
 async def ask_person(shift: Shift, action: AskPerson) -> None:
-    """Open the item that a call needs: an approval, an answer, or a word on what became of it."""
+    """Open the item that a call needs: an approval, an answer, or a decision on its unknown outcome."""
     call = shift.state.call(action.call_id)
     use = await shift.body(call.seq)
     assert isinstance(use, AgentToolUse)
@@ -45,7 +45,7 @@ async def ask_person(shift: Shift, action: AskPerson) -> None:
 
 
 def new_item(shift: Shift, **more: Any) -> ApprovalRequested:
-    """An item with the times and people that the session's policy gives it."""
+    """Create an item with the deadlines and approvers of the session's policy."""
     state, now_us = shift.state, shift.doors.clock.now_us()
     assert state.created is not None
     people = state.created.people
@@ -125,7 +125,7 @@ def _unknown_outcome(shift: Shift, call: Call, use: AgentToolUse) -> ApprovalReq
 
 
 async def escalate(shift: Shift, action: Escalate) -> None:
-    """Open a breaker and the item that asks how to go on."""
+    """Open a breaker and the item that asks whether to go on."""
     item = new_item(
         shift,
         kind="escalation",
@@ -140,9 +140,9 @@ async def escalate(shift: Shift, action: Escalate) -> None:
 
 
 async def out_of_money(shift: Shift, refused: BudgetRefused) -> End:
-    """Park at a money line, and ask for more once per account.
+    """Park at a cap, and ask for a higher one once per account.
 
-    Raises `HeadMoved` after asking, so that people are told before the session parks.
+    Raises `HeadMoved` after asking, so that approvers are notified before the session parks.
     """
     left = usd(refused.left_pico) if refused.left_pico > 0 else "nothing"
     detail = f"{left} is left of the budget, the next request may cost {usd(refused.wanted_pico)}"
@@ -183,12 +183,12 @@ def _more_money(shift: Shift, refused: BudgetRefused, detail: str) -> ApprovalRe
 
 
 async def expire(shift: Shift, action: Expire) -> None:
-    """Apply the default, under the item's own key: an answer that was faster wins."""
+    """Apply the default under the item's own key, so an earlier answer wins."""
     await shift.post(f"item:{action.item_id}", ApprovalExpired(item_id=action.item_id, verdict=action.verdict))
 
 
 async def notify(shift: Shift, action: Notify) -> None:
-    """Send a message; what did not arrive is tried again later, under the same id."""
+    """Send a notification; a failed one is retried later under the same id."""
     state, now_us = shift.state, shift.doors.clock.now_us()
     ask = state.asks[action.item_id]
     item = await shift.body(ask.seq)
@@ -232,7 +232,7 @@ async def notify(shift: Shift, action: Notify) -> None:
 
 
 def _quiet_us(outlet: Outlet, quiet: str, now_us: int) -> int | None:
-    """When the quiet of the session and of the target are over; None when neither holds now."""
+    """Return when the quiet hours of the session and of the target are over; None outside them."""
     ends = [outlet.held_until_us(now_us), quiet_until(now_us, quiet) if quiet else None]
     return max((at for at in ends if at is not None), default=None)
 
@@ -240,15 +240,15 @@ def _quiet_us(outlet: Outlet, quiet: str, now_us: int) -> int | None:
 HELD_FIRST_S = 0.1
 HELD_LONGEST_S = 5.0
 HELD_TRIES = 40
-"""Money that others hold for open requests may come back: it is waited for about three minutes, then for a timer."""
+"""Waits for budget reserved by siblings, about three minutes in all, before the session parks on a timer."""
 
 HELD_PARK_US = 60_000_000
 
 
 async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
-    """Not even a short response fits: wait for what others hold, or park.
+    """Wait for budget reserved by siblings, or park, because not even a short response fits.
 
-    Raises `HeadMoved` after a wait, and after a person was asked, so that everything is looked at again.
+    Raises `HeadMoved` after a wait and after asking an approver, so that the session decides again.
     """
     fits_later = refused.wanted_pico <= refused.left_pico + refused.held_pico
     if fits_later and shift.money_waits < HELD_TRIES:
@@ -264,7 +264,7 @@ async def does_not_fit(shift: Shift, refused: BudgetRefused) -> End:
 
 
 async def ask_use(shift: Shift, action: AskUse) -> None:
-    """Ask a person about the use of a secret that the proxy held (S21)."""
+    """Ask an approver about a use of a secret that the proxy held (S21)."""
     outside = shift.state.outside
     use = outside.held[action.secret]
     words = await shift.latest_words()
@@ -290,6 +290,6 @@ def _because(shift: Shift) -> str:
 
 
 def use_text(use: HeldUse) -> str:
-    """The use of a secret as people are shown it."""
+    """Describe the use of a secret for approvers."""
     port = "" if use.port == 443 else f":{use.port}"
     return f"use secret {use.secret} for {use.method or 'a request to'} https://{use.host}{port}{use.path}"

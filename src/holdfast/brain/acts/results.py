@@ -1,7 +1,7 @@
 """Results of calls, and news of jobs and services (S3, S8, S10).
 
-News is posted by the first process that learns of it: a brain at the start of its shift, the command that a supervisor
-runs when a job has news, or a worker that polls silent hands. All use the same keys, so it is posted once.
+The first process to find news posts it: a brain at the start of its shift, the command that a supervisor runs when a
+job has news, or a worker that polls silent hands. All use the same keys, so it is posted once.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ GONE = (
 
 
 class News(msgspec.Struct, frozen=True):
-    """Something to post, under the key that makes it once."""
+    """An event to post, and its idempotency key."""
 
     key: str
     fact: JobEnded | JobLine | ServiceEnded
 
 
 async def gather(provider: Provider, state: State, epoch: int) -> list[News]:
-    """Return the news that the hands of a session's jobs and services have and its log lacks.
+    """Return news of a session's jobs and services that the hands have and the log lacks.
 
-    Raises `HandsError` when they do not answer, `Fenced` when a later brain owns them.
+    Raises `HandsError` if the hands do not answer, `Fenced` if a later brain owns them.
     """
     found: list[News] = []
     hands: dict[str, Hands] = {}
@@ -49,7 +49,7 @@ async def gather(provider: Provider, state: State, epoch: int) -> list[News]:
 
 
 async def look(shift: Shift) -> None:
-    """Post the news of all jobs and services."""
+    """Post all news of jobs and services."""
     if not shift.state.live_jobs() and not shift.state.services:
         return
     for news in await gather(shift.doors.hands, shift.state, shift.epoch):
@@ -57,12 +57,12 @@ async def look(shift: Shift) -> None:
 
 
 def ended_key(job: Job) -> str:
-    """The key of a job's end."""
+    """Return the key of a job's end."""
     return f"job:{job.hands_id}:{job.call_id}:ended"
 
 
 def service_key(run: ServiceRun) -> str:
-    """The key of a service's end."""
+    """Return the key of a service's end."""
     return f"service:{run.hands_id}:{run.call_id}:ended"
 
 
@@ -121,7 +121,7 @@ _LIMITS = {
 
 
 def content_of(result: ExecResult) -> str:
-    """Return the output with notes in brackets about its end."""
+    """Return the output, with notes about its end in brackets."""
     lines = [result.output] if result.output else []
     return "\n".join(lines + [f"[{note}]" for note in _notes(result)]) or "[no output]"
 

@@ -1,8 +1,8 @@
-"""A set-up, run once: in hands of its own, with a network that reaches package registries and little else.
+"""Set-up of an environment: a single run in hands of its own, with network access to little but package registries.
 
-Packages come first, in hands that see nothing of the workspace; later hands take system programs from what they leave.
-Then the commands run over the workspace: what they write goes into the layer, and the workspace stays as it is. The
-layer is kept when all of them went well, and only then.
+Packages come first, in hands without access to the workspace; later hands take system programs from that layer. Then
+the commands run over the workspace: their writes go into the layer, and the workspace does not change. The layer is
+kept only if all commands succeed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from holdfast.hands.base import ExecRequest, ExecResult, Hands, HandsSpec, Layer
 from holdfast.ids import new_hands_id
 
 EPOCH = 1
-"""Of hands of a set-up. They belong to whoever holds the lock of their draft, not to a session's shift."""
+"""Epoch of set-up hands. They belong to the process that holds the lock of their draft, not to a session's shift."""
 
 SCRATCH = "/opt/scratch"
 OUTPUT_BYTES = 6_000
 SAID_CHARS = 1_500
-"""So much of what a failed command said last is told."""
+"""Characters of a failed command's last output that its error shows."""
 
 
 class SetUp(NamedTuple):
@@ -46,7 +46,7 @@ class SetUp(NamedTuple):
 
 
 class _Run:
-    """One set-up while it runs."""
+    """A set-up in progress."""
 
     def __init__(self, shift: Shift, job: SetUp, tools: Tools) -> None:
         self.shift = shift
@@ -62,13 +62,13 @@ class _Run:
 
 
 Fill = Callable[[_Run, Draft, Made | None], Awaitable[None]]
-"""Does the work of one layer over the one below it."""
+"""Builds one layer over the one below it."""
 
 
 async def set_up(shift: Shift, job: SetUp) -> Made:
-    """Make the environment, or take it from whoever made it meanwhile. What it asked for outside is recorded.
+    """Build the environment, or use one that another process built meanwhile. Records the set-up's network requests.
 
-    Raises `EnvironmentFailed`; `HeadMoved` when a person stopped it. Leaves nothing but whole layers.
+    Raises `EnvironmentFailed`; `HeadMoved` if a user stopped it. Leaves only complete layers.
     """
     run = _Run(shift, job, await job.environments.tools())
     wanted = job.wanted
@@ -93,7 +93,7 @@ async def set_up(shift: Shift, job: SetUp) -> Made:
 
 
 async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Made:
-    """One layer: as it was made before, or made now, whole or not at all."""
+    """Return one layer: an existing one, or a new one, which is complete or absent."""
     environments, doors = run.job.environments, run.shift.doors
 
     async def release(identity: HandsProvisioned) -> None:
@@ -122,7 +122,7 @@ async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Ma
         return msgspec.structs.replace(draft, record=msgspec.structs.replace(draft.record, cached=True))
     try:
         if not run.opened:
-            run.began_s = doors.clock.monotonic_s()  # not while another one made it
+            run.began_s = doors.clock.monotonic_s()  # excludes the wait for another process that built it
         await _open(run)
         await fill(run, draft, base)
         record = EnvironmentRecorded(
@@ -144,7 +144,7 @@ async def _layer(run: _Run, wanted: Wanted, fill: Fill, base: Made | None) -> Ma
 
 
 async def _open(run: _Run) -> None:
-    """The way to registries and to the hosts that the policy names, apart from the session's own."""
+    """Open network access to registries and to the hosts that the policy names, separate from the session's own."""
     egress = run.shift.doors.egress
     if run.opened:
         return
@@ -157,7 +157,7 @@ async def _open(run: _Run) -> None:
 
 
 async def _close(run: _Run) -> None:
-    """Close it, and forget that there was one."""
+    """Close the network access and forget it."""
     egress = run.shift.doors.egress
     if egress is not None and run.opened:
         await egress.forget(run.outside)
@@ -253,7 +253,7 @@ def _spec(run: _Run, workspace: Workspace, **more: object) -> HandsSpec:
 
 
 class _Hands:
-    """Hands of a set-up for a block: remembered beside the draft, given back at its end."""
+    """Context manager for set-up hands: recorded beside the draft, released at the end of the block."""
 
     def __init__(self, run: _Run, draft: Draft, spec: HandsSpec) -> None:
         self._run = run
@@ -273,7 +273,7 @@ class _Hands:
 
 
 async def _step(run: _Run, hands: Hands, command: str, shown: str) -> ExecResult:
-    """Run one command to its end; recorded as `shown` unless that is empty. Raises `EnvironmentFailed`."""
+    """Run one command to its end; record it as `shown` unless that is empty. Raises `EnvironmentFailed`."""
     left = run.began_s + run.job.policy.timeout_s - run.shift.doors.clock.monotonic_s()
     call_id = f"set_up_{len(run.steps)}_{'step' if shown else 'own'}"
     request = ExecRequest("bash", {"command": command}, max(left, 1.0), output_cap=OUTPUT_BYTES)

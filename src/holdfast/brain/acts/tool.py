@@ -1,4 +1,4 @@
-"""Tool calls: dispatch, wait, and finding out what became of a call after a death (S6 to S12)."""
+"""Tool calls: dispatch, wait, and reconciliation after a crash (S6 to S12)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from holdfast.session.tools.jobs import WEB_SEARCH, search_input
 from holdfast.session.tools.policy import GRANT
 
 RETRIES = 3
-"""Dispatches of one call at most; then its outcome is told as unknown."""
+"""Maximum dispatches of one call; after them its outcome is reported as unknown."""
 
 UNKNOWN = (
     "The outcome of this call is unknown: {reason}. It may have happened, in whole, in part or not at all, and it "
@@ -41,7 +41,7 @@ UNKNOWN = (
 async def dispatch(shift: Shift, action: Dispatch) -> End | None:
     """Run calls that were never dispatched: intent first, then the door (S6).
 
-    An `End` says that there is no money for a tool with a price.
+    Returns an `End` if the budget does not cover a priced tool.
     """
     uses = [await _use(shift, shift.state.call(call_id)) for call_id in action.call_ids]
     if action.approval_id and not await _still_approved(shift, uses[0], action.approval_id):
@@ -64,7 +64,7 @@ async def dispatch(shift: Shift, action: Dispatch) -> End | None:
         await shift.decision(ToolResult(call_id=uses[0].call_id, outcome="error", content=problem))
         return None
     if wants_rewiring(shift.state) and not shift.state.hands_at_work():
-        await hands_act.give_back(shift)  # others are made, with the way outside that the policy has by now
+        await hands_act.give_back(shift)  # the next hands get the network of the current policy
         return None
     hands = await hands_act.current(shift)
     await egress_act.ready(shift)
@@ -97,7 +97,7 @@ async def _still_approved(shift: Shift, use: AgentToolUse, approval_id: str) -> 
 
 
 async def _no_longer_approved(shift: Shift, call: Call, use: AgentToolUse) -> str:
-    """Why the approval under which a call went out does not hold for another dispatch of it; empty when it does."""
+    """Return why the approval of a call does not apply to another dispatch of it; empty if it does."""
     item = await shift.body(call.approval_seq)
     assert isinstance(item, ApprovalRequested)
     return await guards_act.changed(shift, call, use, item.guards, item.uncounted, call.approval_seq)
@@ -124,7 +124,7 @@ async def _use(shift: Shift, call: Call) -> AgentToolUse:
 def _intent(
     shift: Shift, use: AgentToolUse, attempt: int, hands: Hands | None, approval_id: str = "", *, happened: bool = True
 ) -> ToolDispatched:
-    """The intent to run a call. Its dispatch before, if any, is paid unless it is known that it never `happened`."""
+    """Return the intent to run a call. An earlier dispatch is charged unless it is known that it never `happened`."""
     call = shift.state.call(use.call_id)
     before = call.reserved_pico
     tool = shift.state.tool(use.name)
@@ -169,7 +169,7 @@ async def _run(shift: Shift, hands: Hands, use: AgentToolUse) -> None:
 async def _ended(
     shift: Shift, hands: Hands, use: AgentToolUse, result: ExecResult, *, reconciled: bool = False
 ) -> None:
-    """Record how a call ended, with what its kind adds."""
+    """Record a call's end with the facts that the session's kind adds."""
     said = await shift.acts.after_call(hands, use, result)
     await shift.fact(_result(shift.state.call(use.call_id), result, reconciled=reconciled), *said)
 
@@ -194,9 +194,9 @@ def _result(call: Call, result: ExecResult, *, reconciled: bool) -> ToolResult:
 
 
 async def reconcile(shift: Shift, action: Reconcile) -> End | None:
-    """End a dispatched call that has no end: ask the hands it went to, and believe only them.
+    """End a dispatched call that has no end, on the evidence of the hands it went to and of nothing else.
 
-    An `End` says that there is no money to run a tool with a price again.
+    Returns an `End` if the budget does not cover another run of a priced tool.
     """
     call = shift.state.call(action.call_id)
     try:
@@ -236,7 +236,7 @@ async def _reconcile_hands(shift: Shift, call: Call) -> None:
 
 
 async def _adopt(shift: Shift, hands: Hands, call: Call) -> None:
-    """A job or a service was started by an earlier shift, which died before it could say so."""
+    """Adopt a job or service whose start an earlier shift did not record before it died."""
     try:
         await jobs_act.adopt(shift, hands, await _use(shift, call), reconciled=True)
     except HandsLost as error:
@@ -253,9 +253,9 @@ async def _attach(shift: Shift, hands: Hands, call: Call) -> None:
 
 
 async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: bool = True) -> None:
-    """Dispatch a call once more: it did not happen, or may safely happen again, or `approval_id` allows it.
+    """Dispatch a call again: it did not happen, is safe to repeat, or `approval_id` allows it.
 
-    With `happened` False it is known that it did not.
+    With `happened` False, it is known that it did not happen.
     """
     use = await _use(shift, call)
     if call.approval_seq and not approval_id and (reason := await _no_longer_approved(shift, call, use)):
@@ -282,7 +282,7 @@ async def _again(shift: Shift, call: Call, approval_id: str = "", *, happened: b
 
 
 async def _unknown(shift: Shift, call: Call, status: CallStatus) -> None:
-    """S12: retry what is harmless, probe what can be looked at, ask a person, tell the rest."""
+    """Resolve an unknown outcome: retry if harmless, probe if possible, else ask a user or tell the model (S12)."""
     if not shift.state.stopping and call.attempt < RETRIES:
         if call.on_unknown == "retry":
             await _again(shift, call)
@@ -299,7 +299,7 @@ async def _unknown(shift: Shift, call: Call, status: CallStatus) -> None:
 
 
 async def _nobody_knows(shift: Shift, call: Call, reason: str) -> None:
-    """Ask a person where the tool wants that, else tell the model."""
+    """Ask a user if the tool requires it; otherwise tell the model that the outcome is unknown."""
     if call.on_unknown == "ask" and not shift.state.stopping and call.attempt < RETRIES:
         await ask_person(shift, AskPerson(call.call_id))
         return
@@ -315,7 +315,7 @@ async def _nobody_knows(shift: Shift, call: Call, reason: str) -> None:
 
 
 async def _reconcile_custom(shift: Shift, call: Call) -> None:
-    """A function of a process that is gone: nobody but its own probe can testify (S12)."""
+    """Reconcile a call of a function whose process has exited: only the tool's own probe can give evidence (S12)."""
     stop = shift.state.stopping
     if not stop and call.attempt < RETRIES:
         happened = await harness.probe_custom(shift, await _use(shift, call)) if call.on_unknown == "probe" else None
@@ -353,10 +353,10 @@ def _happened(call: Call, expectation: FileExpectation) -> ToolResult:
 
 
 async def _digest(shift: Shift, expectation: FileExpectation, probe_id: str) -> str | None:
-    """The digest of the file now, through hands; None when nobody can say.
+    """Return the file's current digest, read through hands; None if it cannot be determined.
 
-    A file that cannot be read counts as absent only when it was absent before the call: doing the call
-    again is then harmless, since a write refuses a file that it does not know (S18).
+    An unreadable file counts as absent only if it was absent before the call: repeating the call is then harmless,
+    since a write refuses a file that it does not know (S18).
     """
     await hands_act.provision(shift)
     hands = await hands_act.current(shift)
