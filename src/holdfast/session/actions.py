@@ -12,7 +12,7 @@ from holdfast.facts.tool import ToolResult
 
 
 class AskModel(msgspec.Struct, frozen=True):
-    """Request a response that shows everything up to `inputs_through`. `model` is one of the chain."""
+    """Request a response that shows everything up to `inputs_through`. `model` is a name from the chain."""
 
     inputs_through: int
     attempt: int
@@ -72,9 +72,9 @@ class Dispatch(msgspec.Struct, frozen=True):
 
 
 class Reconcile(msgspec.Struct, frozen=True):
-    """Find out what became of a dispatched call without an end (S8, S12).
+    """Reconcile a dispatched call without an end (S8, S12).
 
-    `verdict` is an approver's answer for a call whose outcome is unknown: repeat it, or leave it.
+    `verdict` is a user's answer for a call whose outcome is unknown: repeat it, or leave it.
     """
 
     call_id: str
@@ -115,7 +115,7 @@ class Escalate(msgspec.Struct, frozen=True):
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """Apply an item's default: an approver saw it and nobody answered in time (S21)."""
+    """Apply an item's default: an approver saw it, but no answer arrived in time (S21)."""
 
     item_id: str
     verdict: Verdict
@@ -137,7 +137,7 @@ class CancelChildren(msgspec.Struct, frozen=True):
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
-    """Wait until then, or until something is posted."""
+    """Wait until a time, or until an event is posted."""
 
     at_us: int
 

@@ -13,9 +13,9 @@ EVIDENCE_MAX = 16
 
 
 class HeldUse(msgspec.Struct):
-    """First use of a secret that the proxy held and that is not yet decided.
+    """First use of a secret that the proxy held, without a decision yet.
 
-    `seq` is where it was recorded, `item_id` its inbox item, empty until an approver is asked.
+    `seq` is where it was recorded, `item_id` its inbox item, empty before an approver is asked.
     """
 
     secret: str
@@ -41,10 +41,10 @@ class Outside(msgspec.Struct):
     """Egress state of a session.
 
     `policy` is in force since event `policy_seq`. `wired` means that the current sandbox has a network; `failing` is
-    why the latest has none, and `told` that the model knows. `through` is the position of the proxy's journal up to
-    which the log has it. `read` are the events that brought in untrusted content, the first for `reason`; `tainted_seq`
-    is the event that recorded it. `held`, `granted`, and `denied` are by name of the secret. `set_up` counts the
-    requests of set-ups by host, port, and verdict; the other counts are the session's own.
+    why the latest has none, and `told` that the model knows. `through` is the last position of the proxy's journal that
+    the log has. `read` are the events that brought in untrusted content, the first for `reason`; `tainted_seq` is the
+    event that recorded it. `held`, `granted`, and `denied` are by name of the secret. `set_up` counts the requests of
+    set-ups by host, port, and verdict; the other counts are the session's own.
     """
 
     policy: EgressPolicy = EgressPolicy()

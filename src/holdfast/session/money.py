@@ -1,7 +1,7 @@
 """Money as whole pico-dollars, and the ledger that guards it (S15).
 
-A move follows from a fact alone, so the ledger's rows can be rebuilt from the events. The log applies
-moves inside the append transaction and refuses the append when one does not fit.
+A move follows from a fact alone, so the ledger's rows can be rebuilt from the events. The log applies moves inside the
+append transaction and refuses the append if one does not fit.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from holdfast.facts.tool import ToolDispatched, ToolOutcomeUnknown, ToolResult
 from holdfast.session.home import HOME
 
 PICO = 10**12
-"""Pico-dollars in a dollar."""
+"""Number of pico-dollars in a dollar."""
 
 PICO_MAX = 2**62
 """The largest amount of an account, in pico-dollars."""
 
 
 def pico_from_usd(text: str) -> int:
-    """Dollars as written (`"2.50"`) to pico-dollars, exactly. Raises `ValueError` for anything else."""
+    """Convert a dollar amount in text (`"2.50"`) to pico-dollars, exactly. Raises `ValueError` for anything else."""
     try:
         amount = Decimal(text) * PICO
     except DecimalException as error:
@@ -40,7 +40,7 @@ def pico_from_usd(text: str) -> int:
 
 
 def usd(pico: int | None) -> str:
-    """Format pico-dollars: `$0.0042`, `unpriced` when unknown."""
+    """Format pico-dollars: `$0.0042`, or `unpriced` if unknown."""
     if pico is None:
         return "unpriced"
     dollars = Decimal(pico) / PICO
@@ -49,7 +49,7 @@ def usd(pico: int | None) -> str:
 
 
 def usd_float(pico: int | None) -> float | None:
-    """Pico-dollars as a number for JSON; None stays None."""
+    """Convert pico-dollars to a number for JSON; None stays None."""
     return None if pico is None else pico / PICO
 
 
@@ -74,7 +74,7 @@ class Price(msgspec.Struct, frozen=True):
 def price_per_mtok(
     input_per_mtok: float, output_per_mtok: float, cache_read: float | None = None, cache_write: float | None = None
 ) -> Price:
-    """A price from dollars per million tokens; cached tokens cost as input ones unless said."""
+    """Return a price from dollars per million tokens; cached tokens default to the price of input tokens."""
 
     def per_token(dollars: float) -> int:
         return int((Decimal(str(dollars)) * PICO / 1_000_000).to_integral_value(ROUND_CEILING))
@@ -88,7 +88,7 @@ def price_per_mtok(
 
 
 class OpenAccount(msgspec.Struct, frozen=True):
-    """A session's own account begins, with its cap or none. It must be new."""
+    """Open a session's own account, with its cap or none. It must be new."""
 
     account_id: str
     cap_pico: int | None
@@ -96,13 +96,13 @@ class OpenAccount(msgspec.Struct, frozen=True):
 
 
 class NameAccount(msgspec.Struct, frozen=True):
-    """Put an account on the path of a new session; it begins without a cap unless it exists."""
+    """Put an account on the path of a new session; a new account has no cap."""
 
     account_id: str
 
 
 class SetCap(msgspec.Struct, frozen=True):
-    """Set or remove an account's cap over a period; the account begins if it does not exist."""
+    """Set or remove an account's cap over a period; opens the account if necessary."""
 
     account_id: str
     cap_pico: int | None
@@ -111,7 +111,7 @@ class SetCap(msgspec.Struct, frozen=True):
 
 
 class Reserve(msgspec.Struct, frozen=True):
-    """Hold an amount on every account of the path, or refuse. `seq` is the event that holds it."""
+    """Reserve an amount on every account of the path, or refuse. `seq` is the event that reserves it."""
 
     path: tuple[str, ...]
     seq: int
@@ -119,7 +119,7 @@ class Reserve(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """Release the reservation of the event at `seq`, and spend its cost at that time."""
+    """Release the reservation of the event at `seq`, and book its cost at that time."""
 
     path: tuple[str, ...]
     seq: int
@@ -131,7 +131,7 @@ Move = OpenAccount | NameAccount | SetCap | Reserve | Settle
 
 
 def path_of(created: SessionCreated | SessionForked, session_id: str) -> tuple[str, ...]:
-    """The accounts of a session from leaf to root; its own when none are named. The home has none."""
+    """Return the accounts of a session from leaf to root; its own if none are named. The home has none."""
     if session_id == HOME:
         return ()
     return created.accounts or (session_id,)
@@ -158,7 +158,7 @@ def move(fact: Fact, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move,
 
 
 def _dispatched(fact: ToolDispatched, seq: int, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
-    """An earlier dispatch of the call is settled first: its hold must not stand in the way of this one's."""
+    """Settle an earlier dispatch of the call before its new reservation, which might not fit otherwise."""
     before = (Settle(path, fact.settles_seq, fact.settled_pico, at_us),) if fact.settles_seq else ()
     return (*before, Reserve(path, seq, fact.reserved_pico)) if fact.reserved_pico is not None else before
 
@@ -182,7 +182,7 @@ def _caps(fact: Fact, path: tuple[str, ...], at_us: int) -> tuple[Move, ...]:
 
 
 CAP_FACTS = frozenset((SessionCreated, SessionForked, SessionUpdated, BudgetSet, ApprovalDecided))
-"""The facts that may set a cap."""
+"""Facts that may set a cap."""
 
 _MOVERS = CAP_FACTS | {ModelRequestStart, ModelRequestEnd, ToolDispatched, ToolResult, ToolOutcomeUnknown}
 
@@ -191,19 +191,19 @@ Buckets = tuple[tuple[int, int], ...]
 """`(number, pico-dollars)` in order of time: bucket n begins n bucket widths after the epoch."""
 
 Window = Literal["hour", "day", "week"]
-"""A stretch of time that ends now."""
+"""A period that ends now."""
 
 _S = 1_000_000
 FINE_US = 300 * _S
-"""Width of the buckets that answer for the last hour."""
+"""Width of the buckets for the last hour."""
 HOUR_US = 3_600 * _S
-"""Width of the buckets that answer for the last day and the last week."""
+"""Width of the buckets for the last day and the last week."""
 _FINE_KEPT = 25
 _HOURS_KEPT = 180
-"""A week is 169 buckets at most; the rest is for what a clock that ran ahead left behind."""
+"""Number of hourly buckets to keep. A week is at most 169; the rest allows for a clock that ran ahead."""
 
 WINDOW_US: dict[Window, int] = {"hour": HOUR_US, "day": 24 * HOUR_US, "week": 168 * HOUR_US}
-"""Window → its length."""
+"""Length of each window."""
 
 
 class Spend(msgspec.Struct, frozen=True, array_like=True):
@@ -230,7 +230,7 @@ class AccountRow(msgspec.Struct, frozen=True):
     spend: Spend = Spend()
 
     def cap_of(self, period: Period) -> int | None:
-        """The cap of that period, None for none."""
+        """Return the cap of that period, None for none."""
         if period == "total":
             return self.cap_pico
         return self.cap_day_pico if period == "day" else self.cap_week_pico
@@ -241,7 +241,7 @@ class AccountRow(msgspec.Struct, frozen=True):
 
 
 def add_spend(spend: Spend, at_us: int, pico: int) -> Spend:
-    """The buckets after one more spend. They keep the newest, so the order of spends does not matter."""
+    """Return the buckets after one more spend. They keep the newest, so the order of spends does not matter."""
     if not pico:
         return spend
     return Spend(
@@ -255,7 +255,7 @@ def spent_within(spend: Spend, window: Window, now_us: int) -> int:
 
 
 def frees_us(spend: Spend, window: Window, now_us: int, needed_pico: int) -> int | None:
-    """Return when so much of the window's spend has left it; None when it holds less."""
+    """Return when that amount has left the window's spend; None if it holds less."""
     length, width = WINDOW_US[window], FINE_US if window == "hour" else HOUR_US
     for number, pico in _inside(spend, window, now_us):
         needed_pico -= pico
@@ -273,8 +273,8 @@ def _add(buckets: Buckets, number: int, pico: int, kept: int) -> Buckets:
 
 
 def _inside(spend: Spend, window: Window, now_us: int) -> Buckets:
-    """The buckets of a window. A clock that ran ahead may have put some after now: those count as well,
-    unless they are a whole window away.
+    """Return the buckets of a window. Buckets after now, from a clock that ran ahead, count too unless they are a whole
+    window away.
     """
     length, width = WINDOW_US[window], FINE_US if window == "hour" else HOUR_US
     first, last = (now_us - length) // width, (now_us + length) // width

@@ -90,7 +90,7 @@ _GOAL_LENGTH = 200
 
 
 def first_row(event: Event) -> SessionRow:
-    """The row of a session whose first own event is this `session.created` or `session.forked`."""
+    """Return the row of a session whose first own event is this `session.created` or `session.forked`."""
     fact = event.fact
     if isinstance(fact, SessionForked):
         return _fork(fact, event)
@@ -120,7 +120,7 @@ def first_row(event: Event) -> SessionRow:
 
 
 def _fork(fact: SessionForked, event: Event) -> SessionRow:
-    """A fork rests until somebody wakes it or says something (S22)."""
+    """Return the row of a fork, parked until a user wakes it or sends a message (S22)."""
     return SessionRow(
         session_id=event.session_id,
         key=fact.key,
@@ -180,7 +180,7 @@ def _short(goal: str) -> str:
 
 
 def next_row(row: SessionRow, event: Event) -> SessionRow:
-    """The row after one more event."""
+    """Return the row after one more event."""
     changes = home_changes(event, row.detail) if row.session_id == HOME else _changes(row, event)
     return msgspec.structs.replace(
         row, head=event.seq, head_hash=event.hash, epoch=event.epoch, updated_us=event.at_us, **changes
@@ -209,7 +209,7 @@ def _changes(row: SessionRow, event: Event) -> dict[str, object]:
                 "output_tokens": row.output_tokens + (usage.output_tokens if usage else 0),
             }
         case ContextCompacted() | ContextFailed() | ContextReset() as renewed if renewed.request_seq:
-            return {"turns": row.turns - 1}  # the response that it came from is no turn of the agent
+            return {"turns": row.turns - 1}  # the response it came from does not count as a turn of the agent
         case ApprovalSeen(expires_us=int() as expires_us) if row.status == "parked":
             return _seen(row, fact, expires_us)
         case HandsProvisioned() as hands:
@@ -256,7 +256,7 @@ def _ended(ended: ShiftEnded, at_us: int) -> dict[str, object]:
 
 
 def _seen(row: SessionRow, fact: ApprovalSeen, expires_us: int) -> dict[str, object]:
-    """The item's expiry as the next time. The clock is taken as it stood when the wait began: too early at worst."""
+    """Move the due time to the item's expiry. Uses the clock reading at the wait's start: too early at worst."""
     if row.due_us is None:
         return _due(expires_us, fact.boot_id, fact.booted_us)
     if expires_us >= row.due_us:

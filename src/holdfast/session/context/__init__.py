@@ -1,1 +1,1 @@
-"""The context of a session: what the model sees, and when it is renewed."""
+"""Context of a session: its content, and its renewal."""

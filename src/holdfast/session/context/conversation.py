@@ -8,7 +8,7 @@ import msgspec
 
 
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="text"):
-    """Words. `provider`, `provider_id` and `details` are what that provider wants back with them."""
+    """Text. `provider`, `provider_id`, and `details` are returned to that provider."""
 
     text: str
     provider: str = ""
@@ -17,7 +17,7 @@ class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="text"):
 
 
 class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinking"):
-    """The model's own reasoning, given back to it as its provider requires."""
+    """The model's own reasoning, returned to it as its provider requires."""
 
     text: str
     signature: str = ""
@@ -27,7 +27,7 @@ class ThinkingPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="thinkin
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag="image"):
-    """A picture."""
+    """An image."""
 
     media_type: str
     data: bytes
@@ -42,7 +42,7 @@ class DocumentPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="documen
 
 
 AS_TEXT = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
-"""How the media types begin of files that a model is told as words."""
+"""Prefixes of the media types of files that the model receives as text."""
 
 
 def told_as_text(part: DocumentPart) -> bool:
@@ -51,7 +51,7 @@ def told_as_text(part: DocumentPart) -> bool:
 
 
 class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_call"):
-    """A call that the model asked for."""
+    """A tool call in a response."""
 
     call_id: str
     name: str
@@ -62,7 +62,7 @@ class ToolCallPart(msgspec.Struct, frozen=True, omit_defaults=True, tag="tool_ca
 
 
 class ToolResultPart(msgspec.Struct, frozen=True, tag="tool_result"):
-    """How that call ended. Stands right after the message that asked for it (S3)."""
+    """The result of a tool call, directly after the message with the call (S3)."""
 
     call_id: str
     name: str
@@ -75,7 +75,7 @@ Part = TextPart | ThinkingPart | ImagePart | DocumentPart | ToolCallPart | ToolR
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One turn of the conversation."""
+    """One message of the conversation."""
 
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]

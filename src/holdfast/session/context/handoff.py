@@ -1,4 +1,4 @@
-"""Handoffs of a context, and transcripts of the log to make them and summaries from (S16). Pure."""
+"""Handoffs of a context, and transcripts of the log as input for handoffs and summaries (S16). Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from holdfast.session.tools import TOOLS, main_argument
 SECTIONS = Handoff.__struct_fields__
 
 LEFT_OUT = "(older entries were left out here; `search_log` finds what they were about)"
-"""Stands where entries were dropped for want of room."""
+"""Replaces entries that were dropped for lack of room."""
 
 ENTRIES_MAX = 40
-"""Entries of one section; the oldest are dropped."""
+"""Maximum entries of one section; the oldest are dropped."""
 
 CHARACTERS_MAX = 24_000
-"""Of all entries together, about 6,000 tokens: notes that served well were 7,000 to 10,000 characters."""
+"""Maximum characters of all entries, about 6,000 tokens; useful handoffs were 7,000 to 10,000 characters long."""
 
 FILES_MAX = 60
 _ENTRY_MAX = 400
@@ -36,7 +36,7 @@ _WORDS_MAX = 1_500
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema that a model's note has to fit: six lists of sentences, all of them required."""
+    """Return the JSON schema for a handoff by a model: six required lists of sentences."""
     entry = {"type": "array", "items": {"type": "string"}}
     return {
         "type": "object",
@@ -47,7 +47,7 @@ def schema() -> dict[str, Any]:
 
 
 def parse(text: str) -> Handoff | str:
-    """The note in a model's answer, or why there is none."""
+    """Parse the handoff in a model's response; on failure, return the reason."""
     body = text.strip()
     if body.startswith("```") and body.endswith("```"):
         body = body.partition("\n")[2].removesuffix("```")
@@ -60,12 +60,12 @@ def parse(text: str) -> Handoff | str:
 
 
 def _clean(entries: Iterable[str]) -> tuple[str, ...]:
-    """Entries with words in them. One that pretends to be ours is dropped."""
+    """Drop blank entries, and those equal to the harness's own marker."""
     return tuple(entry for entry in entries if entry.strip() and entry != LEFT_OUT)
 
 
 def merge(earlier: Handoff | None, new: Handoff, characters: int = CHARACTERS_MAX) -> Handoff:
-    """Both notes: the earlier entries as they are, then those that are new; the oldest go when there is no room."""
+    """Merge two handoffs: the earlier entries unchanged, then the new ones; without room, the oldest are dropped."""
     sections = {}
     for name in SECTIONS:
         old = getattr(earlier, name) if earlier is not None else ()
@@ -91,13 +91,13 @@ def _drop_oldest(entries: list[str]) -> None:
 
 
 def files_of(handoff: Handoff, seen: Mapping[str, str]) -> dict[str, str]:
-    """The files that a note speaks of, with the digests under which its context knew them (S18)."""
+    """Return the files that a handoff mentions, with the digests under which its context knew them (S18)."""
     text = "\n".join(entry for name in SECTIONS for entry in getattr(handoff, name))
     named = {path: digest for path, digest in seen.items() if path in text or path.rpartition("/")[2] in text}
     return dict(list(named.items())[-FILES_MAX:])
 
 
-# --- a note without a model ----------------------------------------------------------------------
+# --- handoffs without a model --------------------------------------------------------------------
 
 
 def mechanical(items: Iterable[Item], facts: Mapping[int, Fact], why: str) -> Handoff:
@@ -160,16 +160,16 @@ def _short(text: str) -> str:
 
 
 SHORTEST = 200
-"""No entry is cut to fewer characters than this."""
+"""Minimum length to which an entry is cut, in characters."""
 
 
 def raw(items: Iterable[Item]) -> list[Item]:
-    """The items that are what happened, without what stands for older turns."""
+    """Return the items that are original events, without summaries and handoffs."""
     return [item for item in items if not isinstance(item, SummaryItem | HandoffItem)]
 
 
 def transcript(items: Iterable[Item], facts: Mapping[int, Fact], characters: int) -> str:
-    """Return a stretch of the log as text of about so many characters; the longest entries lose their middle."""
+    """Return a stretch of the log as text of about `characters` characters; the longest entries lose their middle."""
     entries = [entry for item in raw(items) for entry in _entries(item, facts)]
     longest = max((len(text) for _, text in entries), default=0)
     heads = sum(len(head) + 2 for head, _ in entries)
@@ -193,7 +193,7 @@ def _entries(item: Item, facts: Mapping[int, Fact]) -> list[tuple[str, str]]:
 
 
 def _end(seq: int, fact: Fact | None) -> tuple[str, str]:
-    """The end of a call, which a fork may have found open (S22)."""
+    """Return the end of a call, which may have been open at a fork (S22)."""
     return (f"[{seq}] the harness said:", FORKED_CALL) if isinstance(fact, SessionForked) else _entry(seq, fact)
 
 

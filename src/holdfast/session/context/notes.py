@@ -32,7 +32,7 @@ FORKED_CALL = (
     "This call was open when this session was forked from another one, and it was not run here. The workspace is as "
     "it was at the fork: look before you go on."
 )
-"""Stands for the result of a call that a fork found open (S22)."""
+"""Result shown for a call that was open at a fork (S22)."""
 
 _SECTIONS = (
     ("done", "Done"),
@@ -45,7 +45,7 @@ _SECTIONS = (
 
 
 def note_of(fact: Fact) -> str:
-    """A fact in words for the model; empty for one that it is not told of."""
+    """Return the note to the model about a fact; empty if the fact is not shown."""
     match fact:
         case ChildFinished():
             return child_report(fact)
@@ -116,9 +116,7 @@ FRAME_END = ">>>>>>>> end of what came from outside"
 
 
 def result_text(fact: ToolResult | ToolOutcomeUnknown) -> str:
-    """What the model reads as the result of a call. What strangers may have written stands in a frame that they
-    cannot close.
-    """
+    """Return the result of a call as shown to the model, with untrusted text in a frame that it cannot close."""
     if not isinstance(fact, ToolResult) or not fact.untrusted:
         return fact.content
     inner = fact.content.replace("<<<<<<<<", "< < < <").replace(">>>>>>>>", "> > > >")
@@ -126,7 +124,7 @@ def result_text(fact: ToolResult | ToolOutcomeUnknown) -> str:
 
 
 def left_out(through_seq: int) -> str:
-    """Says that summaries up to that position stand here no more."""
+    """Return the note that summaries up to that position were dropped."""
     return (
         f"(Summaries of what came before event {through_seq} were left out for want of room; `search_log` with "
         f"`before` {through_seq + 1} finds what happened then.)"
@@ -134,7 +132,7 @@ def left_out(through_seq: int) -> str:
 
 
 def handoff_text(handoff: Handoff) -> str:
-    """A handoff as Markdown."""
+    """Format a handoff as Markdown."""
     blocks = []
     for field, title in _SECTIONS:
         entries = getattr(handoff, field)
@@ -165,7 +163,7 @@ def running(jobs: Iterable[Job], services: Iterable[ServiceRun], seq: int) -> tu
 
 
 def forked_note(fact: SessionForked) -> str:
-    """Return the first note of a fork: the files may not have all that it remembers."""
+    """Return the first note of a fork: its files may lack changes that it remembers."""
     files = f"The workspace is a copy of its files as they were after event {fact.snapshot_seq}."
     if fact.unkept:
         calls = ", ".join(fact.unkept)

@@ -17,28 +17,28 @@ from holdfast.session.tools import Tool
 from holdfast.session.tools.effects import effects_of, told
 
 BYTES_PER_TOKEN = 4
-"""The usual rule of thumb for English and code."""
+"""Usual rule of thumb for English and code."""
 
 OVERHEAD_TOKENS = 8
-"""What a message costs beside its text."""
+"""Tokens of a message beside its text."""
 
 
 def estimate(text: str) -> int:
-    """About how many tokens `text` is."""
+    """Estimate the tokens of `text`."""
     return len(text) // BYTES_PER_TOKEN + OVERHEAD_TOKENS if text else 0
 
 
 def estimate_pinned(created: SessionCreated) -> int:
-    """About how many tokens stand in every context of a session (S17)."""
+    """Estimate the tokens that every context of a session includes (S17)."""
     return sum(estimate(text) for text in (created.goal, created.rules, created.agent.system, *created.criteria))
 
 
 BLOCK_TOKENS = 1_600
-"""About what a picture or a page costs: Anthropic documents up to 1,600 tokens a picture, others are in that range."""
+"""Estimated tokens of an image or a page. Anthropic documents up to 1,600 per image, others are in that range."""
 
 
 def estimate_content(content: Content) -> int:
-    """About how many tokens a message is. Other documents than text are taken by their size, 3 kB a page."""
+    """Estimate the tokens of a message. Documents other than text are estimated by size, at 3 kB a page."""
     return sum(_estimate_block(block) for block in content)
 
 
@@ -52,7 +52,7 @@ def _estimate_block(block: Block) -> int:
 
 
 def estimate_input(value: dict[str, Any]) -> int:
-    """About how many tokens the arguments of a tool call are."""
+    """Estimate the tokens of a tool call's arguments."""
     return sum(len(key) + len(str(item)) for key, item in value.items()) // BYTES_PER_TOKEN + OVERHEAD_TOKENS
 
 
@@ -65,13 +65,13 @@ _BLANK = re.compile(r"\b(?:BLANK|FILLER|NULL NOTEHEAD|VARIATION SELECTOR|GRAPHEM
 """Default-ignorable and blank characters of the other categories, by their names, which Unicode never changes."""
 
 _DRAWN = "BLANK SYMBOL"
-"""U+2422 has the word in its name and shows something."""
+"""U+2422 is visible despite the word in its name."""
 
 MARKS_MAX = 4
-"""More combining marks on one character reach over the lines beside it."""
+"""Maximum combining marks on one character; more would reach over adjacent lines."""
 
 _OTHER = re.compile(r"[^\n\t -~]+")
-"""Runs of anything but plain ASCII."""
+"""Runs of characters other than plain ASCII."""
 
 _OUTSIDE_STRINGS = re.compile(r"[^ -~]")
 
@@ -88,9 +88,9 @@ def is_hidden(character: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """`text` with each hidden character, and each combining mark that has no base, as an escape such as `\\u202e`.
+    """Return `text` with each hidden character, and each combining mark without a base, as an escape such as `\\u202e`.
 
-    Line ends and tabs stay. Two texts without backslashes never look the same because of a hidden character.
+    Newlines and tabs stay. Two texts without backslashes never look the same because of a hidden character.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -98,7 +98,7 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """As `visible`, on one line: line ends and tabs are escapes too, and no blank is folded."""
+    """Return `visible` text on one line: newlines and tabs are escaped too, and spaces are not collapsed."""
     return visible(text).replace("\n", "\\x0a").replace("\t", "\\x09")
 
 
@@ -120,14 +120,14 @@ def _escape(character: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """`text` without what a terminal would obey, for words that no approval depends on; line ends and tabs stay."""
+    """Replace terminal control characters in text that no approval depends on; newlines and tabs stay."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
 def visible_json(line: str) -> str:
-    """One line of JSON with the hidden characters of its strings as `\\uXXXX`: the same value, and nothing hidden."""
+    """Escape the hidden characters in the strings of one line of JSON as `\\uXXXX`, without changing its value."""
     return line if line.isascii() and line.isprintable() else _OUTSIDE_STRINGS.sub(_json_escape, line)
 
 
@@ -140,12 +140,12 @@ def _json_escape(found: re.Match[str]) -> str:
 
 
 def action_digest(name: str, value: dict[str, Any]) -> str:
-    """SHA-256 hex of what a call would do: its tool and its input, keys sorted."""
+    """Return the SHA-256 hex of an action: its tool and its input, with sorted keys."""
     return hashlib.sha256(msgspec.json.encode([name, value], order="deterministic")).hexdigest()
 
 
 def action_text(name: str, value: dict[str, Any]) -> str:
-    """The whole of what a call would do, as text: nothing of it is left out."""
+    """Return the complete action of a call as text."""
     if name == "bash" and set(value) == {"command"}:
         return f"bash: {value['command']}"
     lines = [f"{name}:"]
@@ -176,6 +176,6 @@ def touches(
 
 
 def own_programs(created: SessionCreated, hands: HandsProvisioned | None) -> bool:
-    """Return True if programs are also searched in folders that the agent can write to."""
+    """Return True if the search path for programs includes folders that the agent can write to."""
     prepared = created.environment != Environment() or bool(hands is not None and hands.environment)
     return prepared or "PATH" in created.workspace.env

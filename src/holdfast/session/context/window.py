@@ -1,7 +1,7 @@
-"""The context: what the model is shown, built from the state and the bodies it names. Pure.
+"""Context of a model request, built from the state and the bodies it names. Pure.
 
-The head is pinned: the system prompt, the rules, the goal and the criteria stand first and byte-identical in
-every context of a session (S17). Results stand next to their calls, whatever the log's order (S3).
+The head is pinned: the system prompt, the rules, the goal, and the criteria come first and are byte-identical in every
+context of a session (S17). Results come directly after their calls, whatever the log's order (S3).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from holdfast.session.state import Call, Item, PostedItem, ResponseItem, State, 
 
 
 def real(state: State, estimated: int) -> int:
-    """An estimate, corrected by what earlier requests really had."""
+    """Correct an estimate by the measured sizes of earlier requests."""
     return estimated * state.context.scale_milli // 1_000
 
 
@@ -44,9 +44,9 @@ def line_tokens(state: State) -> int:
 
 
 def inputs(state: State) -> list[PostedItem]:
-    """The pending messages that the next request takes in, in order; the others wait for the request after it.
+    """Return the pending messages that the next request includes, in order; the others wait for the request after it.
 
-    When all of them together would park the session, as many as fit are taken; at least one when everything before has
+    If all of them together would park the session, as many as fit are included; at least one when everything before has
     been answered.
     """
     most = state.limits.context_tokens
@@ -64,28 +64,28 @@ def inputs(state: State) -> list[PostedItem]:
 
 
 def inputs_through(state: State) -> int:
-    """The last position that the next request shows."""
+    """Return the last position that the next request shows."""
     taken = len(inputs(state))
     return state.seq if taken == len(state.pending) else state.pending[taken].seq - 1
 
 
 def left_over(state: State, call: Call) -> bool:
-    """Return True if the request that a call comes from could not take in all messages: none waits while they do."""
+    """Return True if the request behind a call left out messages: while it did, no call waits."""
     request_seq = int(call.call_id.partition(".")[0])
     return any(item.seq < request_seq for item in state.pending)
 
 
 def arrived(state: State, call: Call) -> bool:
-    """Return True if something came in that ends a waiting call."""
+    """Return True if an event ends a waiting call."""
     return left_over(state, call) or any(item.seq > call.seq for item in state.pending)
 
 
 CUT_SHORT = "Your last response was cut at the output limit. Go on from there, in smaller steps."
-"""Said to the model after a response that ran into the output limit without asking for anything."""
+"""Note to the model after a response that reached the output limit without a call."""
 
 
 class Context(msgspec.Struct, frozen=True):
-    """A built context. `digest` is SHA-256 hex over all of it, for the log."""
+    """A built context. `digest` is the SHA-256 hex over all of it, for the log."""
 
     system: str
     messages: tuple[Message, ...]
@@ -93,7 +93,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def needed(state: State) -> list[int]:
-    """Sequence numbers of the bodies that `build` will ask for, in order of the context."""
+    """Return the positions of the bodies that `build` reads, in the order of the context."""
     seqs: list[int] = []
     for item in state.window:
         if isinstance(item, ResponseItem):
@@ -106,7 +106,7 @@ def needed(state: State) -> list[int]:
 
 
 def build(state: State, facts: Mapping[int, Fact], prompt: str) -> Context:
-    """The context of the next request. `facts` has every body that `needed` names."""
+    """Build the context of the next request. `facts` has every body that `needed` names."""
     created = state.created
     assert created is not None
     system, goal = head(created, prompt)
@@ -210,7 +210,7 @@ def _result(call: AgentToolUse, fact: Fact | None) -> ToolResultPart:
 
 
 def alternating(messages: list[Message]) -> tuple[Message, ...]:
-    """Join neighbours of one role: providers want turns to alternate."""
+    """Join adjacent messages of one role: providers require alternating turns."""
     merged: list[Message] = []
     for message in messages:
         if merged and merged[-1].role == message.role:

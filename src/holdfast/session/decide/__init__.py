@@ -1,6 +1,6 @@
 """Next action of a session, decided from its state alone. No clock, no randomness, no I/O: the time is an argument.
 
-This module has the order of decisions; its neighbors have the parts.
+This module sets the order of decisions; its neighbors decide the parts.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from holdfast.session.state import CLOCK_STEP_US, ResponseItem, State
 
 
 def is_idle(state: State, now_us: int, up: Uptime | None = None) -> bool:
-    """Return True if a wake has nothing to do: the session ended or parked, and nothing new came since.
+    """Return True if a wake has nothing to do: the session ended or parked, and nothing new arrived since.
 
-    A wait is over when the wall clock says so or, in the boot in which it began, the uptime `up`: setting the clock
-    back makes no wait longer. In another boot a session is judged anew when its latest event lies in the future.
+    A wait is over by the wall clock or, in the boot in which it began, by the uptime `up`: setting the clock back makes
+    no wait longer. In another boot, a session whose latest event lies in the future is decided again.
     """
     ended = state.ended
     if ended is None or state.in_shift:

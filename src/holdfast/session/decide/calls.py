@@ -70,7 +70,7 @@ def next_call(state: State, opened: list[Call], now_us: int) -> Action:
 
 
 def rule_for(state: State, call: Call, now_us: int) -> Ruling:
-    """The ruling for a call now."""
+    """Return the current ruling for a call."""
     rules = state.created.agent.rules if state.created else ()
     age_s = max(0.0, (now_us - state.created_us) / 1e6)
     return evaluate(rules, call.name, call.parts, whole=call.argument, age_s=age_s, uses=state.rule_uses)
@@ -120,7 +120,7 @@ def _refusal(ask: Ask) -> str:
 
 
 def _granted(state: State, call: Call, now_us: int) -> str:
-    """The grant that lets this call through. What the harness does is allowed one by one."""
+    """Return the grant that covers this call. Calls that the harness answers are approved one by one."""
     if call.where == "harness":
         return ""
     for held in state.grants:
@@ -137,7 +137,7 @@ def _wrote_instead(state: State, call: Call) -> EndCalls:
 
 
 def _harness(state: State, call: Call, now_us: int) -> Action:
-    """A call that the harness answers: at once, or when what it waits for has come."""
+    """Return the action for a call that the harness answers: at once, or when its wait is over."""
     match call.name:
         case "sleep":
             return waits.sleep(state, call, now_us)

@@ -1,8 +1,8 @@
-"""When a context is compacted or reset, and when its rules are looked at (S16, S17).
+"""Decisions to compact or reset a context, and to check its rules (S16, S17).
 
-Called when no call is open, before a request. All sizes are tokens, corrected by what earlier requests really had.
-Nothing here can go round in circles: a compaction or a reset happens only where it takes away a fair part of
-the line, each counts its failures, and after the last of them comes a note written by code, which cannot fail.
+Called before a request, when no call is open. All sizes are tokens, corrected by measured sizes of earlier requests.
+Nothing here can loop: a compaction or a reset happens only where it frees a fair part of the limit, each counts its
+failures, and after the last failure code writes the handoff, which cannot fail.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from holdfast.session.signs.trace import CHANGE, turns
 from holdfast.session.state import Item, ResponseItem, State
 
 TOOL_SHARE = 0.8
-"""From this share of tool output on, `auto` resets where it would compact: such output compresses poorly. A measured
+"""Share of tool output from which `auto` resets instead of compacting: such output compresses poorly. A measured
 worker's context is 60 to 80 percent tool output, so only a share above the usual one counts."""
 
 GAIN = 8
-"""What would take away less than an eighth of the line is not worth a request."""
+"""Inverse of the smallest share of the limit worth freeing with a request: an eighth."""
 
 STRETCH = 0.9
-"""A compaction is given at most this part of the line; a longer stretch is compacted in several, one by one."""
+"""Share of the limit that one compaction covers at most; a longer stretch is compacted in several steps."""
 
 IDLE_RESETS_MAX = 5
-"""So often in a row a context may be filled by mere looking and be reset; then a person is asked."""
+"""Maximum resets in a row with only read-only calls in between; then the session asks a user."""
 
 SIGN_RESETS_MAX = 3
-"""Resets for a loop or for no progress, until a person says something; then one is asked."""
+"""Maximum resets for a loop or no progress since the user's last message; then the session asks a user."""
 
 
 def window_tokens(state: State) -> int:
-    """About how many tokens the next request has, corrected by what earlier ones really had."""
+    """Estimate the tokens of the next request, corrected by measured sizes of earlier ones."""
     return real(state, state.window_tokens + sum(item.tokens for item in inputs(state)))
 
 
@@ -81,7 +81,7 @@ def _rules_due(state: State) -> bool:
 
 @lru_cache(maxsize=16)
 def checkable(rules: str) -> tuple[Checkable, ...]:
-    """The rules that code can check."""
+    """Return the rules that code can check."""
     return parse(rules)
 
 
@@ -89,7 +89,7 @@ def checkable(rules: str) -> tuple[Checkable, ...]:
 
 
 def _sign(state: State, now_us: int, *, asks: bool) -> Action | None:
-    """A sign is recorded once, then answered: by a reset, or by a person when a reset did not help."""
+    """Record a sign once, then act on it: reset, or ask a user if a reset did not help."""
     context = state.context
     if context.sign_seq and context.sign_kind is not None:
         kind, detail = context.sign_kind, context.sign_detail
@@ -103,7 +103,7 @@ def _sign(state: State, now_us: int, *, asks: bool) -> Action | None:
 
 
 def current_sign(state: State) -> Sign | None:
-    """The sign that the log shows now, if any."""
+    """Return the sign that the trace shows now, if any."""
     if not state.limits.context.signs or not _conversation(state):
         return None
     fill = window_tokens(state) / max(1, line_tokens(state))
@@ -121,11 +121,11 @@ def _helpless(state: State, kind: str) -> bool:
     return not any(turn.brought == CHANGE for turn in every)
 
 
-# --- the line ------------------------------------------------------------------------------------
+# --- the limit -----------------------------------------------------------------------------------
 
 
 def _line(state: State, now_us: int) -> Action | None:
-    """The context is over its line: compaction or reset, as the strategy says and as far as they help."""
+    """Compact or reset a context over its limit, by its strategy and if that frees enough."""
     policy = state.limits.context
     strategy: Literal["compaction", "reset"]
     if policy.strategy == "auto":
@@ -143,7 +143,7 @@ def _line(state: State, now_us: int) -> Action | None:
 
 
 def tool_share(state: State) -> float:
-    """The part of the window that is output of tools."""
+    """Return the share of tool output in the window."""
     return state.context.tool_tokens / max(1, state.window_tokens)
 
 
@@ -158,10 +158,10 @@ def _gain(state: State, items: list[Item]) -> bool:
 
 
 def compactable(state: State) -> int:
-    """The last event that a compaction should cover now; 0 when there is nothing that it could take away.
+    """Return the last event that a compaction should cover now; 0 if a compaction would free nothing.
 
-    The latest response with its results is never part of it: the model may not have seen those yet. After it
-    as many turns stay in full as the policy keeps.
+    It never covers the latest response with its results, which the model may not have seen yet, and leaves as many of
+    the latest turns in full as the policy keeps.
     """
     keep = min(state.limits.context.keep_tokens, line_tokens(state) // 2)
     responses = [index for index, item in enumerate(state.window) if isinstance(item, ResponseItem)]
@@ -174,7 +174,7 @@ def compactable(state: State) -> int:
 
 
 def _stretch_end(state: State, cut: int) -> int:
-    """The end of a stretch that one request can hold, within the first `cut` items of the window."""
+    """Return the end of a stretch that fits one request, within the first `cut` items of the window."""
     room = int(line_tokens(state) * STRETCH)
     tokens, through = 0, 0
     for item in raw(state.window[:cut]):
@@ -192,7 +192,7 @@ def stretch(state: State, through_seq: int) -> list[Item]:
 
 
 def last_seq(item: ResponseItem) -> int:
-    """The last event of a response and its results."""
+    """Return the last event of a response and its results."""
     return max(item.request_seq, *item.parts, *item.results)
 
 
@@ -201,7 +201,7 @@ def note_characters(state: State) -> int:
     return min(CHARACTERS_MAX, line_tokens(state) * BYTES_PER_TOKEN // 4)
 
 
-# --- requests for it -----------------------------------------------------------------------------
+# --- requests for compactions and handoffs -------------------------------------------------------
 
 
 def _compact(state: State, now_us: int, through_seq: int) -> Action:

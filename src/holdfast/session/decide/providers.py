@@ -16,21 +16,21 @@ from holdfast.session.state import Failure, Provider, State
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The model to ask, and which try this is since the last response, from 1."""
+    """The model for the next request, and the attempt's number since the last response, from 1."""
 
     model: str
     attempt: int
 
 
 def chain(state: State) -> tuple[str, ...]:
-    """The models that may be asked, the preferred one first."""
+    """Return the models available for a request, the preferred one first."""
     assert state.created is not None
     agent = state.created.agent
     return (agent.model, *agent.fallbacks)
 
 
 def choose(state: State, now_us: int, purpose: Purpose = "turn") -> Choice | Action:
-    """Whom to ask now; otherwise what to do instead: rest a model, wait, park, or give up."""
+    """Choose the model for the next request; otherwise return an action: open a breaker, wait, park, or fail."""
     found = _choose(state, now_us, purpose)
     if not isinstance(found, Choice):
         return found
@@ -44,9 +44,9 @@ def _choose(state: State, now_us: int, purpose: Purpose) -> Choice | Action:
         return healed
     failure = state.failure
     if failure is not None and failure.kind == TOO_LONG and purpose != "turn":
-        failure = None  # this very request makes the next turn shorter
+        failure = None  # this very request shortens the next turn
     if failure is not None and failure.purpose != "turn" and failure.kind not in RETRYABLE:
-        failure = None  # a summary that cannot be had ends no session: the lifecycle counts it and does without
+        failure = None  # a missing summary ends no session: its failures are counted, and the work goes on without it
     if failure is None:
         model = _awake(state, models, now_us)
         return Choice(model, 1) if model else _all_rest(state, models)
@@ -63,7 +63,7 @@ def _choose(state: State, now_us: int, purpose: Purpose) -> Choice | Action:
 
 def _same_again(state: State, failure: Failure, now_us: int) -> Choice | Action:
     if failure.kind not in RETRYABLE:
-        if inputs(state):  # somebody said something new: that deserves a try
+        if inputs(state):  # a new message is a reason for another attempt
             return Choice(failure.model, failure.attempt + 1)
         if failure.kind == TOO_LONG:
             return End(ShiftEnded(status="parked", reason="context", detail=failure.message))
@@ -92,7 +92,7 @@ def _awake(state: State, models: tuple[str, ...], now_us: int) -> str | None:
 
 
 def _since(state: State) -> int:
-    """The latest failure, which began the rest that is waited for."""
+    """Return the latest failure, from which the current wait is measured."""
     return state.failure.seq if state.failure is not None else state.seq
 
 
@@ -107,7 +107,7 @@ def _of(state: State, model: str) -> Provider:
 
 
 def _healed(state: State, now_us: int) -> Record | None:
-    """A model that answered after its rest is taken back, as an event."""
+    """Close the breaker of a model that answered after its wait, as an event."""
     for model, provider in state.providers.items():
         if provider.rest_until_us and provider.rest_until_us <= now_us and not provider.failures:
             return Record((BreakerClosed(breaker=PROVIDER + model, detail="it answers again"),))
@@ -115,7 +115,7 @@ def _healed(state: State, now_us: int) -> Record | None:
 
 
 def _tired(state: State, failure: Failure, models: tuple[str, ...], now_us: int) -> Record | None:
-    """Take a model out of the chain when another one can be asked instead."""
+    """Open the breaker of a model if another one can replace it."""
     provider = _of(state, failure.model)
     others = [model for model in models if model != failure.model and _of(state, model).rest_until_us <= now_us]
     if not others or provider.rest_until_us > failure.at_us or failure.model not in models:
@@ -131,17 +131,17 @@ def _tired(state: State, failure: Failure, models: tuple[str, ...], now_us: int)
 
 
 RETRYABLE = frozenset({"rate_limited", "overloaded", "timeout", "bad_stream", "unavailable"})
-"""Kinds of failure that another attempt can mend."""
+"""Kinds of failure that another attempt can resolve."""
 
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 30.0
 
 PARK_BEYOND_S = 60.0
-"""A longer wait than this parks the session: a parked one costs nothing."""
+"""Longest wait without parking; a parked session costs nothing."""
 
 
 def delay_s(failure: Failure, tries: int) -> float:
-    """Seconds from the failure to the next attempt: what the provider asked for, else doubling.
+    """Return the seconds from the failure to the next attempt: the provider's value, or doubling.
 
     `tries` counts the failed attempts of this shift, from 1.
     """
@@ -170,13 +170,13 @@ def check_breakers(state: State, now_us: int) -> Action | None:
 
 
 def spent_last_hour(state: State, now_us: int) -> int:
-    """Pico-dollars of the last hour, by steps of five minutes."""
+    """Return the spend of the last hour in pico-dollars, by five-minute steps."""
     first = now_us // SPEND_STEP_US - SPEND_STEPS
     return sum(pico for at, pico in state.spend.items() if at > first)
 
 
 def _open_breaker(state: State, now_us: int) -> Action:
-    """A breaker is open: a person says whether to go on, or says something new."""
+    """Return the action under an open breaker: a user decides to go on, or sends a message."""
     ask = next((each for each in state.asks.values() if each.kind == "escalation"), None)
     if ask is None or (ask.verdict is None and state.message_seq > ask.seq):
         why = "a person wrote" if ask is not None else "nothing is asked any more"

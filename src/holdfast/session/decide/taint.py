@@ -1,7 +1,7 @@
-"""Taint: untrusted reading, private data, and egress of a session, and approvals for the use of secrets. Pure.
+"""Taint: untrusted content, private data, and egress of a session, and approvals for the use of secrets. Pure.
 
 A session that has read untrusted content, holds private data, and has network access can be made to leak the data. The
-first two cannot be undone, so approvers are asked about the third.
+first two cannot be undone, so the third needs an approval.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OUTSIDE = "may talk outside"
 
 
 def marks(state: State) -> tuple[str, ...]:
-    """Return the words for those of the three that apply to a session."""
+    """Return the marks for those of the three that apply to a session."""
     created, outside = state.created, state.outside
     private = created is not None and (
         not created.workspace.disposable or bool(outside.policy.secrets) or bool(created.environment.dotenv)

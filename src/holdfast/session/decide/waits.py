@@ -13,11 +13,11 @@ from holdfast.session.context.window import arrived, left_over
 from holdfast.session.state import Ask, Call, Child, State, notice_key
 
 WAIT_HERE_US = 5_000_000
-"""Shorter waits are spent in the shift; longer ones park the session, which costs nothing."""
+"""Longest wait inside a shift; a longer one parks the session, which costs nothing."""
 
 
 def cancel_first(state: State) -> CancelChildren | None:
-    """Return the children to cancel before their parent: those at work, and those parked for good."""
+    """Return the children to cancel before their parent: those at work, and those parked indefinitely."""
     unfinished = [child for child in state.children.values() if child.status in (None, "parked")]
     working = tuple(child.child_id for child in unfinished if not child.cancelled)
     return CancelChildren(working) if working else None
@@ -77,9 +77,9 @@ ROUNDS = ("first", "reminder", "second")
 """Rounds of notifications about an item: when it is opened, as a reminder, and to the second approvers."""
 
 PAUSED = "paused by a person"
-"""Details of the rows of paused sessions."""
+"""Detail of the rows of paused sessions."""
 STOPPED = "an emergency stop"
-"""Why a session rests, as its row says it."""
+"""Detail of the rows of sessions under an emergency stop."""
 
 SEEN_GRACE_US = 3_600_000_000
 """Minimum time between the first view of an item and its default."""
@@ -205,11 +205,11 @@ def close_all(state: State, reason: str) -> tuple[Fact, ...]:
 
 
 WORKSPACE = "workspace"
-"""Name of the breaker for a lost workspace."""
+"""Breaker for a lost workspace."""
 
 
 def wait_for_workspace(state: State, now_us: int) -> Action | None:
-    """Return the action while the workspace is lost, before any call: a user is asked, nothing is recreated (S11)."""
+    """Return the action while the workspace is lost, before any call: ask a user, recreate nothing (S11)."""
     if state.breaker != WORKSPACE:
         return None
     ask = next((each for each in state.asks.values() if each.kind == "escalation"), None)

@@ -1,6 +1,6 @@
-"""The fold: from events to state. Pure; the same events give the same state, always.
+"""Fold from events to state. Pure: the same events always give the same state.
 
-Each family of facts has a module of its own; this one walks the events and says which.
+Each family of facts has a module of its own; this one iterates over the events and selects the module.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from holdfast.session.tools.policy import TREE
 _FORKED = str(SessionForked.__struct_config__.tag)
 
 _SKIP_FROM = 200
-"""Fewer events are traced one by one."""
+"""Minimum number of events from which the trace skips those that cannot count."""
 
 
 def empty(session_id: str, kinds: Kinds) -> State:
-    """The state before the first event. `kinds` finds the session's kind once the first event names it."""
+    """Return the state before the first event. `kinds` finds the session's kind once the first event names it."""
     return State(session_id=session_id, hash=genesis(session_id), tenant=Tenant(kinds))
 
 
 def fold(state: State, events: Iterable[Event]) -> State:
-    """The state after `events`. The state handed in is used up: go on with the returned one."""
+    """Return the state after `events`. This consumes the given state: continue with the returned one."""
     events = list(events)
     traced = _traced_from(events)
     for event in events:
@@ -75,7 +75,7 @@ def fold(state: State, events: Iterable[Event]) -> State:
 
 
 def _traced_from(events: list[Event]) -> int:
-    """The position from which on the trace has to see the events: it keeps the latest steps only, and is costly."""
+    """Return the position from which the trace needs the events: it keeps only the latest steps, and is costly."""
     if len(events) < _SKIP_FROM:
         return 0
     return events[first_that_counts([(event.seq, event.fact) for event in events])].seq
@@ -199,7 +199,7 @@ _APPLY: dict[type[Fact], Apply] = {
     **fold_approvals.APPLY,
     HookRan: _hook,
 }
-"""What each fact of the kernel does to a state."""
+"""Effect of each fact of the kernel on a state."""
 
 UNFOLDED: frozenset[type[Fact]] = frozenset(
     {BriefRead, BudgetReached, EmergencyReleased, EmergencyStopped, LeaseStolen, RepoCommitted, SessionError}

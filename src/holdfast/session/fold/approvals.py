@@ -61,7 +61,7 @@ def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
 
 
 def _rebind(state: State, ask: Ask) -> None:
-    """A user who approves a call sees what a grant for it was bound to as it is now, so the grant counts again."""
+    """Rebind outdated grants that cover a call which a user has just approved as it is now."""
     call = next((each for each in state.calls if each.call_id == ask.call_id), None)
     for held in state.grants if call is not None and ask.kind == "tool" else ():
         assert call is not None
@@ -74,7 +74,7 @@ def _rebind(state: State, ask: Ask) -> None:
 
 
 def _money_line(state: State, ask: Ask, fact: ApprovalDecided, event: Event) -> None:
-    """Under a new cap the request is tried again. A refusal is kept in mind until money fits: nobody is asked twice."""
+    """Retry the request under a new cap. A refusal is kept until the budget suffices, so the item is not repeated."""
     if fact.verdict == "deny":
         return
     del state.asks[ask.item_id]
@@ -83,7 +83,7 @@ def _money_line(state: State, ask: Ask, fact: ApprovalDecided, event: Event) -> 
 
 
 def _own_account(state: State, event: Event) -> str:
-    """An event that a fork shares speaks of its origin's account."""
+    """Return the account of an event; an event that a fork shares names its origin's account."""
     accounts = state.created.accounts if state.created else ()
     return accounts[0] if accounts else event.session_id
 

@@ -34,7 +34,7 @@ from holdfast.session.tools.policy import GRANT, evaluate
 
 
 def response_at(state: State, request_seq: int) -> ResponseItem:
-    """The response to that request at the end of the window; begun when it is not there."""
+    """Return the response to that request at the end of the window; add it if it is missing."""
     last = state.window[-1] if state.window else None
     if isinstance(last, ResponseItem) and last.request_seq == request_seq:
         return last
@@ -182,7 +182,7 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
     state.unseen = True
     for item_id in [ask.item_id for ask in state.asks.values() if ask.call_id == call.call_id]:
         del state.asks[item_id]
-    if call.waits_for and call.end == "ok":  # one that was cut short has reported nothing
+    if call.waits_for and call.end == "ok":  # an interrupted wait has reported nothing
         reported = {state.children[name].finished_seq for name in call.waits_for if name in state.children}
         for job in (state.jobs[name] for name in call.waits_for if name in state.jobs):
             reported |= {job.line_seq, job.late_seq, job.ended_seq}
@@ -190,10 +190,10 @@ def _ended(state: State, fact: ToolResult | ToolOutcomeUnknown, event: Event) ->
 
 
 COMMAND_MAX = 200
-"""So much of a command is kept, for lists and notes."""
+"""Maximum kept characters of a command, for lists and notes."""
 
 ENDED_KEPT = 32
-"""Jobs that are over are forgotten but for so many: a later `job_wait` or `job_log` may ask for one."""
+"""Number of ended jobs to keep: a later `job_wait` or `job_log` may name one."""
 
 
 def _started(state: State, fact: JobStarted, event: Event) -> None:
@@ -216,7 +216,7 @@ def _started(state: State, fact: JobStarted, event: Event) -> None:
 
 def _line(state: State, fact: JobLine, event: Event) -> None:
     job = state.jobs.get(fact.job_id)
-    if job is None or job.outcome is not None:  # its end says more
+    if job is None or job.outcome is not None:  # its end says more than this event
         return
     if fact.deadline:
         job.deadline_us, job.late_seq = None, event.seq
@@ -259,7 +259,7 @@ def _opened(state: State, fact: ChildOpened, event: Event) -> None:
 
 def _messaged(state: State, fact: ChildMessaged, event: Event) -> None:
     child = state.children.get(fact.child_id)
-    if child is not None:  # it has something to do again
+    if child is not None:  # the message gives it work again
         child.status = None
 
 
@@ -277,7 +277,7 @@ def _finished(state: State, fact: ChildFinished, event: Event) -> None:
     child.status, child.finished_seq = fact.status, event.seq
     if fact.untrusted:
         untrusted_read(state, event.seq, "a child reported that had read what strangers may have written")
-    if not child.cancelled:  # whoever cancelled it need not be told
+    if not child.cancelled:  # the canceller needs no report
         state.posted(event.seq, estimate(fact.summary) + estimate(fact.detail))
 
 

@@ -1,4 +1,4 @@
-"""The fold of the wall clock: how it stood at some events, and where it was set back."""
+"""Fold of the wall clock: its readings at some events, and the times when it was set back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from holdfast.session.state import CLOCK_STEP_US, SetBack, State
 
 
 def passed(state: State, event: Event) -> None:
-    """Take an event that is earlier than the one before it for a clock that was set back by that much, at least."""
+    """Treat an event earlier than its predecessor as a clock that was set back by at least the difference."""
     if event.at_us < state.at_us - CLOCK_STEP_US:
         state.set_back.append(SetBack(event.seq, state.at_us - event.at_us, event.at_us))
 
 
 def stood(state: State, fact: ShiftStarted | ShiftEnded | ClockSet | ApprovalSeen, event: Event) -> None:
-    """Note how the clock stood. Within a boot that is exact, and replaces what the times of the events showed."""
+    """Record a clock reading. Within a boot it is exact, and replaces the estimates from the times of events."""
     boot_id, booted_us = fact.boot_id, fact.booted_us
     if not boot_id or not booted_us:
         return
@@ -35,11 +35,11 @@ def stood(state: State, fact: ShiftStarted | ShiftEnded | ClockSet | ApprovalSee
 
 
 def _placed(shown: list[SetBack], back_us: int) -> list[SetBack]:
-    """Spread a step back of the clock over the jumps that it consists of, so that a wait which began between two of
-    them is shortened by the later one. The part that the times of events did not show counts before the first.
+    """Split a step back of the clock over the jumps that it consists of, so that the later jump shortens a wait which
+    began between two of them. The part that the times of events did not show counts before the first.
     """
     placed, rest_us = list[SetBack](), back_us
-    for jump in reversed(shown[1:]):  # the latest first: what it does not leave, setting the clock forward took back
+    for jump in reversed(shown[1:]):  # latest first: setting the clock forward made up for the remainder
         part_us = min(jump.back_us, rest_us)
         rest_us -= part_us
         placed.append(SetBack(jump.seq, part_us, jump.at_us))
@@ -53,7 +53,7 @@ def went_back(state: State, boot_id: str, booted_us: int) -> bool:
 
 
 def was_set(state: State, boot_id: str, booted_us: int) -> bool:
-    """Return True if the wall clock was set since then, also forward: waits may have been stamped by it."""
+    """Return True if the wall clock was set since then, also forward: waits may depend on it."""
     return boot_id == state.boot_id and abs(booted_us - state.booted_us) > CLOCK_STEP_US
 
 

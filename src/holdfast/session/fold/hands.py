@@ -33,21 +33,21 @@ from holdfast.session.state import Apply, Ask, ResponseItem, State
 from holdfast.session.tenant import Tenant
 
 SET_UP_MAX = 100
-"""So many places that set-ups asked for are counted; the log has all."""
+"""Maximum number of set-up destinations that are counted; the log has all."""
 
 EGRESS_GUARD = "egress"
-"""The guard of an item about a secret: the digest of what the session may talk to."""
+"""Guard of an item about a secret: the digest of the egress policy."""
 
 
 def egress_began(state: State, fact: SessionCreated, event: Event) -> None:
-    """A session begins; that of a tainted parent is tainted by it."""
+    """Begin the egress state of a session; a tainted parent taints its child."""
     state.outside.policy, state.outside.policy_seq = fact.egress, event.seq
     if fact.parent is not None and fact.parent.tainted:
         untrusted_read(state, event.seq, "the session that opened it had read what strangers may have written")
 
 
 def egress_changed(state: State, policy: EgressPolicy, event: Event) -> None:
-    """Another policy: what people said about secrets was said of the old one."""
+    """Change the policy, which voids the answers about secrets under the old one."""
     outside = state.outside
     outside.policy, outside.policy_seq = policy, event.seq
     outside.granted, outside.denied, outside.told = {}, [], False
@@ -55,9 +55,9 @@ def egress_changed(state: State, policy: EgressPolicy, event: Event) -> None:
 
 
 def egress_forked(state: State) -> None:
-    """A fork has its own way outside: the same policy, what was read, and no word of a person (S22).
+    """Begin the egress state of a fork: the same policy and content read, no approvals (S22).
 
-    That it is tainted is said anew: its own row beside the events shows it.
+    The taint is recorded again, so that the fork's own row shows it.
     """
     origin = state.outside
     state.outside = Outside(
@@ -69,7 +69,7 @@ def egress_forked(state: State) -> None:
 
 
 def untrusted_read(state: State, seq: int, reason: str) -> None:
-    """Something came in that strangers may have written."""
+    """Record the arrival of content that may be untrusted."""
     outside = state.outside
     outside.reason = outside.reason or reason
     if len(outside.read) < EVIDENCE_MAX and seq not in outside.read:
@@ -77,7 +77,7 @@ def untrusted_read(state: State, seq: int, reason: str) -> None:
 
 
 def egress_provisioned(state: State) -> None:
-    """Hands are there: with a way outside when the policy has one and it could be opened for them."""
+    """Note new hands: they have a network if the policy allows one and the proxy could be opened for them."""
     outside = state.outside
     outside.wired = opens(outside.policy) and not outside.failing
     outside.told = outside.told and not outside.wired
@@ -85,20 +85,20 @@ def egress_provisioned(state: State) -> None:
 
 
 def use_digest(use: HeldUse) -> str:
-    """The digest that binds an answer to the use of a secret."""
+    """Return the digest that binds an answer to the use of a secret."""
     value = {"secret": use.secret, "method": use.method, "host": use.host, "port": use.port, "path": use.path}
     return action_digest("use_secret", value)
 
 
 def use_asked(state: State, fact: ApprovalRequested) -> None:
-    """A person is asked about the use of a secret."""
+    """Record that an approver is asked about the use of a secret."""
     for use in state.outside.held.values():
         if not use.item_id and use_digest(use) == fact.action_digest:
             use.item_id = fact.item_id
 
 
 def use_answered(state: State, ask: Ask, fact: ApprovalDecided | ApprovalExpired, event: Event) -> None:
-    """A person allowed the use of a secret, or did not; the model is told. It counts for the policy they saw."""
+    """Apply an approver's answer about a secret, valid under the policy that the approver saw, and notify the model."""
     outside = state.outside
     del state.asks[ask.item_id]
     use = next((each for each in outside.held.values() if each.item_id == ask.item_id), None)
@@ -116,7 +116,7 @@ def use_answered(state: State, ask: Ask, fact: ApprovalDecided | ApprovalExpired
 
 
 def use_superseded(state: State, ask: Ask, fact: ApprovalSuperseded, event: Event) -> None:
-    """A question about a secret counts no more: the next use of it asks again."""
+    """Supersede an item about a secret: its next use asks again."""
     held = state.outside.held
     for name in [name for name, use in held.items() if use.item_id == ask.item_id]:
         del held[name]
@@ -129,7 +129,7 @@ def _tell(state: State, fact: Fact, event: Event) -> None:
 
 def _recorded(state: State, fact: EgressRecorded, event: Event) -> None:
     outside = state.outside
-    if fact.set_up:  # what it brought in is said by `environment.recorded`
+    if fact.set_up:  # `environment.recorded` has the content that it brought in
         for seen in fact.seen:
             place = f"{seen.host}:{seen.port} {seen.verdict}"
             if place in outside.set_up or len(outside.set_up) < SET_UP_MAX:
@@ -160,11 +160,11 @@ def _allowed(state: State, seen: EgressSeen, event: Event) -> None:
 
 
 def _held(state: State, seen: EgressSeen, event: Event) -> None:
-    """The first held use of a secret is asked about; more of it wait for the same answer."""
+    """Keep the first held use of a secret for an approver; later uses wait for the same answer."""
     outside = state.outside
     bound = any(use.name == seen.secret for use in outside.policy.secrets)
     if bound and seen.secret not in outside.denied and seen.secret not in outside.held:
-        outside.granted.pop(seen.secret, None)  # it was held, so what was allowed is used up
+        outside.granted.pop(seen.secret, None)  # it was held, so the approval is used up
         outside.held[seen.secret] = HeldUse(seen.secret, seen.host, seen.port, seen.method, seen.path, event.seq)
 
 
@@ -202,7 +202,7 @@ def _gone(state: State, fact: HandsLost | HandsReleased, event: Event) -> None:
 
 
 def _restored(state: State, fact: HandsRestored, event: Event) -> None:
-    """The workspace is an earlier one: what was read since counts no more (S18), and the model is told."""
+    """Fold a restored, earlier workspace: earlier reads are void (S18), and the model is notified."""
     state.snapshot_seq, state.snapshot_error = event.seq, ""
     state.seen = {}
     state.posted(event.seq, estimate(note_of(fact)))
@@ -213,8 +213,8 @@ def _host_files(state: State, fact: HandsHostFiles, event: Event) -> None:
 
 
 def _events_lost(state: State, fact: SessionEventsLost, event: Event) -> None:
-    """What a person went on without. Calls that were not dispatched may have been, files may have changed (S18), and
-    the hands may know later calls under the ids of calls to come (S8): no call goes to them any more.
+    """Fold events lost with a user's consent. Undispatched calls may have been dispatched, files may have changed
+    (S18), and the hands may know later calls by ids that will be used again (S8): they get no further calls.
     """
     state.stirred()
     state.seen = {}
@@ -239,7 +239,7 @@ def forget_failures(state: State) -> None:
 
 
 def _environment_recorded(state: State, fact: EnvironmentRecorded, event: Event) -> None:
-    """Tell the model about a changed environment, and about one that it has to work without."""
+    """Notify the model about a changed environment, or about one that failed and is left out."""
     for seen in fact.seen:
         if seen.verdict == "allowed" and not seen.registry:
             untrusted_read(state, event.seq, f"what stands ready for it was made with what {seen.host} sent")
@@ -255,30 +255,30 @@ def _environment_recorded(state: State, fact: EnvironmentRecorded, event: Event)
 
 
 RESTING = ShiftEnded(status="parked", reason="person", detail="a fork: it rests until it is woken or told something")
-"""Initial state of a fork: nothing makes it run by itself."""
+"""Initial state of a fork: it does not run by itself."""
 
 MADE_ANEW = frozenset(
     "session_id seq at_us hash epoch created limits owner ended tenant".split()
     + "snapshot_seq snapshot_error snapshot outside failing".split()
 )
-"""What a fork has of its own from its first event on."""
+"""State that belongs to the fork itself from its first event on."""
 
 CARRIED = frozenset(
     "created_us window window_tokens pending unseen calls seen context trace responses summaries handoffs rule_uses "
     "message_seq providers mutated_seq set_back boot_id booted_us clock_seq".split()
 )
-"""What goes on where the origin was. Time and uses that a rule allows go on counting: a fork renews no permission."""
+"""State that a fork inherits. Bounded times and uses of rules keep counting: a fork renews no permission."""
 
 NOT_CARRIED = frozenset(
     "request failure tries attempts hands hands_known in_shift interrupted cancelled paused stop_seq usage cost_pico "
     "unpriced spend asks grants notices children jobs services failed_calls breaker environment environment_failed "
     "environment_error workspace_with had_hands host_files uncounted".split()
 )
-"""What a fork begins without: what runs, was reserved or spent, what people said, who reports to the origin."""
+"""State that a fork resets: running work, reservations and spend, answers of users, and children of the origin."""
 
 
 def _forked(state: State, fact: SessionForked, event: Event) -> None:
-    """A fork begins where its origin was; what was open there is not its own."""
+    """Begin a fork at its origin's state; the origin's open work is not the fork's."""
     assert state.created is not None
     limits = msgspec.structs.replace(state.limits, budget_pico=fact.budget_pico)
     state.created = msgspec.structs.replace(

@@ -52,7 +52,7 @@ TOO_LONG = "context_too_long"
 
 
 def failed(state: State, purpose: Purpose) -> None:
-    """A compaction or a handoff did not succeed (S16)."""
+    """Count a failed compaction or handoff (S16)."""
     if purpose == "compaction":
         state.context.failures += 1
     else:
@@ -122,7 +122,7 @@ def _answered(state: State, fact: ModelRequestEnd, request: OpenRequest | None) 
 
 
 def _calibrate(state: State, estimate: int, usage: Usage) -> None:
-    """Learn how far estimates are off, slowly: a quarter of each new measurement. `estimate` was corrected already."""
+    """Learn the error of estimates slowly: a quarter of each new measurement. `estimate` is already corrected."""
     real = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     if estimate < _CALIBRATE_FROM_TOKENS or not real:
         return
@@ -135,7 +135,7 @@ def _breaker_opened(state: State, fact: BreakerOpened, event: Event) -> None:
     if fact.breaker.startswith(PROVIDER):
         provider = state.providers.setdefault(fact.breaker.removeprefix(PROVIDER), Provider())
         provider.rest_until_us = fact.until_us or 0
-        provider.failures = max(1, provider.failures)  # it rests until it answers, also one that could not be asked
+        provider.failures = max(1, provider.failures)  # stays open until it answers, even if it was never asked
     else:
         state.breaker = fact.breaker
 
@@ -153,10 +153,10 @@ def _breaker_closed(state: State, fact: BreakerClosed, event: Event) -> None:
 
 
 SUMMARIES_SHARE = 4
-"""Summaries together may take up a quarter of the line; the oldest are dropped, never summarised again."""
+"""Summaries may use a quarter of the limit; beyond it the oldest are dropped, never compacted again."""
 
 SUMMARIES_AFTER_RESET_TOKENS = 6_000
-"""Summaries of the torn-down context that stay, the newest ones: a fresh context has some 8,000 to 15,000 tokens."""
+"""Tokens of the newest summaries that survive a reset: a fresh context has some 8,000 to 15,000 tokens."""
 
 
 def cut_at(window: list[Item], through_seq: int) -> int:
@@ -189,7 +189,7 @@ def _reset(state: State, fact: ContextReset, event: Event) -> None:
     later = [item for item in later if isinstance(item, ResponseItem) or item.seq > fact.through_seq]
     handoff = HandoffItem(event.seq, estimate(note_of(fact)))
     state.window = [handoff, *_newest(summaries, min(SUMMARIES_AFTER_RESET_TOKENS, _summaries_tokens(state))), *later]
-    state.seen = {}  # the successor has read nothing yet (S18)
+    state.seen = {}  # the new context has read nothing yet (S18)
     state.unseen = True
     context.through_seq = max(context.through_seq, fact.through_seq)
     context.handoff = fact.handoff
@@ -209,7 +209,7 @@ def _summaries_tokens(state: State) -> int:
 
 
 def _newest(summaries: list[SummaryItem], tokens: int) -> list[SummaryItem]:
-    """The newest summaries that fit, at least one; the first of them says what is missing before it."""
+    """Return the newest summaries that fit, at least one; the first records the dropped ones before it."""
     kept = list(summaries)
     dropped = 0
     while len(kept) > 1 and sum(item.tokens for item in kept) > tokens:
@@ -222,7 +222,7 @@ def _newest(summaries: list[SummaryItem], tokens: int) -> list[SummaryItem]:
 
 
 def _renewed(state: State) -> None:
-    """The window is another one: count again, and let go of what the old one had failed at."""
+    """Recount a renewed window, and clear the failures of the old one."""
     assert state.created is not None
     responses = [item for item in state.window if isinstance(item, ResponseItem)]
     if state.calls and not any(state.calls[0].seq in item.parts for item in responses):
