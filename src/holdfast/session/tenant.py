@@ -1,7 +1,7 @@
-"""The tenant slot of a session: its kind, and the state that the kind keeps beside the kernel's.
+"""Tenant slot of a session: its kind, and the state that the kind keeps beside the kernel's.
 
 The kernel runs one agent and its children. A mission, and a session that works for one, is a kind of its own: it adds
-state, a part of the fold, tools, and decisions. The kernel knows it by this contract alone.
+state, a part of the fold, tools, and decisions. The kernel knows it only by this contract.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from holdfast.session.actions import Action
 from holdfast.session.tools import Tool
 
 S = TypeVar("S")
-"""The kernel's state, which has the slot: `holdfast.session.state.State`."""
+"""Type of the kernel's state, which has the slot: `holdfast.session.state.State`."""
 
 
 class Kind(Generic[S]):
-    """The pure part of a kind of session. The defaults are those of a plain agent.
+    """Pure part of a kind of session. The defaults are those of a plain agent.
 
-    `state_type` is the type of its own state, None for a kind that keeps none; `sources` are the packages that its part
-    of the fold is made of, for the digest of snapshots (S19). `tools` are offered beside the kernel's where the agent
-    names them. `fold` maps facts to what they do to its own state: each fact that it owns, and any fact of the kernel
-    that concerns it too, which the kernel folds first. `unfolded` are facts that it owns and that change no state.
+    `state_type` is the type of its own state, None for a kind without one; `sources` are the packages of its part of
+    the fold, for the digest of snapshots (S19). `tools` are offered beside the kernel's if the agent names them. `fold`
+    maps facts to their effect on its own state: each fact that it owns, and relevant facts of the kernel, which the
+    kernel folds first. `unfolded` are facts that it owns and that change no state.
     """
 
     name = "agent"
@@ -38,53 +38,53 @@ class Kind(Generic[S]):
     unfolded: frozenset[type[Fact]] = frozenset()
 
     def began(self, created: SessionCreated) -> msgspec.Struct | None:
-        """Its own state when a session of the kind begins."""
+        """Return its own state at the beginning of a session of the kind."""
         return None
 
     def after(self, state: S) -> Action | None:
-        """The action that comes before the calls that are open, None when they go on."""
+        """Return the action that precedes the open calls, None if they go on."""
         return None
 
     def instead(self, state: S, action: Action | None) -> Action | None:
-        """The action in place of `action`, which comes before the next request; None to make the request."""
+        """Return the action in place of `action`, which precedes the next request; None to make the request."""
         return action
 
     def stopped(self, state: S) -> Action | None:
-        """The action when the model stopped without a call, None when the session is done."""
+        """Return the action after a response without calls, None if the session is done."""
         return None
 
     def branch(self, state: S) -> str | None:
-        """The branch that holds the work once the session is over, empty for none yet; None: it is in the workspace."""
+        """Return the branch with the work of an ended session, empty for none yet; None if it is in the workspace."""
         return None
 
     def awaits_wake(self, state: S) -> bool:
-        """Return whether it rests, for a reason of the kind's own, until a user wakes it."""
+        """Return True if it is parked, for a reason of the kind's own, until a user wakes it."""
         return False
 
 
 AGENT: Kind[Any] = Kind()
-"""A plain agent."""
+"""The kind of a plain agent."""
 KIND = AGENT
 
 
 def only_agents(name: str) -> Kind[Any]:
-    """The registry that knows plain agents alone."""
+    """Look up a kind in a registry that contains only plain agents."""
     if name == AGENT.name:
         return AGENT
     raise LookupError(f"no kind of session is named {name!r} here")
 
 
 NAMING = ("mission", "role")
-"""Fields of `session.created` that make a session one of the kind of that name."""
+"""Fields of `session.created` that give a session the kind of that name."""
 
 
 def kind_name(created: SessionCreated) -> str:
-    """The name of a session's kind. It follows from the first event."""
+    """Return the name of a session's kind, which follows from the first event."""
     return next((name for name in NAMING if getattr(created, name) is not None), AGENT.name)
 
 
 class Tenant(Generic[S]):
-    """The tenant slot: the registry, the session's kind, and the state of its own, None where the kind has none."""
+    """Tenant slot: the registry, the session's kind, and the kind's own state, None if it has none."""
 
     __slots__ = ("kind", "kinds", "own")
 

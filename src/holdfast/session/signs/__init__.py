@@ -1,14 +1,14 @@
-"""Signs in the trace that a context goes wrong: loops, anxiety, no progress. Pure.
+"""Signs in the trace of a context that goes wrong: loops, anxiety, no progress. Pure.
 
 A loop is the same effect again and again with nothing new in between. Healthy work differs in three ways:
 
-- a change (`holdfast.session.signs.trace`) ends every repetition, so tests between edits are none;
+- a change (`holdfast.session.signs.trace`) ends every repetition, so tests between edits are not a loop;
 - waiting on purpose (`sleep 30`, `gh run watch`) is polling or backoff, which may take long;
-- reading on brings information; where most turns bring some, a repeated look in between is no loop.
+- reading brings information; where most turns bring some, a repeated look in between is not a loop.
 
 Anxiety is measured against the session's own earlier turns, never against a fixed length, and only above `ANXIOUS_FROM`
 of the context limit. Each sign gives points, and one kind of sign alone is not enough unless the agent itself mentions
-its limit again and again.
+its limit repeatedly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.session.signs.trace import NOTHING, STEPS_MAX, Step, Turn, turns
 __all__ = ["ANXIOUS_FROM", "WAITING_WEIGHT", "Sign", "sign"]
 
 WAITING_WEIGHT = 0.25
-"""A turn that waits on purpose, or looks after a wait, and finds nothing new is this part of an idle turn."""
+"""Weight, relative to an idle turn, of a turn that waits on purpose, or looks after a wait, and finds nothing new."""
 
 
 class Sign(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""Signs of context anxiety: work is wrapped up early because the context seems to run out. Pure.
+"""Signs of context anxiety: the agent wraps up early because the context seems to run out. Pure.
 
-The latest turns are compared with the earlier ones of the same context. An earlier habit is no sign: an agent that
-always writes little, always defers tests, or often says "for brevity" is only that.
+The latest turns are compared with the earlier ones of the same context. An earlier habit is not a sign, for example of
+an agent that always writes little, always defers tests, or often says "for brevity".
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from holdfast.session.signs.features import (
 from holdfast.session.signs.trace import CHANGE, OK, CallNote, Turn
 
 ANXIOUS_FROM = 0.4
-"""Share of the context limit below which there is no anxiety: reports place it near a believed limit."""
+"""Share of the context limit below which nothing counts as anxiety: reports place it near a believed limit."""
 
 RECENT = 5
-"""Turns that are compared with those before them."""
+"""Number of latest turns to compare with the earlier ones."""
 
 BASE_MIN = 6
-"""Fewer earlier turns say nothing about what is usual."""
+"""Minimum number of earlier turns that show a habit."""
 
 POINTS, POINTS_BACKED = 4, 3
-"""Points that make a sign. Fewer suffice with two kinds of evidence when one of them is a phrase or an unchecked
-change, and with three kinds: shorter turns and a placeholder here and there are ordinary."""
+"""Points that make a sign. Fewer suffice with two kinds of evidence if one of them is a phrase or an unchecked change,
+and with three kinds: shorter turns and an occasional placeholder are ordinary."""
 
 NEAR = 6
-"""A change is compared with so many before it, to tell one edit made in many files."""
+"""Number of earlier changes to compare a change with, to detect one edit made in many files."""
 
 LOWEST = 3
 """Points for turns that are all shorter than nearly every earlier one."""
 
 SPOKEN = 8
-"""Turns whose words are looked at: phrases are rarer than turns."""
+"""Number of turns to search for phrases, which are rarer than turns."""
 
 HABIT = 5.0
-"""A phrase counts when it is so many times as frequent as it was; else it is a habit."""
+"""Factor by which a phrase must be more frequent than before to count; otherwise it is a habit."""
 
 _WORDS = LIMIT | LEFT | STOP | BRIEF | SKIP
 _UNCHECKED = 64
@@ -67,7 +67,7 @@ _SAID = {
 
 
 class _Finding(msgspec.Struct, frozen=True):
-    """One kind of evidence. `flag` is that of the phrases, or `_UNCHECKED`."""
+    """One kind of evidence. `flag` is the flag of the phrase, or `_UNCHECKED`."""
 
     points: int
     what: str
@@ -85,7 +85,7 @@ def anxiety(every: list[Turn], first: int) -> tuple[str, tuple[int, ...]] | None
     spoken = every[first:][-SPOKEN:]
     findings = _phrases(spoken, every[: len(every) - len(spoken)])
     if len(base) >= BASE_MIN and len(recent) >= 3:
-        working = recent[:-1] if stops else recent  # the last words are of another kind
+        working = recent[:-1] if stops else recent  # the last message is of another kind
         findings += _shorter(working, base) + _fewer_calls(working, base) + _unchecked(every, base)
     if stops and len(base) >= BASE_MIN:
         findings += _stops(every, base)
@@ -115,19 +115,19 @@ def _phrases(latest: list[Turn], before: list[Turn]) -> list[_Finding]:
     out = []
     for flag, worth in _WORTH.items():
         if len(before) < BASE_MIN and not flag & (LIMIT | LEFT):
-            continue  # nothing to tell a habit by
+            continue  # too few turns to show a habit
         said = sum(bool(turn.step.marks & flag) for turn in latest)
         usual = (sum(bool(turn.step.marks & flag) for turn in before) + 0.3) / (len(before) + 6)
         if said and said / len(latest) >= HABIT * usual:
             points = worth + said - 1
             if flag == STUB and said >= 3:
-                points += 1  # placeholders are deeds, not words
+                points += 1  # placeholders are actions, not just words
             out.append(_Finding(points, _SAID[flag], flag))
     return out
 
 
 def _shorter(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
-    """All of the latest are shorter than three in four were: the middle alone follows the kind of work."""
+    """Compare lengths with the lower quartile of earlier turns: the median alone depends on the kind of work."""
     usual = [turn.step.text + turn.step.thinking for turn in base]
     now = [turn.step.text + turn.step.thinking for turn in recent]
     if median(usual) < 60:
@@ -153,7 +153,7 @@ def _fewer_calls(recent: list[Turn], base: list[Turn]) -> list[_Finding]:
 
 
 def _stops(every: list[Turn], base: list[Turn]) -> list[_Finding]:
-    """Findings about phrases and unchecked changes at the end."""
+    """Return the findings about phrases and unchecked changes at the end."""
     out = []
     if every[-1].step.marks:
         out.append(_Finding(1, "says so at the end"))
@@ -166,7 +166,7 @@ def _stops(every: list[Turn], base: list[Turn]) -> list[_Finding]:
 
 
 def _unchecked(every: list[Turn], base: list[Turn]) -> list[_Finding]:
-    """Changes of code with no command run after them, when it used to check its changes."""
+    """Find code changes without a command after them, in a session that used to check its changes."""
     now = _since_check(every)
     if now < 4 or sum(turn.step.has(CHECKS) for turn in base) < 3:
         return []
@@ -193,12 +193,12 @@ def _since_check(every: list[Turn]) -> int:
 
 
 def _verifies(turn: Turn) -> bool:
-    """Any command may be how this work is verified; only those that alter things by themselves are not."""
+    """Return True if a turn may verify the work: any command may, except those that only read or only change things."""
     return any(call.name not in WRITERS and not call.kind & (READS | MUTATES) for call in turn.step.calls)
 
 
 def _add_change(run: list[CallNote], turn: Turn) -> None:
-    """Add a turn's change of code, when it is another than those before it: one edit in many files is one change."""
+    """Add a turn's code change unless it resembles a recent one: one edit in many files is one change."""
     if turn.brought != CHANGE or turn.step.has(PROSE) or _verifies(turn):
         return
     for call in turn.step.calls:

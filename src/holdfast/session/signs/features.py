@@ -1,6 +1,6 @@
-"""Features of calls, results, and messages, as small numbers that show likeness without bodies. Pure.
+"""Features of calls, results, and messages: small numbers that show similarity without the bodies. Pure.
 
-Cheap on purpose: the fold computes these for every event, so only a bounded part of long text is read.
+Cheap by design: the fold computes these for every event, so only a bounded part of a long text is read.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from holdfast.session.tools import TOOLS
 
 READS, WAITS, MUTATES, CHECKS, PROSE, KEEPS = 1, 2, 4, 8, 16, 32
-"""Flags of a call: changes nothing; waits; changes things; verifies work; writes prose; saves work as it is (a commit),
-which changes nothing that could be verified."""
+"""Flags of a call: changes nothing; waits; changes things; verifies work; writes prose; saves work unchanged (a
+commit), which leaves nothing to verify."""
 
 WRITERS = frozenset({"write", "edit"})
-"""The tools that change a file."""
+"""Tools that change a file."""
 
 WAIT_S = 5.0
-"""Sleeps shorter than this are not waiting: a loop uses them to look busy."""
+"""Minimum length of a sleep that counts as waiting: loops use shorter ones to look busy."""
 
 _ABOUT_MAX = 160
 _COMMAND_MAX = 480
@@ -33,11 +33,11 @@ _RESULT_MAX = 12_000
 _LINE_MAX = 400
 _SKETCH = 6
 
-# --- what is asked for ---------------------------------------------------------------------------
+# --- inputs of calls -----------------------------------------------------------------------------
 
 _APART = str.maketrans({letter: " " for letter in "\t\n\r;&|()<>{}[]'\"`$=,:+!?#%^\\~@"})
 
-# How something is looked at, not what: two commands that differ only in these ask for the same thing.
+# Words for the way of looking, not the object: commands that differ only in these ask for the same thing.
 _HOW = frozenset(
     "cat head tail sed less more grep egrep rg ag ack find ls ll tree awk nl bat view open read print echo printf wc "
     "sort uniq xargs cd bash sh zsh sudo env git python python3 py c exec test true false then fi do done if for in "
@@ -61,7 +61,7 @@ _CHECKING = re.compile(
     r"|\b(?:make|just|npm|yarn|pnpm|cargo|go|mvn|gradle|gradlew|mix|bazel|dotnet|swift|rake|zig|npx)\s+(?:-\w+\s+|run\s+)*"
     r"(?:test|tests|check|lint|build|verify|vet|clippy|ci|typecheck)\b|\bpy_compile\b|\bcompileall\b|^\s*make\s*$"
 )
-# The patterns are tried only on commands that have one of these words: most have none.
+# For speed, the patterns are tried only on commands with one of these words; most have none.
 _WAIT_WORDS = frozenset("sleep wait watch --wait --watch --follow tail until while inotifywait".split())
 _MUTATE_WORDS = frozenset(
     "sed perl tee mv cp rm mkdir touch patch chmod ln rmdir dd git pip pip3 uv npm yarn pnpm cargo go apt apt-get gem "
@@ -78,15 +78,15 @@ _WAITING_TOOL = re.compile(r"(?:^|_)(?:sleep|wait|timer|until|poll)(?:_|$)")
 
 
 def call_digest(name: str, value: dict[str, Any], malformed: str = "") -> int:
-    """One number for a call's name with its whole input."""
+    """Digest a call's name and whole input into one number."""
     body = malformed.encode(errors="replace") if malformed else msgspec.json.encode(value, order="deterministic")
     return crc32(body, crc32(name.encode()))
 
 
 def about(name: str, value: dict[str, Any]) -> tuple[int, ...]:
-    """Digest the names and patterns in a call's input, without the verbs and options that only say how.
+    """Digest the names and patterns in a call's input, without verbs and options of presentation.
 
-    For `write` and `edit` the first digest is the file's name. An edit is described by the text that it replaces.
+    For `write` and `edit`, the first digest is the file's name. An edit is described by the text that it replaces.
     """
     words: set[int] = set()
     place: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ def alike(one: tuple[int, ...], other: tuple[int, ...], at_least: float = 0.5) -
 
 
 def flags_of(name: str, value: dict[str, Any]) -> int:
-    """The flags of a call, as far as its name and input tell."""
+    """Return the flags of a call that follow from its name and input."""
     tool = TOOLS.get(name)
     if tool is not None and tool.read_only:
         return READS
@@ -146,15 +146,15 @@ def flags_of(name: str, value: dict[str, Any]) -> int:
 def _waits(command: str) -> bool:
     total_s = 0.0
     for number, unit in _SLEEP.findall(command):
-        if not number:  # a variable: how long is not said
+        if not number:  # a variable: the length is unknown
             return True
         total_s += float(number) * _UNITS[unit]
     return total_s >= WAIT_S or _WAITING.search(command) is not None
 
 
-# --- what it showed ------------------------------------------------------------------------------
+# --- results of calls ----------------------------------------------------------------------------
 
-# What differs each time: clock times, durations, dates, long numbers, codes such as hashes, numbers of processes.
+# Parts that differ each time: clock times, durations, dates, long numbers, codes such as hashes, process ids.
 _FLEETING = re.compile(
     r"\b(?:[0-9]+(?::[0-9]+)+(?:[.,][0-9]+)?|[0-9]{4}-[0-9]{2}[-0-9T]*|[0-9]{7,}|(?=[a-f]*[0-9])[0-9a-f]{6,}\b"
     r"|[0-9][0-9.,]*(?: ?(?:ms|s|secs?|seconds?|mins?|minutes?|us|ns|h|hours?)\b)(?: ago\b)?"
@@ -163,16 +163,16 @@ _FLEETING = re.compile(
 _DIGIT = re.compile("[0-9]")
 _CODED = re.compile(r"\b[a-fA-F]*[0-9][0-9A-Za-z]*")
 _GUTTER = "# \t:|→"
-"""What line numbers leave at the beginning of a line."""
+"""Characters that line numbers leave at the beginning of a line."""
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def result_digests(content: str) -> tuple[int, int, tuple[int, ...]]:
-    """`(value, shape, sketch)` of a result.
+    """Return `(value, shape, sketch)` of a result.
 
-    All are over the set of its lines, so a line more of the same changes nothing. `value` leaves out times,
-    durations, dates and long codes; `shape` leaves out every number; `sketch` is a small sample of the lines.
-    Of a long result the numbers count only in its first and last lines, where summaries stand.
+    All are over the set of its lines, so one more equal line changes nothing. `value` leaves out times, durations,
+    dates, and long codes; `shape` leaves out every number; `sketch` is a small sample of the lines. In a long result,
+    numbers count only in the first and last lines, where summaries are.
     """
     first, middle, last = _lines(content)
     edges = "\n".join(first + last)
@@ -204,13 +204,13 @@ def _lines(content: str) -> tuple[list[str], list[str], list[str]]:
 
 
 LIMIT, LEFT, STOP, BRIEF, SKIP, STUB = 1, 2, 4, 8, 16, 32
-"""Flags of phrases: mentions a context limit, leaves work over, stops, cuts short, skips checks, leaves stubs."""
+"""Flags of phrases: mentions a context limit, defers work, stops, cuts short, skips checks, leaves stubs."""
 
 _SCARCE = r"\b(?:limited|remaining|low on|little|few|out of|running short of|save|conserve)\W+(?:\w+\W+){0,2}"
 _OPEN_WORK = r"\b(?:remaining|other|outstanding) (?:work|tasks?|items?|steps?|parts?|cases|changes|files|modules)\b"
 _LATER = r"\b(?:for later|later on|at a later|another (?:session|time|day)|a future|a later)\b"
 
-# (flag, trigger, pattern): the pattern is tried only where its trigger stands in the lowered text, for speed.
+# (flag, trigger, pattern): for speed, the pattern is tried only where the lowercased text contains its trigger.
 _PHRASES: tuple[tuple[int, str, re.Pattern[str]], ...] = tuple(
     (flag, trigger, re.compile(pattern))
     for flag, trigger, pattern in (

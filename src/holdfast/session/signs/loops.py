@@ -1,8 +1,8 @@
 """Five kinds of loop: the same call, ping-pong, paraphrase, growing output, a cycle of errors. Pure.
 
-Thresholds are in occurrences, so that the cost of a loop is bounded: the known rule of thumb is four equal
-actions with equal results, three that fail, six turns of ping-pong. Ours are as strict, but look at the
-latest `WINDOW` turns and allow harmless calls in between.
+Thresholds are in occurrences, so that the cost of a loop is bounded. The known rule of thumb is four equal actions with
+equal results, three that fail, six turns of ping-pong. These thresholds are as strict, but apply to the latest `WINDOW`
+turns and allow harmless calls in between.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from holdfast.session.signs.features import CHECKS, MUTATES, READS, WRITERS, ali
 from holdfast.session.signs.trace import CHANGE, ERROR, INFORMATION, NOT_RUN, NOTHING, OPEN, UNKNOWN, CallNote, Turn
 
 WINDOW = 14
-"""Turns that are looked at."""
+"""Number of latest turns to search for loops."""
 
 SAME, SAME_WITHIN = 4, 8
-"""So often among the latest turns the same call with the same result."""
+"""Occurrences of the same call with the same result, and the number of latest turns that they must be in."""
 
 SAME_ANYWHERE = 5
-"""So often in the whole window. For tests those since the latest thing tried count: is the failure a steady one?"""
+"""Occurrences in the whole window; for tests, only those after the latest new change was tried."""
 
 READ, READ_ON, READ_ON_WITHIN = 5, 6, 8
-"""So often the same thing is read with nothing new in between; so often, among so many turns, where something new came:
-a look back while reading on is cheap."""
+"""Reads of the same thing with nothing new in between; and reads, within so many turns, where something new arrived: a
+look back during further reading is cheap."""
 
 GROWN, REWORDED = 4, 4
-"""So often the same call with a result that only grows; so often the same in other words."""
+"""Occurrences of the same call with a result that only grows; occurrences of the same request in other words."""
 
 SAME_SHAPE = 5
-"""So often the same call with a result that differs in numbers only."""
+"""Occurrences of the same call with a result that differs in numbers only."""
 
 LIKE = 4
-"""So often about the same thing with a result of much the same lines."""
+"""Occurrences of calls about the same thing with mostly equal lines in the result."""
 
 ROUNDS = 3
-"""So often a cycle of two to `PERIOD_MAX` turns."""
+"""Occurrences of a cycle of two to `PERIOD_MAX` turns."""
 
 PERIOD_MAX = 4
 
 AGAIN, AGAIN_WITHIN, AGAIN_CALLS = 5, 9, 4
-"""So many turns of the latest that only repeat earlier ones, between them so many different calls at most, each of
-which came back at least twice: what is looked up once more is no round."""
+"""Number of latest turns that only repeat earlier ones, the range of turns that they are in, and the maximum of
+different calls in them, each of which occurs at least twice: a single second look is not a loop."""
 
 ERRORS, ERRORS_AGAIN = 7, 5
-"""So many turns that failed, and so many of them in a way seen before in the same stretch."""
+"""Number of turns that failed, and of those that failed in a way seen before in the same stretch."""
 
 NOVEL_SHARE = 0.4
-"""Where a larger part of the turns in between shows something new, there is no loop."""
+"""Share of turns in between with something new above which there is no loop."""
 
 Found = tuple[str, tuple[int, ...]]
 
@@ -58,7 +58,7 @@ _FAILED = frozenset({ERROR, NOT_RUN, UNKNOWN})
 
 
 def loop(recent: list[Turn]) -> Found | None:
-    """The loop that the latest turns show: what it is, and where."""
+    """Return the loop in the latest turns: its description and its positions."""
     window = recent[-WINDOW:]
     turns = _unbroken(window)
     if len(turns) < 2 or not turns[-1].step.calls:
@@ -112,7 +112,7 @@ def _among(turns: list[Turn], same: list[Turn]) -> int:
 
 
 def _since_news(turns: list[Turn], same: list[Turn]) -> list[Turn]:
-    """The turns after the latest that showed something new, `same` apart."""
+    """Return the turns after the latest with new information, not counting those in `same`."""
     positions = {turn.step.seq for turn in same}
     for index in range(len(turns) - 1, -1, -1):
         if turns[index].brought == INFORMATION and turns[index].step.seq not in positions:
@@ -121,7 +121,7 @@ def _since_news(turns: list[Turn], same: list[Turn]) -> list[Turn]:
 
 
 def _since_tried(turns: list[Turn]) -> list[Turn]:
-    """The turns after the latest that tried a change it had not tried before, even where that failed."""
+    """Return the turns after the latest that tried a new change, even a failed one."""
     tried: set[int] = set()
     latest = 0
     for index, turn in enumerate(turns):
@@ -148,7 +148,7 @@ def _cycle(turns: list[Turn]) -> Found | None:
 
 
 def _again(window: list[Turn], turns: list[Turn]) -> Found | None:
-    """A cycle with other things in between, or in changing order. What is repeated may lie before `turns`."""
+    """Find a cycle with other calls in between, or in changing order. The first occurrences may precede `turns`."""
     seen: set[tuple[int, int, int]] = set()
     again: list[Turn] = []
     calls: Counter[int] = Counter()
@@ -204,7 +204,7 @@ def _errors(turns: list[Turn]) -> Found | None:
 
 
 def _occurrences(turns: list[Turn], fits: Callable[[CallNote], bool]) -> list[Turn]:
-    """The turns with such a call. A later one counts when nothing else in it may have shown something new."""
+    """Return the turns with such a call. A later one counts only if nothing else in it may have shown something new."""
     found = [turn for turn in turns if any(call.outcome != OPEN and fits(call) for call in turn.step.calls)]
     return [turn for turn in found if turn is found[0] or turn.brought == NOTHING or len(turn.step.calls) == 1]
 

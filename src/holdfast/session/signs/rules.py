@@ -1,7 +1,7 @@
 """Rules of AGENTS.md that code can check: a small grammar of plain sentences. Pure.
 
-A rule is one line, a bullet or a plain sentence. What is recognised, in any letter case, with or without a
-full stop; names in backticks may hold spaces, a bare one ends at a space:
+A rule is one line, a bullet or a plain sentence. The grammar ignores case and a final period; names in backticks may
+contain spaces, a bare one ends at a space:
 
     Never run `git push*`.                 also: do not, don't, must not, no; run, use, call, execute
     Never edit `tests/**`.                 also: touch, modify, change, write (to), delete, create
@@ -90,7 +90,7 @@ _FILLER = frozenset("the any all every a an and or to in of files file folder fo
 
 
 def parse(rules_text: str) -> tuple[Checkable, ...]:
-    """The rules in `rules_text` that code can check, in order, at most `RULES_MAX`. Never raises."""
+    """Return the rules in `rules_text` that code can check, in order, at most `RULES_MAX`. Never raises."""
     out: list[Checkable] = []
     fenced = False
     for line in rules_text.splitlines():
@@ -142,14 +142,14 @@ def _read(kind: Kind, found: re.Match[str], line: str) -> Checkable | None:
 
 
 def _quoted(text: str) -> tuple[str, ...]:
-    """The names in backticks; nothing when other words than "and", "or" stand between or around them."""
+    """Return the names in backticks; none if words other than "and" and "or" are between or around them."""
     names = tuple(name.strip() for name in _QUOTED.findall(text) if name.strip())
     rest = _QUOTED.sub(" ", text).replace(",", " ").split()
     return names if names and all(word in ("and", "or", "the", "command", "commands") for word in rest) else ()
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """The names in backticks, or the bare ones that look like a path."""
+    """Return the names in backticks, or the bare names that look like a path."""
     quoted = tuple(name.strip() for name in _QUOTED.findall(text) if name.strip())
     rest = [word.strip(",") for word in _QUOTED.sub(" ", text).split()]
     if quoted:
@@ -193,7 +193,7 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 def deeds_of(facts: Iterable[tuple[int, Fact]]) -> tuple[Deed, ...]:
-    """The deeds in a stretch of the log, in order. A call counts where it was asked for, if it ran or may have run."""
+    """Return the deeds in a stretch of the log, in order. A call counts at its request, if it ran or may have run."""
     facts = list(facts)
     ends: dict[str, str] = {}
     for _, fact in facts:
@@ -267,7 +267,7 @@ def _check_run_after(rule: Checkable, deeds: Sequence[Deed], roots: Sequence[str
 
 
 def _check_run_before(rule: Checkable, deeds: Sequence[Deed], roots: Sequence[str]) -> Breach | None:
-    """Broken when something was edited since the command last ran; edits before the stretch are not known."""
+    """Return a breach if a file was edited since the command last ran; edits before the stretch are unknown."""
     dirty: Deed | None = None
     for deed in deeds:
         if deed.kind == "edit":
@@ -329,7 +329,7 @@ def runs(command: str, patterns: Iterable[str]) -> bool:
 
 
 def _parts(command: str) -> list[list[str]]:
-    """The simple commands in a command line, as words, without assignments and the likes of sudo before them."""
+    """Return the simple commands in a command line as words, without leading assignments and wrappers such as sudo."""
     out = []
     for raw in _SPLIT.split(command[:_COMMAND_MAX]):
         words = [word.strip("'\"$`{}") for word in raw.split()]
@@ -385,7 +385,7 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _altered(deed: Deed) -> list[str]:
-    """The paths that a deed plainly changed."""
+    """Return the paths that a deed certainly changed."""
     if deed.kind != "run":
         return [deed.main] if deed.kind == "edit" else []
     out = []

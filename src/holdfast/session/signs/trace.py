@@ -39,7 +39,7 @@ from holdfast.session.signs.features import (
 )
 
 STEPS_MAX = 60
-"""Older steps are dropped: a context has about forty (100,000 tokens at 2,500 a step)."""
+"""Maximum number of steps to keep: a context has about forty (100,000 tokens at 2,500 a step)."""
 
 CALLS_MAX = 8
 """Number of calls of one response that are traced; more are only counted."""
@@ -53,9 +53,9 @@ _OUTCOMES = {"ok": OK, "error": ERROR}
 class CallNote(msgspec.Struct, array_like=True, gc=False):
     """A call. `id` and `call` are digests of its id and of its name with its input.
 
-    `words` are digests of what it is about, `kind` flags (READS and its neighbors). Of the result
-    `value` is a digest without times, `shape` one without any number, `sketch` a sample of its lines, `length`
-    its size in bytes. `files` are digests of paths with their content.
+    `words` are digests of the names in its input, `kind` its flags (`READS` and its neighbors). Of the result, `value`
+    is a digest without times, `shape` one without numbers, `sketch` a sample of its lines, `length` its size in bytes.
+    `files` are digests of paths with their content.
     """
 
     id: int
@@ -121,7 +121,7 @@ def note(steps: list[Step], fact: Fact, seq: int) -> None:
 
 
 def first_that_counts(facts: Sequence[tuple[int, Fact]]) -> int:
-    """The index in `facts`, which have their positions, from which on `note` gives the same trace as from the start."""
+    """Return the index in `facts`, with their positions, from which `note` gives the same trace as from the start."""
     whole: set[int] = set()
     found = 0
     for index in range(len(facts) - 1, -1, -1):
@@ -141,7 +141,7 @@ def first_that_counts(facts: Sequence[tuple[int, Fact]]) -> int:
 
 
 def _trim(steps: list[Step]) -> None:
-    """Keep the last whole ones, and what is open after them."""
+    """Keep the latest complete steps, and the open ones after them."""
     over = sum(1 for step in steps if step.whole) - STEPS_MAX
     while over > 0:
         over -= steps[0].whole
@@ -221,7 +221,7 @@ NOTHING, INFORMATION, CHANGE = range(3)
 """Result of a call or a step: nothing new, information, or a change."""
 
 SHORT_RESULT = 24
-"""A result of fewer bytes says nothing without the call that it answers."""
+"""Minimum bytes of a result that is meaningful without its call."""
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):
@@ -242,7 +242,7 @@ class _Known(msgspec.Struct):
 
 
 def turns(steps: list[Step]) -> tuple[list[Turn], int]:
-    """The steps that have ended, each with what it brought, and the index of the first after the last boundary."""
+    """Return the completed steps with their results, and the index of the first after the last boundary."""
     known = _Known(set(), [], {}, {})
     out: list[Turn] = []
     first = 0

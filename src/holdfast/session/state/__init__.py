@@ -1,7 +1,7 @@
-"""The state of a session: folded from its events, never stored as truth (S19).
+"""State of a session: folded from its events, never the source of truth (S19).
 
-It holds positions and small facts, not bodies: what the model sees is named by sequence number and
-read from the log when a request is built.
+It holds positions and small facts, not bodies: the content of the context is named by position and read from the log
+when a request is built.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PostedItem(msgspec.Struct, array_like=True, tag="u"):
 class ResponseItem(msgspec.Struct, array_like=True, tag="r"):
     """A response at its place: its parts, and for each of its calls the result's position, 0 if none.
 
-    `tool_tokens` is the part of its tokens that belongs to results.
+    `tool_tokens` is the share of results in its tokens.
     """
 
     request_seq: int
@@ -313,27 +313,27 @@ class State(msgspec.Struct):
     tenant: Tenant[State] = msgspec.field(default_factory=Tenant)
 
     def open_calls(self) -> list[Call]:
-        """Calls of the latest response that have not ended, in order."""
+        """Return the calls of the latest response that have not ended, in order."""
         return [call for call in self.calls if call.end is None]
 
     def call(self, call_id: str) -> Call:
-        """The call with that id, of the latest response. Raises `KeyError`."""
+        """Return the call with that id in the latest response. Raises `KeyError`."""
         for call in self.calls:
             if call.call_id == call_id:
                 return call
         raise KeyError(call_id)
 
     def tool(self, name: str) -> Tool | None:
-        """The tool of that name which the session's agent is offered, None when it is not."""
+        """Return the agent's tool of that name, None if it is not offered."""
         return find_tool(self.created.agent, name, self.tenant.kind.tools) if self.created is not None else None
 
     @property
     def stopping(self) -> bool:
-        """Return True if a user wants running work to end now (S14)."""
+        """True while a user wants running work to end now (S14)."""
         return bool(self.interrupted or self.cancelled or self.stop_seq)
 
     def place(self, item: Item) -> None:
-        """Put something at the end of the window."""
+        """Add an item at the end of the window."""
         self.window.append(item)
         self.window_tokens += item.tokens
 
@@ -348,16 +348,16 @@ class State(msgspec.Struct):
         self.pending.append(PostedItem(seq, tokens))
 
     def stirred(self) -> None:
-        """Let a parked session go on. One that is over stays over."""
+        """Let a parked session go on. A session that is over stays over."""
         if self.ended is not None and self.ended.status == "parked":
             self.ended = None
 
     def live_children(self) -> list[Child]:
-        """Children that have not come to rest, oldest first."""
+        """Return the children that have neither parked nor ended, oldest first."""
         return [child for child in self.children.values() if child.status is None]
 
     def live_jobs(self) -> list[Job]:
-        """Jobs that have not ended, oldest first."""
+        """Return the jobs that have not ended, oldest first."""
         return [job for job in self.jobs.values() if job.outcome is None]
 
     def hands_at_work(self) -> set[str]:

@@ -69,7 +69,7 @@ class ServiceRun(msgspec.Struct):
 
     @property
     def standing(self) -> bool:
-        """Return True if it belongs to the environment: it does not keep hands alive and is restarted with the next."""
+        """True if it belongs to the environment: it does not keep hands alive and is restarted with the next."""
         return self.call_id.startswith(STANDING)
 
 
@@ -77,7 +77,7 @@ _BEGINS: tuple[type[Fact], ...] = (ShiftStarted, ShiftEnded, LeaseStolen, Sessio
 _PREPARES: tuple[type[Fact], ...] = (HandsProvisioned, HandsLost, HandsReleased, HandsRestored, EnvironmentRecorded)
 _NOTES: tuple[type[Fact], ...] = (EgressRecorded, EgressFailed, WorkspaceSnapshotted, ApprovalSeen)
 _NO_PROGRESS = frozenset((*_BEGINS, *_PREPARES, *_NOTES))
-"""Facts that a wake appends before it makes progress. All others move the work on, or come from outside."""
+"""Facts that a wake appends before it makes progress. All others advance the work, or come from outside."""
 
 
 FAILURES_MAX = 3
@@ -85,8 +85,8 @@ FAILURES_MAX = 3
 
 
 class Failing(msgspec.Struct):
-    """Failures of wakes since the latest event that moved the work on. `kind` and `at_seq` are of the latest wake that
-    failed, `count` is how many failed there in a row; `asked` means that a model was asked since.
+    """Failures of wakes since the latest event that advanced the work. `kind` and `at_seq` are of the latest wake that
+    failed, `count` is how many failed there in a row; `asked` means that a model request was made since.
     """
 
     progress_seq: int = 0
@@ -96,7 +96,7 @@ class Failing(msgspec.Struct):
     count: int = 0
 
     def observe(self, fact: Fact, event: Event) -> None:
-        """Note one more event of any kind."""
+        """Take one more event of any kind into account."""
         if type(fact) not in _NO_PROGRESS:
             if not isinstance(fact, ModelRequestEnd) or fact.outcome == "ok":
                 self.progress_seq, self.asked = event.seq, False
@@ -109,7 +109,7 @@ class Failing(msgspec.Struct):
     def repeated(self, kind: str = "") -> bool:
         """Return True if a wake that fails now with that kind fails like the latest one, without progress in between.
 
-        Without a kind: like the latest. Wakes that fail in turns differently are not retried for ever either.
+        Without a kind, it compares with the latest. Wakes that alternate between different failures are bounded too.
         """
         same = kind in ("", self.kind) or self.count >= FAILURES_MAX
         return bool(self.kind) and self.at_seq == self.progress_seq and same

@@ -1,6 +1,6 @@
-"""The tools that every agent has: names and inputs of the Managed Agents toolset.
+"""Tools of every agent: names and inputs of the Managed Agents toolset.
 
-A declaration is data: what the model is told, and what the harness must know of the effect.
+A declaration is data: the description for the model, and the effect as far as the harness must know it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.session.tools.effects import whole_of
 from holdfast.session.tools.jobs import DECLARED, JOB_START, WEB_DECLARED, WEB_FETCH, WEB_TOOLS, job_input_problem
 
 Where = Literal["", "process", "harness"]
-"""Where a tool runs: in hands, in the brain's own process, or in the harness on the session's log."""
+"""Place of execution: in hands (empty), in the brain's own process, or in the harness on the session's log."""
 
 
 class BashInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -132,9 +132,9 @@ class CancelChildInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Tool(msgspec.Struct, frozen=True):
     """A tool's declaration. `timeout_s` bounds one call; `read_only` calls may run side by side.
 
-    `main` is the argument that rules with a `match` look at. `input_type` is None for a tool of the embedding
-    program, which checks its own input; `custom` is then its declaration. What an `untrusted` one returns may have
-    been written by strangers. `fit` corrects the shape of an input before it is checked.
+    `main` is the argument to which rules apply their `match`. `input_type` is None for a tool of the embedding program,
+    which checks its own input; `custom` is then its declaration. The result of an `untrusted` tool may have been
+    written by strangers. `fit` corrects the shape of an input before it is checked.
     """
 
     name: str
@@ -286,14 +286,14 @@ TOOLS: dict[str, Tool] = {
 }
 
 DEFAULT_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "search_log", "ask_person")
-"""What an agent is offered when nobody says otherwise."""
+"""Tools of an agent that names none."""
 
 CHILD_TOOLS = ("spawn", "message_child", "wait_for_children", "cancel_child")
-"""What an agent needs to have others work for it."""
+"""Tools that an agent needs for child sessions."""
 
 
 def with_web(agent: Agent, policy: EgressPolicy, searchers: Sequence[Searcher]) -> Agent:
-    """The agent with the web among its tools, where nobody named its tools and the session may talk outside."""
+    """Add the web tools to an agent that names no tools, if the session has network access."""
     named = tuple(name for name in agent.tools if name in TOOLS)
     if named != DEFAULT_TOOLS or not opens(policy):
         return agent
@@ -301,7 +301,7 @@ def with_web(agent: Agent, policy: EgressPolicy, searchers: Sequence[Searcher]) 
 
 
 def find_tool(agent: Agent, name: str, of_kind: Mapping[str, Tool] = MappingProxyType({})) -> Tool | None:
-    """The tool of that name which the agent is offered, None when it is not. `of_kind` are those of its kind."""
+    """Return the agent's tool of that name, None if it is not offered. `of_kind` are the tools of its kind."""
     if name in of_kind:
         return of_kind[name] if name in agent.tools else None
     for custom in agent.custom:
@@ -311,7 +311,7 @@ def find_tool(agent: Agent, name: str, of_kind: Mapping[str, Tool] = MappingProx
 
 
 def offered(agent: Agent, of_kind: Mapping[str, Tool] = MappingProxyType({})) -> list[Tool]:
-    """Every tool that the agent is offered, in the order in which the model is told of them."""
+    """Return the agent's tools, in the order in which the model sees them."""
     known = {**TOOLS, **of_kind}
     own = [_of_custom(custom) for custom in agent.custom if custom.name not in of_kind]
     return [known[name] for name in agent.tools if name in known] + own
@@ -331,7 +331,7 @@ def _of_custom(custom: CustomTool) -> Tool:
 
 
 def check_input(tool: Tool, value: dict[str, Any]) -> str:
-    """Why `value` is not a valid input of `tool`, in words for the model; empty when it is."""
+    """Return why `value` is not a valid input of `tool`, as text for the model; empty if it is valid."""
     if tool.input_type is None:
         return ""
     if tool.fit is not None:
@@ -346,7 +346,7 @@ def check_input(tool: Tool, value: dict[str, Any]) -> str:
 
 
 def main_argument(tool: Tool, value: dict[str, Any]) -> str:
-    """The argument of a call that rules look at, as text; all of them for a tool of the embedding program."""
+    """Return the argument that rules match, as text; all arguments for a tool of the embedding program."""
     return whole_of(tool.name, value, tool.main)
 
 
@@ -359,13 +359,13 @@ def timeout_s(tool: Tool, value: dict[str, Any]) -> float:
 
 
 def schema_of(tool: Tool) -> dict[str, Any]:
-    """The JSON schema of a tool's input, with no references in it."""
+    """Return the JSON schema of a tool's input, without references."""
     return tool.custom.input_schema if tool.custom is not None else _input_schema(tool.input_type)
 
 
 @cache
 def _input_schema(kind: type[msgspec.Struct] | None) -> dict[str, Any]:
-    """The same object each time: do not change it."""
+    """Return a shared schema, which must not be changed."""
     assert kind is not None
     _, components = msgspec.json.schema_components([kind], ref_template="{name}")
     own = {key: val for key, val in components[kind.__name__].items() if key != "title"}
@@ -373,7 +373,7 @@ def _input_schema(kind: type[msgspec.Struct] | None) -> dict[str, Any]:
 
 
 def _without_references(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
-    """A JSON schema with everything that it refers to put in its place: not every provider follows references."""
+    """Return a JSON schema with all references replaced by their targets: not every provider follows references."""
 
     def put(value: Any) -> Any:
         if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Effects of simple shell commands, for the programs whose every option is known here (see `session.tools.shell`)."""
+"""Effects of simple shell commands, for programs with fully known options (see `session.tools.shell`)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from holdfast.session.tools.shell import Simple, parse
 from holdfast.session.tools.shell_words import UNKNOWN, Unparsed
 
 Paths = tuple[str, ...] | None
-"""Paths as the command names them; None when they cannot be known."""
+"""Paths as the command names them; None if unknown."""
 
 ROOT = "/workspace"
-"""Where a sandbox shows the workspace."""
+"""Path of the workspace in a sandbox."""
 
 _SYSTEM = ("/usr/bin/", "/bin/", "/usr/local/bin/", "/usr/sbin/", "/sbin/", "/usr/local/sbin/")
 _SHELLS = frozenset("sh bash dash ksh zsh".split())
@@ -26,17 +26,17 @@ _SHELL_STATE = frozenset(
     "alias unalias shopt enable hash trap source . export declare typeset readonly local mapfile readarray let getopts "
     "unset bind read eval exec umask ulimit".split()
 )
-"""Builtins after which names, variables or the rest of the line may mean something else."""
+"""Builtins that may change the meaning of later names, variables, or the rest of the line."""
 
 _PLAIN_NAME = re.compile(r"(?!.*_proxy$)[a-z_][a-z0-9_]*|LC_[A-Z]+|LANG|TZ|CI|NO_COLOR|PYTHONUNBUFFERED")
-"""Variables that change neither which program runs nor what the programs of these tables do."""
+"""Variables that affect neither the choice of a program nor the effects of the programs in these tables."""
 
 _READERS = frozenset(
     "cat ls head tail wc cut tr basename dirname realpath readlink stat cmp comm nl od md5sum sha1sum sha256sum "
     "sha512sum b2sum cksum date id whoami uname nproc df du sleep seq expr factor rev fold expand paste join "
     "grep egrep fgrep jq printenv which tty arch".split()
 )
-"""Programs that change no file, start no other program and use no network, whatever their arguments."""
+"""Programs that change no file, start no other program, and use no network, whatever their arguments."""
 
 _BUILTINS = frozenset(
     "echo printf pwd true false : test [ set exit wait break continue return cd type read export".split()
@@ -44,7 +44,7 @@ _BUILTINS = frozenset(
 
 
 class _Options(NamedTuple):
-    """Options of a program that are understood: single letters without and with a value, and long ones."""
+    """Known options of a program: single letters without and with a value, and long ones."""
 
     flags: str = ""
     values: str = ""
@@ -65,7 +65,7 @@ _WRAPPERS: dict[str, tuple[_Options, int]] = {
     "sudo": (_Options("nEHS", "ug"), 0),
     "xargs": (_Options("0rtx", "nPLdsI"), 0),
 }
-"""Programs that run another one: their options, and how many arguments stand before it."""
+"""Programs that run another one: their options, and the number of arguments before it."""
 
 _WRITERS: dict[str, tuple[_Options, str]] = {
     "touch": (_Options("acmh", "dtr"), "all"),
@@ -84,7 +84,7 @@ _WRITERS: dict[str, tuple[_Options, str]] = {
     "diff": (_Options("urNqyaBbwiEZs", "U"), "none"),
     "file": (_Options("bikL"), "none"),
 }
-"""Programs that change some of their arguments, or none with the options that are listed."""
+"""Programs that change some of their arguments, or none with the listed options."""
 
 _SED = re.compile(
     r"((\d+|\$|/[^/\\]*/)(,(\d+|\$|/[^/\\]*/))?)?([pdq=]|s([/|#,])(?:(?!\6)[^\\\n])*\6(?:(?!\6)[^\\\n])*\6[gpI0-9]*)"
@@ -111,7 +111,7 @@ _UNKNOWN_COMMAND = Simple((UNKNOWN,), (), (), None, None, UNKNOWN)
 
 
 def program_of(command: Simple) -> str:
-    """The name of a program of the system or a builtin; empty when it is unknown or a file of the work."""
+    """Return the name of a system program or a builtin; empty if it is unknown or a file of the workspace."""
     word = command.words[0] if command.words else ""
     folder, _, name = word.rpartition("/")
     return "" if UNKNOWN in word or (folder and folder + "/" not in _SYSTEM) else name
@@ -123,9 +123,9 @@ def plain(assigns: Sequence[tuple[str, str]]) -> bool:
 
 
 def commands(line: str, cwd: str | None = "", depth: int = 0) -> list[Simple]:
-    """The simple commands of a line and those that they run in turn (`bash -c`, `env`, `xargs`, `find -exec`).
+    """Return the simple commands of a line and those that they run in turn (`bash -c`, `env`, `xargs`, `find -exec`).
 
-    One that cannot be known has `UNKNOWN` for its program. Raises `Unparsed`.
+    An unknown command has `UNKNOWN` as its program. Raises `Unparsed`.
     """
     found = []
     for command in parse(line, cwd, depth):
@@ -199,7 +199,7 @@ def _wrapped(command: Simple, name: str, depth: int) -> Iterator[Simple]:
         taken.append(words.pop(0))
         if not plain([(taken[-1].partition("=")[0], "")]):
             yield _UNKNOWN_COMMAND
-    if any(UNKNOWN in word for word in taken):  # the shell may split it: the program may be another one
+    if any(UNKNOWN in word for word in taken):  # the shell may split it: the program may be a different one
         yield _UNKNOWN_COMMAND
     elif words:
         more = [UNKNOWN] if name == "xargs" else []
@@ -237,7 +237,7 @@ def doing(command: Simple, *, own_programs: bool) -> Doing:
     if name in _SHELLS and not any(True for _ in _inner(command, 1)):
         return _ANYTHING  # a script
     if name in _WRAPPERS or name in _SHELLS or name == "eval":
-        return Doing((), (), False)  # what they run is a command of its own
+        return Doing((), (), False)  # its inner command is in the list separately
     if name in ("curl", "wget"):
         return Doing(None, (), True)
     if _PYTHON.fullmatch(name):
@@ -293,14 +293,14 @@ def _writes(name: str, arguments: Sequence[str]) -> Paths:
 
 
 def _topmost(path: str) -> str:
-    """The first folder that `mkdir -p` may have to make, as far as the path says."""
+    """Return the first folder that `mkdir -p` may have to create, judging by the path alone."""
     inside = path.removeprefix(ROOT + "/")
     first = inside.removeprefix("./").partition("/")[0] if inside != path or not path.startswith("/") else path
     return f"{ROOT}/{first}" if inside != path else first
 
 
 def _positionals(arguments: Sequence[str], options: _Options) -> Paths:
-    """The arguments that are no options; None when an option is not known."""
+    """Return the arguments that are not options; None if an option is unknown."""
     found: list[str] = []
     words = list(arguments)
     while words:
@@ -325,7 +325,7 @@ def _positionals(arguments: Sequence[str], options: _Options) -> Paths:
 
 
 def _sed(arguments: Sequence[str]) -> Paths:
-    """`sed` with one simple script; with -i it changes its files."""
+    """Return the paths that `sed` with one simple script changes: its files with -i."""
     words = [word for word in arguments if word not in ("-n", "-E", "-r", "-i")]
     if not words or any(word.startswith("-") for word in words) or not _SED.fullmatch(words[0]):
         return None
@@ -333,7 +333,7 @@ def _sed(arguments: Sequence[str]) -> Paths:
 
 
 def _find(arguments: Sequence[str]) -> Paths:
-    """`find` with tests that are known; `-delete` changes what is below its folders."""
+    """Return the paths that `find` with known tests changes: everything below its folders with `-delete`."""
     words = list(arguments)
     starts: list[str] = []
     while words and words[0][:1] not in ("-", "(", "!"):
@@ -351,12 +351,12 @@ def _find(arguments: Sequence[str]) -> Paths:
 
 
 def hosts_in(words: Sequence[str]) -> list[str]:
-    """The hosts of addresses among these words."""
+    """Return the hosts of URLs among these words."""
     return [match[1].lower() for word in words for match in _URL.finditer(word)]
 
 
 def joined(folder: str, cwd: str | None, path: str) -> str | None:
-    """A path as seen from the workspace, absolute when it is outside; None when it cannot be known.
+    """Return a path relative to the workspace, or absolute if it is outside; None if unknown.
 
     The workspace is at `ROOT` in a sandbox, and at `folder` without one.
     """

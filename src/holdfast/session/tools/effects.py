@@ -1,7 +1,7 @@
-"""The commands, paths, and hosts of a tool call: the one reading that rules, guards, and approvers share.
+"""Commands, paths, and hosts of a tool call: the single interpretation that rules, guards, and approvers share.
 
-Pure and conservative: what cannot be known for certain is unknown, never guessed. Paths are as the call names them; a
-symbolic link may lead elsewhere.
+Pure and conservative: what is not certain is unknown, never guessed. Paths are as the call names them; a symbolic link
+may lead elsewhere.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _LATER = {JOB_START: "; it goes on as a job", SERVICE_START: "; it goes on until
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """One thing that a call does, as rules see it. `UNKNOWN` stands in a text for what cannot be known.
+    """One effect of a call, as rules see it. `UNKNOWN` in a text stands for an unknown part.
 
-    `texts` are spellings that mean the same: an allow rule has to match one of them. A deny or ask rule matches when
-    it fits one of them, or of `also`.
+    `texts` are equivalent spellings: an allow rule has to match one of them. A deny or ask rule matches one of them, or
+    of `also`.
     """
 
     texts: tuple[str, ...]
@@ -72,14 +72,14 @@ def effects_of(
 
 
 def whole_of(name: str, value: dict[str, Any], main: str) -> str:
-    """The main argument of a call as text, a service's health check included; without one, all arguments."""
+    """Return the main argument of a call as text, including a service's health check; without one, all arguments."""
     if not main:
         return msgspec.json.encode(value, order="sorted").decode() if value else ""
     return "\n".join(lines_of(name, value)) or str(value.get(main, ""))
 
 
 def lines_of(name: str, value: dict[str, Any]) -> list[str]:
-    """The command lines of a call, the health check of a service included."""
+    """Return the command lines of a call, including the health check of a service."""
     keys = {"bash": ("command",), JOB_START: ("command",), SERVICE_START: ("command", "health")}.get(name, ())
     return [str(value[key]) for key in keys if value.get(key)]
 
@@ -142,7 +142,7 @@ def _names(command: Simple, folder: str) -> list[str]:
 
 
 def _parts(command: Simple, folder: str) -> list[Part]:
-    """A command as rules see it, and each file that it redirects its output to."""
+    """Return a command as rules see it, and each file to which it redirects its output."""
     parts = []
     if command.words:
         text = " ".join(
@@ -161,7 +161,7 @@ def _parts(command: Simple, folder: str) -> list[Part]:
 
 
 def _path_word(word: str, cwd: str | None, folder: str, first: bool) -> str:
-    """A word of a command with its path normalized, if it is written as one; a program of the work keeps a slash."""
+    """Normalize the path in a word of a command, if it is written as one; a program of the workspace keeps a slash."""
     if "/" not in word or word.startswith("-") or "://" in word:
         return word
     path = joined(folder, cwd, word)
@@ -171,7 +171,7 @@ def _path_word(word: str, cwd: str | None, folder: str, first: bool) -> str:
 
 
 def normalized_pattern(pattern: str) -> str:
-    """A rule's pattern for a command with the paths of its arguments written as parts write them."""
+    """Return a rule's pattern for a command, with the paths of its arguments normalized as in parts."""
     first, *others = pattern.split(" ")
     return " ".join([first, *(each.removeprefix(ROOT + "/").removeprefix("./") for each in others)])
 
@@ -185,7 +185,7 @@ def told(
     tool: str = "",
     walled: bool = True,
 ) -> str:
-    """How far a call in a sandbox can reach, for approvers. `walled` says that the sandbox cuts the network off."""
+    """Describe the reach of a call in a sandbox, for approvers; `walled` if the sandbox cuts off the network."""
     if workspace.isolation == "none":
         return "everything that this user can reach: there is no sandbox"
     return (

@@ -1,4 +1,4 @@
-"""The tools for commands that run longer than a shift, and for servers beside the work. Declarations only."""
+"""Tools for commands that run longer than a shift, and for servers beside the work. Declarations only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.facts.base import OnUnknown
 from holdfast.facts.session import Searcher, SecretUse
 
 LONGEST_S = 2_592_000.0
-"""A job runs thirty days at most."""
+"""Maximum run time of a job: thirty days."""
 
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=LONGEST_S)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=80)]
@@ -149,11 +149,11 @@ DECLARED = (
 )
 
 JOB_TOOLS = tuple(each.name for each in DECLARED)
-"""What an agent needs for commands that outlive its shifts, and for servers."""
+"""Tools that an agent needs for commands that outlive its shifts, and for servers."""
 
 
 def job_input_problem(name: str, value: dict[str, Any]) -> str:
-    """Why a valid input of one of these tools can still not be meant; empty when it can."""
+    """Return why a valid input of one of these tools makes no sense; empty if it does."""
     line = value.get("line") if name == JOB_START else ""
     if not line:
         return ""

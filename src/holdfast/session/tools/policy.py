@@ -1,4 +1,4 @@
-"""Permission rules: which tools an agent may call. Consent, never containment: that is the sandbox."""
+"""Permission rules: the tools that an agent may call. Rules are consent, never containment: that is the sandbox."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from holdfast.session.tools.shell_words import UNKNOWN
 Decision = Literal["allow", "ask", "deny"]
 
 _RUNS_LATER = ("job_start", "service_start")
-"""Tools that run a command as `bash` does, only longer: what rules say of that holds for them too."""
+"""Tools that run a command as `bash` does, only longer: rules for `bash` apply to them too."""
 
 _NEVER_USED: Mapping[int, int] = {}
 _NOTHING = (Part(("",)),)
 _STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 _ESCAPED = re.compile(r"\[([*?\[])\]")
 _FILLS = ("", "\1", "\1 \1\1")
-"""Stand-ins for what is unknown: only a star fits all of them."""
+"""Stand-ins for an unknown part: only a star matches all of them."""
 
 
 GRANT = "grant:"
-"""Prefix of a grant's name in a dispatch; the position of the answer that gave it follows."""
+"""Prefix of a grant's name in a dispatch, followed by the position of the answer that gave it."""
 
 TREE = "tree"
-"""The guard that is the snapshot of the workspace."""
+"""Guard with the snapshot of the workspace."""
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """The decision on a call, the rule that made it, None when none did, and the places of the rules with a limited
-    number of uses that let a part of the call through.
+    """Decision on a call, the rule that made it, None if none did, and the places of the rules with a limited number of
+    uses that allowed a part of the call.
     """
 
     decision: Decision
@@ -54,12 +54,12 @@ def evaluate(
     age_s: float = 0.0,
     uses: Mapping[int, int] = _NEVER_USED,
 ) -> Ruling:
-    """The ruling for a call of `tool` that does `parts`, written as `whole`.
+    """Return the ruling for a call of `tool` that does `parts`, written as `whole`.
 
-    For each part the last rule that matches wins, and without one it is allowed; the strictest ruling is the call's. A
-    part that is not fully known is asked about when a pattern might fit it. A deny or ask pattern may also span several
-    parts. `age_s` is the age of the session and `uses` the number of calls that each rule has let through: a rule that
-    is bounded by either no longer matches once it is used up.
+    For each part the last matching rule wins, and without one it is allowed; the strictest ruling is the call's. A part
+    that is not fully known needs an approval if a pattern might match it. A deny or ask pattern may also span several
+    parts. `age_s` is the age of the session and `uses` the number of calls that each rule has allowed: a rule that is
+    bounded by either no longer matches once it is used up.
     """
     live = [(at, rule) for at, rule in enumerate(rules) if _named(rule, tool) and _holds(rule, age_s, uses.get(at, 0))]
     if not live:
@@ -87,7 +87,7 @@ def _part_ruling(live: Sequence[tuple[int, Rule]], part: Part, whole: str) -> Ru
 
 
 def _spanning(live: Sequence[tuple[int, Rule]], parts: Sequence[Part], whole: str) -> Ruling:
-    """The ruling for the call as one text: of patterns that reach over several of its parts."""
+    """Return the ruling for the call as one text, by patterns that span several of its parts."""
     texts = {whole, " ".join(whole.split())}
     known = {text for part in parts for text in (*part.texts, *part.also)}
     for at, rule in live:
@@ -104,20 +104,20 @@ def _allows(pattern: str, part: Part, whole: str) -> bool:
 
 
 def _is_same(pattern: str, whole: str) -> bool:
-    """True for a pattern without wildcards that is the whole text: it cannot allow anything else."""
+    """Return True if a pattern without wildcards is the whole text: it cannot allow anything else."""
     literal = _ESCAPED.sub(r"\1", pattern)
     return literal == whole and not any(char in _ESCAPED.sub("", pattern) for char in "*?[")
 
 
 def _covers(pattern: str, text: str) -> bool:
-    """True when the pattern fits the text, whatever stands where it is unknown."""
+    """Return True if the pattern matches the text whatever its unknown parts are."""
     patterns = (pattern, normalized_pattern(pattern))
     texts = [text.replace(UNKNOWN, fill) for fill in _FILLS] if UNKNOWN in text else [text]
     return any(all(fnmatchcase(each, wanted) for each in texts) for wanted in patterns)
 
 
 def _may_fit(pattern: str, text: str) -> bool:
-    """True unless the pattern cannot fit the text whatever stands where it is unknown: a star meets any text."""
+    """Return False only if no values of the text's unknown parts match the pattern: a star matches any text."""
     tokens = re.findall(r"\[!?\]?[^\]]*\]|.", pattern, re.DOTALL)
     reached = {0}
     for char in [*text, ""]:
@@ -155,15 +155,15 @@ def _holds(rule: Rule | Grant, age_s: float, uses: int) -> bool:
 
 
 def grants(grant: Grant, tool: str, parts: Sequence[Part], *, whole: str, age_s: float, uses: int) -> bool:
-    """Return True if a user's grant, given `age_s` ago and used so often, allows this call (S21)."""
+    """Return True if a user's grant, given `age_s` ago and used `uses` times, allows this call (S21)."""
     return _holds(grant, age_s, uses) and covers(grant, tool, parts, whole=whole)
 
 
 def covers(grant: Grant, tool: str, parts: Sequence[Part], *, whole: str) -> bool:
-    """Return True if a grant is for such a call, used up or not."""
+    """Return True if a grant is for such a call, even if it is used up."""
     return _named(grant, tool) and all(_allows(grant.match, part, whole) for part in parts)
 
 
 def policy_digest(rules: Sequence[Rule]) -> str:
-    """SHA-256 hex of the rules: an approval given under others counts no more (S21)."""
+    """Return the SHA-256 hex of the rules: an approval given under other rules is void (S21)."""
     return hashlib.sha256(msgspec.json.encode(tuple(rules), order="sorted")).hexdigest()

@@ -32,9 +32,9 @@ class Redirect(NamedTuple):
 
 
 class Simple(NamedTuple):
-    """One simple command. `cwd` is relative to where the line starts, None when it cannot be known.
+    """One simple command. `cwd` is relative to where the line starts, None if unknown.
 
-    `assigns` are the variables set for it, `text` is its here-document or here-string, `source` what was written.
+    `assigns` are the variables set for it, `text` is its here-document or here-string, `source` its original text.
     """
 
     words: tuple[str, ...]
@@ -46,7 +46,7 @@ class Simple(NamedTuple):
 
 
 def parse(line: str, cwd: str | None = "", depth: int = 0) -> list[Simple]:
-    """Every simple command of a line, in order, those of substitutions first. Raises `Unparsed`."""
+    """Return every simple command of a line, in order, those of substitutions first. Raises `Unparsed`."""
     if UNKNOWN in line or len(line) > LENGTH_MAX:
         raise Unparsed
     parser = _Parser(line, cwd, depth)
@@ -84,7 +84,7 @@ class _Parser(Words):
                 raise Unparsed
 
     def _and_or(self) -> None:
-        """Pipelines joined by `&&` and `||`. A `cd` holds for what `&&` joins to it, and for nothing surely after."""
+        """Parse pipelines joined by `&&` and `||`. A `cd` applies only to commands joined to it by `&&`."""
         began = self.cwd
         while True:
             self._pipeline()
@@ -136,7 +136,7 @@ class _Parser(Words):
             self._simple()
 
     def _compound(self, word: str) -> None:
-        """A group, condition or loop. One that changes the directory makes it unknown for all of its commands."""
+        """Parse a group, condition, or loop. If it changes the directory, `cwd` is unknown for all of its commands."""
         began, first = self.cwd, len(self.found)
         self._keyword(word)
         if word == "{":
@@ -245,12 +245,12 @@ class _Parser(Words):
         inner.list_until(frozenset())
         inner._expect(")")
         if self._documents and "\n" in self.line[start : inner.at]:
-            raise Unparsed  # a here-document may begin in there
+            raise Unparsed  # a here-document may begin inside
         self.found += inner.finish()
         self.at = inner.at
 
     def finish(self) -> list[Simple]:
-        """The commands, with the here-documents that were read after them."""
+        """Return the commands with their here-documents, which were read after them."""
         for index, text in self._texts:
             self.found[index] = self.found[index]._replace(text=text[-1])
         self._texts = []
@@ -299,7 +299,7 @@ class _Parser(Words):
             lines = []
             while True:
                 if self.at >= len(self.line):
-                    break  # bash takes the end of the input for the end of the document
+                    break  # bash treats the end of the input as the end of the document
                 end = self.line.find("\n", self.at)
                 end = len(self.line) if end < 0 else end
                 row = self.line[self.at : end]
@@ -318,7 +318,7 @@ class _Parser(Words):
     # --- tokens -------------------------------------------------------------------------------------
 
     def _blank(self, *, newlines: bool = False) -> bool:
-        """Skip blanks, comments and, when asked, newlines. Always False, so that it can stand in a condition."""
+        """Skip blanks, comments and, if requested, newlines. Always False, for use in a condition."""
         while self.at < len(self.line):
             char = self.line[self.at]
             if char in " \t":

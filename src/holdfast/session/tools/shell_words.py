@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 
 UNKNOWN = "\0"
-"""Stands in a word for text of any length, spaces included."""
+"""Represents text of any length in a word, spaces included."""
 
 _GLOB = "*?["
 _BACKQUOTED = re.compile(r"`(?:[^`\\]|\\.)*`", re.DOTALL)
@@ -15,7 +15,7 @@ _EXPANSION = re.compile(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\(\([0-9 +*/%-]*\)\)"
     r"|\{#?[A-Za-z0-9_]+(?:(?::?[-+=?]|%%?|##?)[A-Za-z0-9_./ ,:*-]*|//?[A-Za-z0-9_./-]*)?\})"
 )
-"""A variable, or an expansion that runs nothing: not arithmetic with names, `${x@P}` or `${!x}`, whose values may."""
+"""A variable, or an expansion that runs nothing. Excludes arithmetic with names, `${x@P}`, and `${!x}`, which may."""
 _OPERATOR = re.compile(r"&>>|<<<|<<-|&>|&&|\|\||\|&|;;|>>|>\||>&|<&|<<|<>|[;&|<>()\n]")
 BREAKS = frozenset(" \t\n;&|<>()")
 
@@ -25,7 +25,7 @@ class Unparsed(Exception):
 
 
 class Words:
-    """A reader of words, at a position of a line. What substitutions run is left to the parser."""
+    """Reader of words at a position of a line. The parser handles the commands of substitutions."""
 
     def __init__(self, line: str) -> None:
         self.line = line
@@ -37,10 +37,10 @@ class Words:
 
     @abstractmethod
     def _substitute_from(self, start: int) -> None:
-        """Parse the commands of a `$(` from `start` on, and move past its end."""
+        """Parse the commands of a `$(` from `start` on, and advance past its end."""
 
     def _word(self) -> str:
-        """One word with its quotes removed."""
+        """Read one word and remove its quotes."""
         out: list[str] = []
         start = self.at
         while self.at < len(self.line) and self.line[self.at] not in BREAKS:
@@ -69,7 +69,7 @@ class Words:
         return "".join(out)
 
     def _brace(self) -> bool:
-        """Skip a brace expansion: what it and the rest of its word become is unknown."""
+        """Skip a brace expansion: its result and the rest of its word are unknown."""
         rest = _BRACES.match(self.line, self.at)
         if rest is None or ("," not in rest[0] and ".." not in rest[0]):
             return False
@@ -86,7 +86,7 @@ class Words:
         return self.line[start:end]
 
     def _double_quoted(self, end: str) -> str:
-        """Text in double quotes up to `end`, or of a here-document when `end` is empty."""
+        """Read text in double quotes up to `end`, or of a here-document if `end` is empty."""
         out: list[str] = []
         while self.at < len(self.line):
             char = self.line[self.at]
@@ -135,7 +135,7 @@ class Words:
         return match[0] if match else ""
 
     def _reserved(self) -> str:
-        """The plain word that stands here, if it is one that ends at a blank or an operator."""
+        """Return the plain word at the position, if it ends at a blank or an operator."""
         end = self.at
         while end < len(self.line) and self.line[end] not in BREAKS:
             end += 1
