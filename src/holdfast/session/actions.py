@@ -51,7 +51,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class PresumeRequest(msgspec.Struct, frozen=True):
-    """Settle a request that died with its brain at what it had reserved (S13)."""
+    """Settle a request that died with its brain at its reserved amount (S13)."""
 
     request_seq: int
     reserved_pico: int | None
@@ -107,7 +107,7 @@ class AskUse(msgspec.Struct, frozen=True):
 
 
 class Escalate(msgspec.Struct, frozen=True):
-    """Open a breaker and ask a user how to go on."""
+    """Open a breaker and ask a user how to proceed."""
 
     breaker: str
     detail: str

@@ -17,7 +17,7 @@ def is_idle(state: State, now_us: int, up: Uptime | None = None) -> bool:
     """Return True if a wake has nothing to do: the session ended or parked, and nothing new arrived since.
 
     A wait is over by the wall clock or, in the boot in which it began, by the uptime `up`: setting the clock back makes
-    no wait longer. In another boot, a session whose latest event lies in the future is decided again.
+    no wait longer. In another boot, a session whose latest event lies in the future is evaluated again.
     """
     ended = state.ended
     if ended is None or state.in_shift:

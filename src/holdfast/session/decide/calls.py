@@ -205,7 +205,7 @@ WAITS = frozenset({"job", "timer", "person", "child", "provider"})
 
 
 def is_about_nothing(state: State, call: Call) -> bool:
-    """Return True if a call would stop something that does not run: no sandbox is needed to say so."""
+    """Return True if a call would stop something that does not run: the answer needs no sandbox."""
     return call.name in (JOB_STOP, SERVICE_STOP) and not state.hands_at_work()
 
 

@@ -61,7 +61,7 @@ def _decided(state: State, fact: ApprovalDecided, event: Event) -> None:
 
 
 def _rebind(state: State, ask: Ask) -> None:
-    """Rebind outdated grants that cover a call which a user has just approved as it is now."""
+    """Rebind outdated grants that cover an approved call to the guards that the user saw."""
     call = next((each for each in state.calls if each.call_id == ask.call_id), None)
     for held in state.grants if call is not None and ask.kind == "tool" else ():
         assert call is not None

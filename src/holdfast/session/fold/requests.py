@@ -44,7 +44,7 @@ _SCALE_MILLI = (500, 4_000)
 
 
 OUTAGES = frozenset({"rate_limited", "overloaded", "unavailable"})
-"""Failures that say nothing about the request; they are waited for."""
+"""Failures unrelated to the request: the session waits and retries."""
 
 
 TOO_LONG = "context_too_long"

@@ -230,20 +230,20 @@ class State(msgspec.Struct):
     to the model. `failure` is of the latest attempt until a response arrives; `tries` counts the failed attempts of
     this shift. `interrupted`, `cancelled`, and `paused` are positions, 0 if not requested; `stop_seq` is not 0 during
     an emergency stop. An interrupt holds until the next request, which only a later message brings about (S14).
-    `hands_known` are the incarnations that were not released, including lost ones: they may have to testify, and may
-    leave something behind. The end of a shift clears them. `host_files` are files of the workspace that make programs
-    of the host run code: True for those that appeared in hands. `environment` is the digest of the environment in use,
-    `environment_failed` of one that failed and is done without, `environment_error` the reason why work must not begin;
-    a message from a user retries it. `seen` maps a path to the digest under which the model knows its content (S18).
-    `ended` is the latest end of a shift, until something new arrives. `set_back` are the steps back of the clock;
-    `boot_id` and `booted_us` describe it at `clock_seq`. `responses` counts responses to turns, `summaries` those to
-    compactions, `handoffs` those to handoffs; `attempts` the failed attempts at each since its last response. `trace`
-    is the input of the signs. `asks` are inbox items by id; `rule_uses` counts calls under bounded rules, by the rule's
-    place. `message_seq` is the latest message of a user. `failed_calls` counts failed calls in a row; `breaker` is one
-    that waits for a user. `spend` is the spend of each five minutes of the last hour. `mutated_seq` is the latest
-    dispatch that may have changed the workspace, `snapshot_seq` the position of its last snapshot, `snapshot` its name,
-    `snapshot_error` why there is no later one. `workspace_with` are lost hands that hold the workspace. `outside` is
-    the egress state. `tenant` is the session's kind and its own state.
+    `hands_known` are the incarnations that were not released, including lost ones: recovery may need their journals,
+    and they may leave something behind. The end of a shift clears them. `host_files` are files of the workspace that
+    make programs of the host run code: True for those that appeared in hands. `environment` is the digest of the
+    environment in use, `environment_failed` of one that failed and is left out, `environment_error` the reason why work
+    must not begin; a message from a user retries it. `seen` maps a path to the digest under which the model knows its
+    content (S18). `ended` is the latest end of a shift, until something new arrives. `set_back` are the steps back of
+    the clock; `boot_id` and `booted_us` describe it at `clock_seq`. `responses` counts responses to turns, `summaries`
+    those to compactions, `handoffs` those to handoffs; `attempts` the failed attempts at each since its last response.
+    `trace` is the input of the signs. `asks` are inbox items by id; `rule_uses` counts calls under bounded rules, by
+    the rule's place. `message_seq` is the latest message of a user. `failed_calls` counts failed calls in a row;
+    `breaker` is one that waits for a user. `spend` is the spend of each five minutes of the last hour. `mutated_seq` is
+    the latest dispatch that may have changed the workspace, `snapshot_seq` the position of its last snapshot,
+    `snapshot` its name, `snapshot_error` why there is no later one. `workspace_with` are lost hands that hold the
+    workspace. `outside` is the egress state. `tenant` is the session's kind and its own state.
     """
 
     session_id: str
@@ -338,7 +338,7 @@ class State(msgspec.Struct):
         self.window_tokens += item.tokens
 
     def clear_signs(self) -> None:
-        """Forget earlier signs after a user wrote or said to go on."""
+        """Forget earlier signs after a user wrote or chose to go on."""
         context = self.context
         context.sign_seq = context.signs_reset_seq = context.sign_resets = context.idle_resets = 0
         context.sign_kind, context.sign_detail, context.sign_evidence = None, "", ()

@@ -33,9 +33,9 @@ STANDING = "env."
 class Job(msgspec.Struct):
     """A command that continues by itself. `outcome` is None while it runs.
 
-    `line` means that a line of its output is awaited. `deadline_us` is when the model is told although it still runs,
-    None afterwards; `until_us` is when it is killed. `line_seq`, `late_seq`, and `ended_seq` are the events of the
-    line, the deadline, and the end, 0 for not yet.
+    `line` means that a line of its output is awaited. `deadline_us` is when the model is notified although it still
+    runs, None afterwards; `until_us` is when it is killed. `line_seq`, `late_seq`, and `ended_seq` are the events of
+    the line, the deadline, and the end, 0 for not yet.
     """
 
     job_id: str

@@ -133,8 +133,8 @@ class Tool(msgspec.Struct, frozen=True):
     """A tool's declaration. `timeout_s` bounds one call; `read_only` calls may run side by side.
 
     `main` is the argument to which rules apply their `match`. `input_type` is None for a tool of the embedding program,
-    which checks its own input; `custom` is then its declaration. The result of an `untrusted` tool may have been
-    written by strangers. `fit` corrects the shape of an input before it is checked.
+    which checks its own input; `custom` is then its declaration. An `untrusted` tool may return untrusted content.
+    `fit` corrects the shape of an input before it is checked.
     """
 
     name: str

@@ -15,7 +15,7 @@ _EXPANSION = re.compile(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]|\(\([0-9 +*/%-]*\)\)"
     r"|\{#?[A-Za-z0-9_]+(?:(?::?[-+=?]|%%?|##?)[A-Za-z0-9_./ ,:*-]*|//?[A-Za-z0-9_./-]*)?\})"
 )
-"""A variable, or an expansion that runs nothing. Excludes arithmetic with names, `${x@P}`, and `${!x}`, which may."""
+"""Variables and expansions that run nothing: no `${x@P}`, `${!x}`, or arithmetic with names, which can."""
 _OPERATOR = re.compile(r"&>>|<<<|<<-|&>|&&|\|\||\|&|;;|>>|>\||>&|<&|<<|<>|[;&|<>()\n]")
 BREAKS = frozenset(" \t\n;&|<>()")
 
