@@ -1,7 +1,7 @@
 """Anchors: chain heads kept where the log's writer cannot change them (S1).
 
-An unkeyed chain shows edits, but not a truncated or rewritten log. A head noted elsewhere shows both. An anchor is a
-line of JSON; a signature is one more line, over the bytes of the lines before it.
+An unkeyed chain reveals edits, but not a truncated or rewritten log. A head stored elsewhere reveals both. An anchor
+is a line of JSON; a signature is one more line, over the bytes of the lines before it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def signature_line(data: bytes, signature: str) -> bytes:
 
 
 def parse(data: bytes) -> tuple[list[Block], list[str]]:
-    """Parse the blocks of an anchor file; also return the problems of its lines."""
+    """Return the blocks of an anchor file and the problems of its lines."""
     blocks: list[Block] = []
     problems: list[str] = []
     loose: list[tuple[int, Anchor, bytes]] = []
@@ -85,7 +85,7 @@ def _block(lines: Sequence[tuple[int, Anchor, bytes]], signature: str = "") -> B
 
 
 async def check(source: Source, anchors: Sequence[Anchor], session_id: str | None = None) -> list[Finding]:
-    """Compare anchors with the log, for one session or all. A session has at most one finding, its first."""
+    """Compare anchors with the log, for one session or all. Return at most one finding for each session, the first."""
     return await source.look(lambda look: _check(look, anchors, session_id))
 
 

@@ -1,6 +1,6 @@
-"""The doors to the log: four Protocols and the types that cross them.
+"""The log's interfaces: four Protocols and the types that cross them.
 
-One store implements them all, because an append, its posts, its wakes and its money are one
+One store implements them all, because an append, its posts, its wakes, and its money are one
 transaction (S4). Rows beside the events (sessions, wakes, accounts, reservations) follow from the
 events alone and can be rebuilt from them (S20) by `holdfast.session` (`rows`, `items`, `accounts`).
 """
@@ -70,45 +70,45 @@ class Log(Protocol):
     ) -> list[Event]:
         """Stamp and store drafts, all or none (S1, S4). Returns them stamped.
 
-        `head` makes it a decision: refused with `HeadMoved` unless it is the session's head (S2).
+        With `head`, the append is a decision: raises `HeadMoved` unless that is the session's head (S2).
         Raises `Fenced` when `epoch` is not the current one, `BudgetRefused` when a reservation among
         the drafts does not fit, `EmergencyStop` when a post among `posts` would open a session and the home
-        is stopped, `UsageError` when a post would open a session under a key that another one has,
-        `StorageFull`. After any of them nothing was written, in no session.
+        is stopped, `UsageError` when a post would open a session under the key of another one, and
+        `StorageFull`. After any of these errors, nothing was written in any session.
         """
         ...
 
     async def post(self, post: Post, *, create: bool = False) -> PostReceipt:
-        """Append an event from outside: ordered, without an epoch, once per key (S3).
+        """Append an event from outside a shift: ordered, without an epoch, once per key (S3).
 
         `create` opens a new session with this event, a `session.created`. If the event's `key` is not empty, at most
-        one session has it, and an existing one is returned as a duplicate. Refused with
+        one session has it, and an existing one is returned as a duplicate. Raises
         `EmergencyStop` while the home is stopped.
 
-        A post to `HOME` opens the home's log first when there is none. An answer to an item, or its
-        expiry, takes the key `item_key` gives: the first one wins (S21).
+        A post to `HOME` opens the home's log first if it does not exist. An answer to an item, or its
+        expiry, uses the key from `item_key`, so the first one wins (S21).
         """
         ...
 
     async def read(
         self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
     ) -> list[Event]:
-        """Events after `after`, in order.
+        """Return the events after `after`, in order.
 
-        With `prev`, the chain hash at `after` (the genesis hash for 0), each is verified as stored;
-        raises `LogDamaged` with the first bad sequence number.
+        With `prev`, the chain hash at `after` (the genesis hash for 0), each is verified as stored.
+        Raises `LogDamaged` with the first bad sequence number.
         """
         ...
 
     async def wait(self, session_id: str, after: int) -> int:
-        """Return the head once it is beyond `after`, whichever process moved it."""
+        """Return the head once it is beyond `after`; any process may move it."""
         ...
 
     async def changed(self, after: int) -> int:
-        """Return a new token once anything in the log moved since the token `after`, in any process.
+        """Return a new token once any process has moved a head since the token `after`.
 
         Start with 0, which returns at once. Check your condition after each return, then wait again with the new
-        token, so that no move is missed. It may return without a change. Tokens belong to this object.
+        token, so that no move is missed. It may return without a change. Tokens are valid for this object only.
         """
         ...
 
@@ -121,7 +121,7 @@ class Snapshots(Protocol):
         ...
 
     async def load(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """The saved snapshot, if it has this fold digest and the hash of the stored event."""
+        """Return the saved snapshot if it has this fold digest and the hash of the stored event."""
         ...
 
 
@@ -131,9 +131,9 @@ class Leases(Protocol):
     async def acquire(self, session_id: str, draft: Draft, *, steal: bool = False, head: int | None = None) -> Lease:
         """Take a session's lease and append `draft`, a `shift.started`, under the next epoch, in one transaction.
 
-        With `head` it is a decision: refused with `HeadMoved` unless that is the session's head (S2).
-        Raises `LeaseHeld` while a live process holds it. With `steal` it is taken anyway, and `lease.stolen`
-        precedes the shift. Raises `EmergencyStop` while the home is stopped.
+        With `head`, this is a decision: raises `HeadMoved` unless that is the session's head (S2).
+        Raises `LeaseHeld` while a live process holds the lease. With `steal`, it is taken anyway, and a
+        `lease.stolen` precedes the shift. Raises `EmergencyStop` while the home is stopped.
         """
         ...
 
@@ -142,7 +142,7 @@ class Leases(Protocol):
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Release the lease. Safe to repeat, and after it was lost."""
+        """Release the lease. Safe to repeat, and safe after the lease was lost."""
         ...
 
     async def holders(self) -> dict[str, str]:
@@ -154,8 +154,8 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
     """A filter over sessions. Empty fields do not filter.
 
     `root` is the top session of a tree, `parent` the session that opened the session; `top` selects sessions without a
-    parent. `status` and `reason` are those of the row, which does not know live processes; only a parked session has
-    a reason. `updated_us` is the earliest time of the latest event.
+    parent. `status` and `reason` are those of the row, which does not reflect live processes; only a parked session
+    has a reason. `updated_us` is the earliest time of the latest event.
     """
 
     root: str = ""
@@ -182,7 +182,7 @@ EVERY = Which()
 
 
 def is_older(row: SessionRow, other: SessionRow) -> bool:
-    """Return True if a row sorts after another one in lists, which begin with the newest session."""
+    """Return True if a row sorts after another one in lists, which are newest first."""
     return (row.created_us, row.session_id) < (other.created_us, other.session_id)
 
 
@@ -190,57 +190,57 @@ class Index(Protocol):
     """The rows beside the events."""
 
     async def find(self, name: str) -> SessionRow:
-        """The session with that id, key or unique prefix of either. Raises `UnknownSession`."""
+        """Return the session with that id, key, or unique prefix of either. Raises `UnknownSession`."""
         ...
 
     async def sessions(
         self, which: Which = EVERY, *, home: bool = False, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        """Sessions that pass the filter, newest first; with `home`, also the home's own log.
+        """Return the sessions that pass the filter, newest first; with `home`, also the home's own log.
 
-        A page starts after the row `before`, the last one of the previous page, and has at most `limit` rows.
+        A page starts after the row `before`, the last row of the previous page, and has at most `limit` rows.
         """
         ...
 
     async def count(self, which: Which = EVERY) -> int:
-        """The number of sessions that pass the filter, without the home's own log."""
+        """Return the number of sessions that pass the filter, without the home's own log."""
         ...
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """Sessions that are due by `holdfast.session.rows.due_at` and that no live process holds, longest due first."""
+        """Return due sessions (`holdfast.session.rows.due_at`) that no live process holds, longest due first."""
         ...
 
     async def next_due(self, now_us: int, up: Uptime | None = None) -> int | None:
-        """The earliest time after `now_us` at which a parked session is due; None if there is none."""
+        """Return the earliest time after `now_us` at which a parked session is due; None if there is none."""
         ...
 
     async def accounts(self) -> list[AccountRow]:
-        """All money accounts."""
+        """Return all money accounts."""
         ...
 
     async def account(self, account_id: str) -> AccountRow | None:
-        """One money account, None if no session and no budget names it."""
+        """Return a money account, or None if no session and no budget names it."""
         ...
 
     async def items(self, *, open_only: bool = True, limit: int | None = None) -> list[ItemRow]:
-        """Inbox items, oldest first, at most `limit`; without `open_only` also the answered ones."""
+        """Return at most `limit` inbox items, oldest first; without `open_only`, also the answered ones."""
         ...
 
     async def item(self, name: str) -> ItemRow:
-        """The item with that id or unique id prefix. Raises `UnknownItem`."""
+        """Return the item with that id or unique id prefix. Raises `UnknownItem`."""
         ...
 
     async def stopped(self) -> Stop | None:
-        """The emergency stop in force, if any."""
+        """Return the emergency stop in force, if any."""
         ...
 
 
 PAGE = 500
-"""Rows that `each_session` reads at a time."""
+"""Number of rows that `each_session` reads at a time."""
 
 
 async def each_session(index: Index, which: Which = EVERY, *, home: bool = False) -> AsyncIterator[SessionRow]:
-    """Every session that passes the filter, newest first, read page by page."""
+    """Iterate over the sessions that pass the filter, newest first, page by page."""
     before = None
     while rows := await index.sessions(which, home=home, before=before, limit=PAGE):
         for row in rows:

@@ -1,4 +1,4 @@
-"""Stored events: the hash chain is verified on the bytes as stored (S1), then they decode; forks share events (S22)."""
+"""Stored events: verify the hash chain on the stored bytes (S1), then decode them; forks share events (S22)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ BLOB_OVER = 64 * 1024
 
 
 class StoredBlob(msgspec.Struct, frozen=True):
-    """A blob. `found` without `body` is a tombstone, erased on purpose; not found is damage."""
+    """A blob. `found` without `body` is a tombstone, left by an erasure; a blob not found is damage."""
 
     found: bool
     body: bytes | None = None
 
 
 def damaged(session_id: str, seq: int, what: str) -> LogDamaged:
-    """The error for damage at sequence number `seq`; 0 means a row beside the events."""
+    """Return the error for damage at sequence number `seq`; 0 means a row beside the events."""
     where = f"at event {seq}" if seq else "beside its events"
     return LogDamaged(
         f"the log of session {session_id} is damaged {where}: {what}; nothing was written: restore the database "
@@ -75,7 +75,7 @@ def events_of(
                     keep(Event(session_id, seq, epoch, at_us, hash_, whole.id, whole.actor, type_, whole.fact))
                     continue
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                pass  # another schema version, or damage: decode_body tells
+                pass  # another schema version, or damage: `decode_body` decides
             id_, actor, fact = decode_body(body, type_)
             keep(Event(session_id, seq, epoch, at_us, hash_, id_, actor, type_, fact))
     except LogDamaged as error:
@@ -90,7 +90,7 @@ def events_of(
 
 
 def check_head(row: SessionRow, at: int, hash_: bytes) -> None:
-    """Raise `LogDamaged` unless the last event read is the head that the row names."""
+    """Raise `LogDamaged` unless the last event read is the head in the row."""
     if at != row.head:
         raise damaged(row.session_id, min(at, row.head) + 1, f"the log ends at {at}, its row says {row.head}")
     if hash_ != row.head_hash:
@@ -117,7 +117,7 @@ ALL = 2**62
 
 
 class Part(NamedTuple):
-    """The events of one session after `after` through `through`, or to the end if None."""
+    """One session's events after `after` up to and including `through`, or to the end if `through` is None."""
 
     session_id: str
     after: int
@@ -125,7 +125,7 @@ class Part(NamedTuple):
 
 
 def parts(row: SessionRow, find: Find) -> list[Part]:
-    """The sessions that store a session's events, in order. Raises `LogDamaged` if an origin is gone."""
+    """Return the sessions that store a session's events, in order. Raises `LogDamaged` if an origin is gone."""
     found: list[Part] = []
     seen: set[str] = set()
     through: int | None = None
@@ -143,7 +143,7 @@ def parts(row: SessionRow, find: Find) -> list[Part]:
 
 
 def holder(row: SessionRow, find: Find, seq: int) -> str:
-    """The id of the session that stores this session's event at `seq`."""
+    """Return the id of the session that stores this session's event at `seq`."""
     if seq > row.origin_seq:
         return row.session_id
     return next(part.session_id for part in parts(row, find) if part.through is None or seq <= part.through)

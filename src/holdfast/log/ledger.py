@@ -1,4 +1,4 @@
-"""The ledger: accounts from leaf to root, updated by facts, checked before each reservation (S15).
+"""The ledger: accounts from leaf to root, updated by facts and checked before each reservation (S15).
 
 Pure: it reads accounts through a Protocol and keeps the changes for the store to write.
 """
@@ -27,7 +27,7 @@ from holdfast.session.money import (
 )
 
 _LARGEST_PICO = 2**62
-"""The largest amount in a 64-bit column that leaves room to add: about four million dollars."""
+"""Largest amount that leaves room for additions in a 64-bit column: about four million dollars."""
 
 _PERIODS: tuple[Period, ...] = ("total", "day", "week")
 
@@ -47,7 +47,7 @@ class Books(Protocol):
 
 
 class _Miss(msgspec.Struct, frozen=True):
-    """A cap that an amount does not fit under."""
+    """A cap that an amount exceeds."""
 
     account: AccountRow
     period: Period
@@ -69,7 +69,7 @@ class Ledger:
         self.reservations: dict[tuple[str, int], int | None] = {}
 
     def apply(self, session_id: str, move: Move) -> None:
-        """Apply a move. `BudgetRefused` voids the whole transaction."""
+        """Apply a move. After `BudgetRefused`, the whole transaction is void."""
         match move:
             case Reserve():
                 self._reserve(session_id, move)
@@ -87,9 +87,9 @@ class Ledger:
                 self._keep(with_cap(account, move.period, None if cap is None else _amount(cap), move.at_us))
 
     def cap_time(self, moves: Iterable[Move]) -> int:
-        """The time of caps set by these moves: now, but later than all earlier caps of the same accounts.
+        """Return the time of caps set by these moves: now, but later than all earlier caps of the same accounts.
 
-        The events thus order an account's caps, in whichever session they are and whatever the clock did.
+        The events thus order an account's caps across sessions, even if the clock went back.
         """
         named = [self._find(each.account_id) for each in moves if isinstance(each, OpenAccount | SetCap)]
         return max([self._now_us, *(account.caps_us + 1 for account in named if account is not None)])
@@ -130,7 +130,7 @@ class Ledger:
         )
 
     def _retry(self, miss: _Miss, amount: int, held: int) -> int | None:
-        """The time at which the amount fits: with reservations unchanged, or else with them released."""
+        """Return the time at which the amount fits: with reservations unchanged, or else with them released."""
         if miss.period == "total":
             return None
         spend, needed = miss.account.spend, amount - miss.left_pico

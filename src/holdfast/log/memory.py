@@ -1,4 +1,4 @@
-"""The log in memory, with the transactions of every store, for tests and the simulator.
+"""The log in memory, with the same transactions as every store, for tests and the simulator.
 
 Nothing is written to disk. A worker lives from its first lease until `worker_died`.
 """
@@ -122,11 +122,11 @@ class MemoryStore:
         self._rewritten: set[str] = set()
 
     def worker_lives(self, worker_id: str) -> None:
-        """Mark a worker as live; acquiring does so too."""
+        """Mark a worker as live. Acquiring a lease does this too."""
         self._live.add(worker_id)
 
     def worker_died(self, worker_id: str) -> None:
-        """End a worker's leases, as the kernel does when its process is gone."""
+        """End a worker's leases, as the kernel does when the process exits."""
         self._live.discard(worker_id)
 
     def rewrite(self, session_id: str, seq: int, body: bytes | None) -> None:
@@ -158,7 +158,7 @@ class MemoryStore:
     async def read(
         self, session_id: str, *, after: int = 0, prev: bytes | None = None, limit: int | None = None
     ) -> list[Event]:
-        """Read events. Only rewritten sessions are hashed again."""
+        """Read events. Only sessions with rewritten bodies are hashed again."""
         await anyio.lowlevel.checkpoint()
         row = self._row(session_id)
         return chain.read(row, self._tables.row, self._own, after, prev, chain.ALL if limit is None else limit)
@@ -313,5 +313,5 @@ class MemoryStore:
 
 
 def _erased(_: bytes) -> StoredBlob:
-    """Bodies are stored in rows, so a missing one was erased."""
+    """Report an erased body: this store keeps bodies in rows, so a missing one was erased."""
     return StoredBlob(found=True)

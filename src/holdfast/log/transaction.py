@@ -78,7 +78,7 @@ def ready(draft: Draft, key: str = "") -> Ready:
 class Transaction:
     """One transaction: its verbs stamp events; `sealed`, `rows`, `items`, `ledger`, and `posts` are then written.
 
-    After a verb raised, nothing of the transaction may be written.
+    After a verb raises, nothing of the transaction may be written.
     """
 
     __slots__ = ("_now_us", "_view", "before", "items", "ledger", "posts", "rows", "sealed")
@@ -136,7 +136,7 @@ class Transaction:
         live: Callable[[str], bool],
         head: int | None = None,
     ) -> Lease:
-        """`Leases.acquire`. `live` tells whether a worker lives; `stolen_id` is the id of a `lease.stolen`."""
+        """`Leases.acquire`. `live` returns True for a live worker; `stolen_id` is the id of a `lease.stolen`."""
         if not isinstance(draft.fact, ShiftStarted):
             raise UsageError(f"a lease begins with shift.started, not with {type_of(draft.fact)}")
         row = self._need(session_id)
@@ -207,7 +207,7 @@ class Transaction:
         return PostReceipt(post.session_id, event.seq, False)
 
     def _forked_at(self, fact: SessionForked) -> tuple[bytes, int]:
-        """The hash and epoch that a fork continues, checked against its origin (S22)."""
+        """Return the hash and epoch that a fork continues, after a check against its origin (S22)."""
         origin = self._need(fact.origin)
         if origin.session_id == HOME:
             raise UsageError(f"{HOME} is the log of the home itself and cannot be forked")
@@ -272,7 +272,7 @@ class Transaction:
 
 
 def _check_place(session_id: str, fact: Fact, key: str) -> None:
-    """Refuse events in the wrong log, and answers under another key than their item's (S21)."""
+    """Refuse events in the wrong log, and answers whose key is not that of their item (S21)."""
     if session_id == HOME:
         if not isinstance(fact, (*HOME_FACTS, SessionCreated)):
             raise UsageError(f"{HOME} is the home's own log and takes no {type_of(fact)}")
@@ -285,7 +285,7 @@ def _check_place(session_id: str, fact: Fact, key: str) -> None:
 
 
 def _check_head(row: SessionRow, head: int | None) -> None:
-    """Refuse a decision made on another head (S2)."""
+    """Refuse a decision that was made on another head (S2)."""
     if head is not None and head != row.head:
         raise HeadMoved(
             f"session {row.session_id} moved from {head} to {row.head} since it was folded: fold and decide again",
@@ -295,7 +295,7 @@ def _check_head(row: SessionRow, head: int | None) -> None:
 
 
 def fenced(row: SessionRow, epoch: int) -> Fenced:
-    """The error for a writer whose epoch is not the session's."""
+    """Return the error for a writer whose epoch is not the session's."""
     return Fenced(
         f"session {row.session_id} is at epoch {row.epoch} and this process holds epoch {epoch}: another process took "
         "the session over, so this one must stop",
@@ -305,7 +305,7 @@ def fenced(row: SessionRow, epoch: int) -> Fenced:
 
 
 def emergency(stop: Stop) -> EmergencyStop:
-    """The error while an emergency stop is in force."""
+    """Return the error for the emergency stop in force."""
     when = datetime.fromtimestamp(stop.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     who = stop.by.removeprefix("user:")
     why = f" ({stop.reason})" if stop.reason else ""
@@ -315,12 +315,12 @@ def emergency(stop: Stop) -> EmergencyStop:
 
 
 def unknown(name: str) -> UnknownSession:
-    """The error for a name that no session has."""
+    """Return the error for an unknown session."""
     return UnknownSession(f"no session {name!r}; list sessions with `holdfast ps --all`")
 
 
 def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
-    """The one item whose id begins with `name`. Raises `UnknownItem` unless there is exactly one."""
+    """Return the one item whose id begins with `name`. Raises `UnknownItem` unless exactly one does."""
     exact = next((item for item in candidates if item.item_id == name), None)
     if exact is not None:
         return exact
@@ -333,7 +333,7 @@ def pick_item(name: str, candidates: Sequence[ItemRow]) -> ItemRow:
 
 
 def pick(name: str, candidates: Sequence[str]) -> str:
-    """The one session whose id or key begins with `name`. Raises `UnknownSession` unless there is exactly one."""
+    """Return the one session whose id or key begins with `name`. Raises `UnknownSession` unless exactly one does."""
     if not name or not candidates:
         raise unknown(name)
     if len(candidates) > 1:

@@ -1,7 +1,7 @@
 """Verification of the log: the hash chain, the rows beside the events, and money (S1, S20).
 
-Nothing is written. An unkeyed chain shows edits, but not that the newest events were removed together with
-their rows; the watermark shows that (see `sqlite.watermark`).
+Verification writes nothing. An unkeyed chain reveals edits, but not that the newest events were removed together
+with their rows; the watermark reveals that (see `sqlite.watermark`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.session.rows import ANSWERS, FIRST, ItemRow, SessionRow, first_row
 T = TypeVar("T")
 
 _PART = 2_000
-"""Events read into memory at a time."""
+"""Number of events read into memory at a time."""
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -95,12 +95,12 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 async def verify(source: Source, session_id: str | None = None) -> Verified:
-    """Verify one session or all. Accounts are compared only with all sessions, since sessions share them."""
+    """Verify one session or all. Accounts are compared only if all sessions are, since sessions share them."""
     return await source.look(lambda look: _verify(look, session_id))
 
 
 async def rebuild(source: Source) -> Beside:
-    """The rows beside the events, from the events alone (S20). Raises `LogDamaged`."""
+    """Rebuild the rows beside the events from the events alone (S20). Raises `LogDamaged`."""
     return await source.look(_rebuild)
 
 
@@ -126,7 +126,7 @@ def _verify(look: Look, session_id: str | None) -> Verified:
 
 
 def _lineage(look: Look, session_id: str) -> list[str]:
-    """A session and its fork ancestors, as far as they exist."""
+    """Return a session and its fork ancestors, as far as they exist."""
     found: list[str] = []
     while session_id and session_id not in found:
         found.append(session_id)
@@ -177,7 +177,7 @@ class Books:
         return self._accounts.setdefault(name, AccountRow(name, None, 0, 0))
 
     def _cap(self, name: str, period: Period, cap_pico: int | None, at_us: int) -> None:
-        """Set a cap; the latest one counts, and the log gives no two caps of an account the same time."""
+        """Set a cap. The latest one counts; no two caps of an account have the same time."""
         account = self._account(name)
         if at_us > self._caps_at.get((name, period), -(2**63)):
             self._caps_at[name, period] = at_us
@@ -212,7 +212,7 @@ class Rebuilt:
     def session(self, session_id: str, stored: Iterable[StoredEvent], blob: Blob, look: Look | None = None) -> int:
         """Verify one session's own events and return their number. Raises `LogDamaged`.
 
-        `look` tells where a fork begins; without it the session is no fork.
+        `look` finds the beginning of a fork; without it, the session must not be a fork.
         """
         rows = iter(stored)
         at, prev = 0, genesis(session_id)
@@ -291,14 +291,14 @@ def _by_session(items: Mapping[str, ItemRow]) -> dict[tuple[str, str], ItemRow]:
 def _compare_keyed(
     chosen: set[str], what: str, have: Mapping[tuple[str, Any], object], want: Mapping[tuple[str, Any], object]
 ) -> list[Finding]:
-    """Findings for rows keyed by session, of the chosen sessions."""
+    """Return findings for rows keyed by session, of the chosen sessions."""
     keys = have.keys() | want.keys()
     wrong = {key[0] for key in keys if have.get(key) != want.get(key)} & chosen
     return [Finding(each, 0, f"the {what} of session {each} do not follow from its events") for each in sorted(wrong)]
 
 
 def _compare_money(beside: Beside, rebuilt: Rebuilt) -> list[Finding]:
-    """Findings for accounts; none can be told when a body was erased."""
+    """Return findings for accounts; none after an erased body, since sums are then unknown."""
     if rebuilt.partly:
         return []
     want = rebuilt.books.accounts()

@@ -1,6 +1,6 @@
 """Worker liveness on this machine: one kernel-held lock file per worker process (S5).
 
-An open-file-description lock ends with the last descriptor of its opening: at close, at exit, at
+The kernel releases an open-file-description lock with its last descriptor: at close, at exit, at
 SIGKILL; not at SIGSTOP. The descriptor closes on exec, so supervisors and tools do not inherit it; a process
 that forks without exec must not outlive its worker.
 """
@@ -22,7 +22,7 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def no_locks(folder: Path, error: OSError) -> LogUnavailable:
-    """The error for a folder on a file system without file locks."""
+    """Return the error for a folder on a file system without file locks."""
     return LogUnavailable(
         f"file locks do not work in {folder} ({error.strerror}), and Holdfast needs them to keep two processes apart; "
         "nothing was written. Some network file systems lack them: put the home on a local disk with --home"
@@ -75,7 +75,7 @@ class Worker:
 
 
 def is_live(folder: Path, worker_id: str) -> bool:
-    """Return True if a process holds the worker's lock. A stopped process holds it, a killed one does not."""
+    """Return True if a process holds the worker's lock. A stopped process keeps it; a killed one does not."""
     if not _NAME.fullmatch(worker_id):
         return False
     path = folder / f"{worker_id}.lock"
@@ -97,7 +97,7 @@ def is_live(folder: Path, worker_id: str) -> bool:
 
 
 def _take(folder: Path, worker_id: str, says: str) -> int:
-    """Create a lock file and return its descriptor. It gets its name once locked, so `_sweep` never sees it free."""
+    """Create a lock file and return its descriptor. It is named once locked, so `_sweep` never sees it unlocked."""
     path, new = folder / f"{worker_id}.lock", folder / f"{worker_id}.new"
     while True:
         fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -116,7 +116,7 @@ def _take(folder: Path, worker_id: str, says: str) -> int:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove lock files of dead workers. Only the holder of a lock unlinks its file, so no live one is lost."""
+    """Remove lock files of dead workers. Only the holder of a lock unlinks its file, so a live worker keeps it."""
     for path in (*folder.glob("*.lock"), *folder.glob("*.new")):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)

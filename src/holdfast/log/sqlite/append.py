@@ -23,10 +23,10 @@ from holdfast.session.rows import SessionRow
 T = TypeVar("T")
 
 _KNOWN_MAX = 1_000
-"""The number of session rows that a writer caches."""
+"""Number of session rows that a writer caches."""
 
 _TOGETHER_MAX = 64
-"""The number of transactions that are committed together, at most."""
+"""Largest number of transactions in one commit."""
 
 
 class Ask(Generic[T]):
@@ -51,7 +51,7 @@ class Ask(Generic[T]):
         self.answered = True
 
     def refuse(self, error: Exception) -> None:
-        """Record the error: nothing was written, or that is unknown."""
+        """Record the error: nothing was written, or the outcome is unknown."""
         self.error = error
         self.answered = True
 
@@ -66,9 +66,9 @@ class Writer:
     """Runs transactions on the writing thread's connection.
 
     Transactions that wait while another one syncs are committed together; a refused one writes nothing and does not
-    affect the others. After a disk error in a commit, the commit is looked up on a new connection: it is acknowledged
-    if it is durable, and repeated if it is absent. While neither is known, the writer waits up to the outage's
-    patience; after that this process writes nothing more.
+    affect the others. After a disk error in a commit, the writer looks the commit up on a new connection: it
+    acknowledges a durable commit and repeats an absent one. While neither is known, it waits up to the outage's
+    patience; after that, this process writes nothing more.
     """
 
     def __init__(self, path: Path, thread: ConnectionThread, clock: Clock, outage: Outage | None = None) -> None:
@@ -88,7 +88,7 @@ class Writer:
         return ask
 
     def settle(self, ask: Ask[T]) -> None:
-        """Answer an ask and all others that wait. In the writing thread."""
+        """Answer an ask and all others that wait; in the writing thread only."""
         if len(self._waiting) == 1 and not ask.answered:
             self._alone(self._waiting.popleft())
         while not ask.answered:
@@ -124,7 +124,7 @@ class Writer:
         return result, transaction.rows
 
     def _together(self, asks: list[Ask[Any]]) -> bool:
-        """Run all in one commit. False if one could not be written; then nothing was, and each is tried alone."""
+        """Run all in one commit. Return False if that failed; then nothing was written, and each is tried alone."""
         sealed: list[Sealed] = []
         done: list[tuple[Ask[Any], object, dict[str, SessionRow]]] = []
         refused: list[tuple[Ask[Any], Exception]] = []
@@ -138,7 +138,7 @@ class Writer:
                 transaction = self._transaction(connection)
                 try:
                     result = ask.work(transaction)
-                except HoldfastError as error:  # nothing of it is written yet
+                except HoldfastError as error:  # it has written nothing yet
                     refused.append((ask, error))
                     continue
                 write(connection, transaction)
@@ -183,7 +183,7 @@ class Writer:
             self._roll_back(connection)
 
     def check_vocabulary(self, session_id: str) -> None:
-        """Refuse a session that a newer program wrote to (S19). Inside a transaction."""
+        """Refuse a session that a newer version of Holdfast wrote to (S19); inside a transaction only."""
         found = self._thread.connection().execute(SQL["vocabulary"], {"session_id": session_id}).fetchone()
         if found is not None and number(found[0], session_id) > SCHEMA:
             raise SchemaTooNew(
@@ -235,7 +235,7 @@ class Writer:
         self._watermark.write(last.event)
 
     def _kept_after_all(self, last: Sealed) -> bool:
-        """Return True if a commit without an answer is durable. Raises `LogFailed` if that stays unknown.
+        """Return True if a commit of unknown outcome is durable. Raises `LogFailed` if it stays unknown.
 
         The event is read back by its chain hash, which covers the draft's id. After a failed sync that is not
         enough, so a checkpoint copies it into the database and syncs that.

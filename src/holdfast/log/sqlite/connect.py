@@ -1,4 +1,4 @@
-"""Connections to the database file: settings, tables, statements, and SQLite errors as ours."""
+"""Connections to the database file: settings, tables, statements, and the translation of SQLite errors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _MARK = "-- name: "
 
 
 def schema() -> list[str]:
-    """The statements that create the tables, in order."""
+    """Return the statements that create the tables, in order."""
     return _split((_FOLDER / "schema.sql").read_text(encoding="utf-8"))
 
 
 def migration(version: int) -> list[str]:
-    """The statements that migrate tables of that version to the next, in order."""
+    """Return the statements that migrate tables of that version to the next one, in order."""
     return _split((_FOLDER / _MIGRATIONS[version]).read_text(encoding="utf-8"))
 
 
@@ -62,7 +62,7 @@ _BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 class Outage:
     """Disk failures seen by one thread of a store.
 
-    A store that has given up stays so: a process without its log cannot keep what it acknowledges.
+    Giving up is final: a process without its log cannot keep what it acknowledges.
     """
 
     def __init__(self, path: Path, patience_s: float) -> None:
@@ -74,7 +74,7 @@ class Outage:
         self._clock = SystemClock()
 
     def through(self, job: Callable[[], T], reopen: Callable[[], object]) -> T:
-        """Run a job, repeated on a new connection while the disk fails. Raises `LogFailed` after `patience_s`."""
+        """Run a job, and repeat it on a new connection while the disk fails. Raises `LogFailed` after `patience_s`."""
         while True:
             self.check()
             try:
@@ -92,7 +92,7 @@ class Outage:
             raise self.given_up
 
     def over(self) -> None:
-        """Note that the disk works."""
+        """Record that the disk works again."""
         self._since_s = None
 
     def rest(self, error: Exception) -> None:
@@ -110,7 +110,7 @@ class Outage:
 
 
 class sentences:
-    """A context manager that translates SQLite errors of its block."""
+    """Context manager that translates the SQLite errors of its block."""
 
     __slots__ = ("_path",)
 
@@ -127,7 +127,7 @@ class sentences:
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary result code, 0 for an error of the Python module."""
+    """Return SQLite's primary result code, 0 for an error of the Python module."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -166,7 +166,7 @@ def translated(error: sqlite3.Error, path: Path) -> HoldfastError:
 
 
 def locks_trouble(folder: Path) -> LogUnavailable | None:
-    """The error for a folder without working file locks, None if locks work.
+    """Return the error for a folder without working file locks, or None if locks work.
 
     SQLite reports any lock failure as busy.
     """
@@ -180,7 +180,7 @@ def locks_trouble(folder: Path) -> LogUnavailable | None:
 
 
 def damaged_file(path: Path, what: str) -> LogDamaged:
-    """The error for a damaged database file; `seq` 0 stands for the file itself."""
+    """Return the error for a damaged database file; `seq` 0 means the file itself."""
     return LogDamaged(
         f"the database {path} is damaged (first bad sequence number unknown, 0): {what}; nothing was written: restore "
         "it from a backup, or copy it elsewhere and try `sqlite3 COPY .recover`",
@@ -208,7 +208,7 @@ _BETWEEN_TRIES_S = 0.05
 
 
 def connect(path: Path, busy_timeout_s: float, *, read_only: bool = False) -> sqlite3.Connection:
-    """Connect to an existing file with the log's settings. Raises our errors."""
+    """Connect to an existing file with the log's settings. SQLite errors are translated."""
     with sentences(path):
         connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
         try:
@@ -247,8 +247,8 @@ def prepare_file(path: Path, busy_timeout_s: float) -> int:
 def _make(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # No descriptor of our own: closing it would drop the locks that SQLite holds for this process, and another
-        # process would believe to be the last one and remove the write-ahead log.
+        # Do not open the file here: closing it would drop the locks that SQLite holds for this process, and another
+        # process could take itself for the last one and remove the write-ahead log.
         with suppress(FileExistsError):
             os.mknod(path, stat.S_IFREG | 0o600)
         found = os.stat(path)
@@ -274,7 +274,7 @@ def _create(connection: sqlite3.Connection, busy_timeout_s: float) -> None:
     _patiently(connection, "pragma journal_mode = wal", busy_timeout_s)
     connection.execute("begin immediate")
     try:
-        if _is_new(connection):  # another process may have been faster
+        if _is_new(connection):  # another process may have created the tables
             for statement in schema():
                 connection.execute(statement)
             connection.execute(SQL["set_schema_version"], {"version": str(SCHEMA_VERSION)})
@@ -300,7 +300,7 @@ def _patiently(connection: sqlite3.Connection, statement: str, busy_timeout_s: f
 
 
 def version_of(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of the file's tables. Raises for a foreign file and for newer tables."""
+    """Return the version of the file's tables. Raises for a foreign file and for newer tables."""
     names = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
     if "meta" not in names or "events" not in names:
         raise LogUnavailable(

@@ -1,4 +1,4 @@
-"""Migration of tables to today's version, in one transaction; new columns are filled from the events."""
+"""Migration of tables to the current version, in one transaction; new columns are filled from the events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.log.sqlite.watermark import check_acknowledged
 from holdfast.log.verify import Rebuilt
 
 COLUMNS_VERSION = 4
-"""Later versions add only indexes, so nothing has to be filled from the events."""
+"""Last version that added columns; later ones add only indexes, so nothing is filled from the events."""
 
 
 def open_file(path: Path, busy_timeout_s: float, *, accept_loss: bool = False) -> None:
@@ -40,7 +40,7 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("begin immediate")
     try:
         before = version_of(connection, path)
-        for version in range(before, SCHEMA_VERSION):  # another process may have been faster
+        for version in range(before, SCHEMA_VERSION):  # another process may have migrated them
             for statement in migration(version):
                 connection.execute(statement)
         if before < COLUMNS_VERSION:
@@ -56,8 +56,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 def _refill(connection: sqlite3.Connection, reader: Reader) -> None:
     """Rebuild the rows beside the events (S20).
 
-    A session with damage or erased bodies keeps its row; `verify` reports it. Accounts then keep their sums,
-    since they cannot be recomputed.
+    A session with damage or erased bodies keeps its row, and `verify` reports it. Accounts then keep their sums,
+    since these cannot be recomputed.
     """
     rebuilt = Rebuilt()
     unsure: set[str] = set()

@@ -39,11 +39,11 @@ _FILTERS = {
     "reason": "reason = :reason and reason <> ''",
     "updated_us": "updated_us >= :updated_us",
 }
-"""Field of `Which` → its condition. A status is a literal, so that SQLite uses its index."""
+"""Map from a field of `Which` to its condition. A status is a literal, so that SQLite uses its index."""
 
 
 def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[str, dict[str, object]]:
-    """The SQL condition of a filter and a page, and its values. Only fields of the filter select conditions."""
+    """Return the SQL condition of a filter and a page, and its values. Empty fields of the filter add no condition."""
     values: dict[str, object] = {name: value for name, value in asdict(which).items() if value}
     conditions = [_FILTERS[f"status:{value}" if name == "status" else name] for name, value in values.items()]
     if not home:
@@ -56,7 +56,7 @@ def _conditions(which: Which, home: bool, before: SessionRow | None) -> tuple[st
 
 
 class Reader:
-    """Reads through one connection, for one verb."""
+    """A reader on one connection, for one verb."""
 
     __slots__ = ("_connection", "_path", "_view")
 
@@ -66,7 +66,7 @@ class Reader:
         self._view = SqliteView(connection, {})
 
     def events(self, session_id: str, after: int, prev: bytes | None, limit: int | None) -> list[Event]:
-        """Events after `after`. With `prev` they are verified and, if read to the end, compared with the row."""
+        """Return the events after `after`. With `prev`, verify them and, if read to the end, compare the row."""
         count = ALL if limit is None else limit
         with self._consistent():
             row = self.row(session_id)
@@ -77,7 +77,7 @@ class Reader:
         return events
 
     def _own(self, session_id: str, after: int, count: int, prev: bytes | None) -> list[Event]:
-        # Unless it is closed, an error keeps the cursor and its read transaction open.
+        # Close it explicitly: otherwise an error keeps the cursor and its read transaction open.
         with closing(self._rows("events", session_id=session_id, after=after, count=count)) as stored:
             return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
 
@@ -105,7 +105,7 @@ class Reader:
         return Snapshot(session_id, seq, hash_, fold, state) if whole else None
 
     def find(self, name: str) -> SessionRow:
-        """The session with that id, key, or unique prefix of either."""
+        """Return the session with that id, key, or unique prefix of either."""
         with self._consistent():
             exact = self._view.row(name)
             if exact is not None:
@@ -137,7 +137,7 @@ class Reader:
         return [(session_id, holder) for session_id, holder, _ in found]
 
     def due_later(self, now_us: int, up: Uptime | None) -> int | None:
-        """The earliest due time of a parked session after now."""
+        """Return the earliest due time after now of a parked session."""
         ((due_us, due_boot_us),) = self._rows("due_later", now_us=now_us, **_of_boot(up)).fetchall()
         times = [] if due_us is None else [int(due_us)]
         if up is not None and due_boot_us is not None:
@@ -167,7 +167,7 @@ class Reader:
         self._rows("schema_version").fetchone()
 
     def held(self) -> dict[str, str]:
-        """Session → holder, live or dead."""
+        """Return the holder of each held session, live or dead."""
         return dict(self._rows("held").fetchall())
 
     def accounts(self) -> list[AccountRow]:
@@ -175,7 +175,7 @@ class Reader:
         return [account_row(values) for values in self._rows("accounts")]
 
     def session_ids(self) -> list[str]:
-        """Every session that has a row or an event."""
+        """Return the ids of all sessions that have a row or an event."""
         found = [name for (name,) in self._rows("session_ids")]
         if not all(isinstance(name, str) for name in found):
             raise damaged_file(self._path, "a row has no session id")
@@ -194,7 +194,7 @@ class Reader:
         return self._view.row(session_id)
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        """The chain hash of an event, own or shared with the origin."""
+        """Return the chain hash of a session's event, its own or shared with its origin."""
         row = self._view.row(session_id)
         if row is None:
             return None
@@ -202,7 +202,7 @@ class Reader:
         return found[0] if found else None
 
     def look(self, work: Callable[[Look], T]) -> T:
-        """Run `work` on one consistent state."""
+        """Run `work` on one consistent state of the file."""
         with self._consistent():
             return work(self)
 

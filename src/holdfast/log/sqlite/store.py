@@ -1,4 +1,4 @@
-"""The SQLite store: every door of the log over one file, one transaction per append (S4)."""
+"""The SQLite store: every interface of the log over one file, one transaction per append (S4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """Implements Log, Snapshots, Leases, and Index (`holdfast.log.base`). Made by `open`.
+    """Implements Log, Snapshots, Leases, and Index (`holdfast.log.base`). Create it with `open`.
 
     One thread writes and one reads, so a long read delays no append; a third watches for appends of other
     processes while a task waits.
@@ -148,7 +148,7 @@ class SqliteStore:
             raise fenced(row, lease.epoch)
 
     async def release(self, lease: Lease) -> None:
-        """Release a lease. If that cannot be written now, a later `due` does it."""
+        """Release a lease. If the release cannot be written now, a later `due` writes it."""
         ended_id = new_event_id(self._clock.now_us(), self._entropy)
         try:
             await self._write(lambda now: now.release(lease, ended_id))
@@ -173,7 +173,7 @@ class SqliteStore:
         return await self._read(lambda reader: reader.count(which))
 
     async def due(self, now_us: int, up: Uptime | None = None) -> list[str]:
-        """Sessions that are due. A session held by a live process is left to that process."""
+        """Return due sessions, without those that a live process holds."""
         while self._unreleased:  # else this process would hold them without running them
             try:
                 await self.release(self._unreleased.pop())
@@ -202,7 +202,7 @@ class SqliteStore:
         return await self._read(lambda reader: reader.stopped())
 
     async def look(self, work: Callable[[Look], T]) -> T:
-        """Run `work` on a connection of its own, which blocks no other verb."""
+        """Run `work` on a separate connection, which blocks no other verb."""
         thread = ConnectionThread("holdfast-log-look", self._to_read)
         try:
             return await self._read(lambda reader: reader.look(work), thread)

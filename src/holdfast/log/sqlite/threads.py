@@ -22,13 +22,13 @@ Soon = Callable[[Callable[[], object]], object]
 
 
 def soon_here() -> Soon:
-    """Return the function by which other threads reach the running event loop, asyncio's or trio's."""
+    """Return the function that runs a callback in the current event loop, asyncio's or trio's."""
     native: Any = anyio.lowlevel.current_token().native_token
     return cast(Soon, getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon)
 
 
 def signal(soon: Soon, event: anyio.Event) -> None:
-    """Set an event of that loop, unless the loop has ended."""
+    """Set an event in that loop, unless the loop has ended."""
     try:
         soon(event.set)
     except RuntimeError:
@@ -60,7 +60,7 @@ class ConnectionThread:
     async def run(self, job: Callable[[], T]) -> T:
         """Run `job` in the thread and return what it returns.
 
-        A job that was handed over is awaited even if the caller is cancelled, so its outcome is known.
+        A job that was started is awaited even if the caller is cancelled, so its outcome is known.
         """
         self.check_open()
         await anyio.lowlevel.checkpoint_if_cancelled()
@@ -72,7 +72,7 @@ class ConnectionThread:
             raise LogUnavailable("the log was closed; open it again")
 
     async def run_now(self, job: Callable[[], T]) -> T:
-        """Run `job` without checking that the thread is open or the caller cancelled."""
+        """Run `job` without checking if the thread is open or the caller is cancelled."""
         done = anyio.Event()
         call = _Call(job, soon_here(), done)
         self._calls.put(call)
@@ -83,7 +83,7 @@ class ConnectionThread:
         return cast(T, call.result)
 
     def connection(self) -> sqlite3.Connection:
-        """The connection; inside a job only."""
+        """The connection; for use inside a job only."""
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
@@ -111,7 +111,7 @@ class ConnectionThread:
         self.drop()
 
     def drop(self) -> None:
-        """Close the connection; inside a job only. The next use opens another one."""
+        """Close the connection; for use inside a job only. The next use opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
@@ -123,7 +123,7 @@ class ConnectionThread:
 POLL_S = 0.02
 
 ANYTHING = ""
-"""The session id that stands for any move in the log; its head is the watch's `token`."""
+"""The session id for moves anywhere in the log; its head is the watch's `token`."""
 
 
 class Waiter:
@@ -143,7 +143,7 @@ class Waiter:
 
 
 class Watch:
-    """The waiters of one store. `connect` opens a connection for the thread; it may raise our errors.
+    """The waiters of one store. `connect` opens a connection for the thread; it may raise `HoldfastError`.
 
     Appends of this process are signaled at once. For other processes a thread polls SQLite's `data_version`, a read of
     shared memory, while a task waits. `token` counts noticed moves from 1. A move while no task waits is noticed at the
@@ -161,7 +161,7 @@ class Watch:
 
     @contextmanager
     def waiting(self, session_id: str, after: int) -> Iterator[Waiter]:
-        """Register a waiter; read the head after that, so that no move is missed. Raises `LogUnavailable` if closed."""
+        """Register a waiter. Read the head after this, so that no move is missed. Raises `LogUnavailable` if closed."""
         if self._stop.is_set():
             raise LogUnavailable("the log was closed while a task waited on it; open it again")
         waiter = Waiter(session_id, after, soon_here())
@@ -180,7 +180,7 @@ class Watch:
                     self._wanted.clear()
 
     def moved(self, session_id: str, head: int) -> None:
-        """Wake the waiters of a session whose head this process moved. From any thread."""
+        """Wake the waiters of a session whose head this process moved; from any thread."""
         if not self._waiters:
             return
         with self._lock:
@@ -214,7 +214,7 @@ class Watch:
                     seen = version
                     self._poll(connection)
             except Exception:
-                # A woken waiter reads the head itself and gets the same error, translated.
+                # A woken waiter reads the head and gets the same error, translated.
                 self._wake_all()
                 _closed(connection)
                 connection, seen = None, None

@@ -5,8 +5,8 @@ or a restored older copy, the log is shorter and still verifies. The watermark n
 latest commits. Commits are ordered, so a database with the newest of these events has all that was acknowledged
 before it, and one that lacks any of them has lost events.
 
-A record is written after its commit was synced and is not synced itself, so it is never ahead of the log. A torn,
-lost, or unwritten record claims nothing.
+A record is written after its commit was synced, and is not synced itself, so it is never ahead of the log. A torn,
+lost, or unwritten record is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from holdfast.facts.codec import Event
 from holdfast.log.sqlite.connect import SQL, code_of, translated
 
 SLOTS = 8
-"""Records are written in turn, so a torn or late one leaves the others intact."""
+"""Number of records, written in turn, so that a torn or late one leaves the others intact."""
 
 _SLOT_BYTES = 512
 _MAGIC = b"HFMARK1\0"
@@ -91,7 +91,7 @@ class Watermark:
 
 
 def marks(database: Path) -> list[Mark]:
-    """The intact records of a watermark, oldest first."""
+    """Return the intact records of a watermark, oldest first."""
     try:
         stored = watermark_path(database).read_bytes()
     except OSError:
@@ -100,10 +100,10 @@ def marks(database: Path) -> list[Mark]:
 
 
 def missing(database: Path, busy_timeout_s: float) -> list[Mark]:
-    """Acknowledged events that the watermark names and the database lacks, oldest first.
+    """Return the acknowledged events that the watermark names and the database lacks, oldest first.
 
     It uses a read-only connection: closing that neither checkpoints nor removes the write-ahead log, so events
-    behind damage in it stay. A damaged database or another file is not judged here.
+    behind damage in it stay. It does not detect a damaged database or a foreign file.
     """
     claimed = marks(database)
     if not claimed:
@@ -159,7 +159,7 @@ def forget(database: Path, lost: list[Mark]) -> None:
 
 
 def _slots(stored: bytes) -> list[Mark | None]:
-    """The record of each slot, None for an empty, torn, or foreign one."""
+    """Return the record of each slot, None for an empty, torn, or foreign one."""
     return [_mark(stored[at : at + _SLOT_BYTES]) for at in range(0, SLOTS * _SLOT_BYTES, _SLOT_BYTES)]
 
 
@@ -182,15 +182,15 @@ _FRAME = struct.Struct(">6I")
 _WAL_MAGIC = 0x377F0682
 _BIG_ENDIAN_SUMS = 1
 _READ_MAX_BYTES = 256 << 20
-"""Larger logs are not read: their checksums take minutes."""
+"""Largest write-ahead log that is read, in bytes: the checksums of larger ones take minutes."""
 
 
 def heads_behind(database: Path, folder: Path) -> dict[str, int]:
-    """Session → head, as far as a copy in `folder` can be read past damage in its write-ahead log.
+    """Return session → head, as far as a copy in `folder` can be read past damage in its write-ahead log.
 
-    Evidence of lost events, never a log to continue from. SQLite stops at the first frame whose checksum does not
-    continue the previous one. In a copy with recomputed checksums it reads on: damaged pages are then wrong, and rows
-    on the other pages name what existed.
+    The result is evidence of lost events, never a log to continue from. SQLite stops at the first frame whose
+    checksum does not continue the previous one. In a copy with recomputed checksums it reads on: damaged pages are
+    then wrong, but rows on the other pages show what existed.
     """
     wal = database.with_name(f"{database.name}-wal")
     try:
@@ -208,7 +208,7 @@ def heads_behind(database: Path, folder: Path) -> dict[str, int]:
 
 
 def _mended(wal: bytes) -> bytes:
-    """The log up to its last commit frame, with recomputed checksums, without frames whose header is damaged."""
+    """Return the log up to its last commit frame, checksums recomputed, frames with a damaged header left out."""
     magic, version, page_bytes, *_ = _HEADER.unpack_from(wal)
     order = ">" if magic & _BIG_ENDIAN_SUMS else "<"
     if magic & ~_BIG_ENDIAN_SUMS != _WAL_MAGIC:
@@ -231,7 +231,7 @@ def _mended(wal: bytes) -> bytes:
 
 
 def _sums(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
-    """SQLite's running checksum over whole pairs of words."""
+    """Return SQLite's running checksum over whole pairs of words."""
     first, second = sums
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for index in range(0, len(words), 2):
