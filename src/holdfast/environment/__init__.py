@@ -1,1 +1,1 @@
-"""Environments: what stands ready before the work, made once and kept by the digest of what it was made from."""
+"""Environments: the set-up of a workspace before work begins, made once and stored under the digest of its inputs."""

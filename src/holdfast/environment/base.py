@@ -1,7 +1,7 @@
-"""The environment door: the set-up that a workspace needs before work begins, and the layers made from it.
+"""The environment interface: the set-up that a workspace needs before work begins, and the layers made from it.
 
-A set-up runs in a sandbox of its own, which the brain makes: this room says which commands to run and where their
-output goes, and keeps the result. A layer is complete or absent.
+A set-up runs in a separate sandbox, which the brain makes. This package determines the commands and the place of
+their output, and stores the result. A layer is complete or absent.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from holdfast.facts.session import Destination, Environment, Service, Workspace
 
 WORKSPACE = "/workspace"
 SHARED = "/opt/environment"
-"""A folder in the sandbox that a set-up may write to, for files outside the workspace."""
+"""Folder in the sandbox that a set-up may write to, for files outside the workspace."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A wanted environment, and the digest over all its inputs.
+    """A requested environment, and the digest over all its inputs.
 
-    `commands` run in order, after `packages` are unpacked. Packages are a layer of their own under the digest `base`,
+    `commands` run in order, after `packages` are unpacked. Packages are a separate layer under the digest `base`,
     which all workspaces share: it has no file of a workspace. `files` are the relevant lock files with their SHA-256.
-    `env` is set in every later command of the work. `notes` say what was left out.
+    `env` is set in every later command of the work. `notes` name the parts that were left out.
     """
 
     digest: str
@@ -47,8 +47,8 @@ class Wanted(msgspec.Struct, frozen=True):
 class Laid(msgspec.Struct, frozen=True):
     """One folder or file of a layer: its path on the host, and its path in the sandbox.
 
-    `how`: `own` is writable with private changes; `read` is read-only; `over` is a read-only overlay on the folder that
-    is there anyway.
+    `how`: `own` is writable with private changes; `read` is read-only; `over` is a read-only overlay on the folder of
+    the sandbox.
     """
 
     inside: str
@@ -71,7 +71,7 @@ class Made(msgspec.Struct, frozen=True):
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders that must stay while a sandbox uses the layer."""
+        """Folders that must exist while a sandbox uses the layer."""
         return (self.folder, self.base) if self.base else (self.folder,)
 
 
@@ -88,7 +88,7 @@ class Tools(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """Folders of a layer in the making, owned by the user of the set-up, and locked until sealed or given up.
+    """Folders of an unfinished layer, owned by the user of the set-up, and locked until sealed or given up.
 
     Packages are unpacked into `root` below `packages`; `workspace` takes writes to the workspace, `shared` writes to
     `SHARED`. `scratch` has a `home` and a `tmp`, and is not kept.
@@ -103,7 +103,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 Release = Callable[[HandsProvisioned], Awaitable[None]]
-"""Function that ends hands of an earlier set-up that died."""
+"""Function that ends the hands of an earlier set-up whose process died."""
 
 
 class Environments(Protocol):
@@ -122,11 +122,11 @@ class Environments(Protocol):
         ...
 
     async def begun(self, draft: Draft, hands: HandsProvisioned) -> None:
-        """Record hands that work on a draft, so that another process can end them if this one dies."""
+        """Record the hands that work on a draft, so that another process can end them if this one dies."""
         ...
 
     async def tools(self) -> Tools:
-        """Ask the package tools of this machine for their settings."""
+        """Return the settings of this machine's package tools."""
         ...
 
     async def seal(
@@ -134,7 +134,7 @@ class Environments(Protocol):
     ) -> Made:
         """Turn a draft into a layer over the workspace `real` and the layer of packages `base`, atomically.
 
-        No hands may still work on it.
+        No hands may work on the draft any more.
         """
         ...
 

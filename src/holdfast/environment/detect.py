@@ -134,7 +134,7 @@ def _quoted(name: str) -> str:
 
 
 def _project(files: Mapping[str, bytes]) -> tuple[str, tuple[str, ...]]:
-    """The argument of `pip install -e`; empty for a pyproject that only configures tools."""
+    """Return the argument of `pip install -e`; empty for a pyproject that only configures tools."""
     try:
         settings = tomllib.loads(files.get("pyproject.toml", b"").decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -170,7 +170,7 @@ FORMAT = 1
 """Version of the layer format, part of every digest."""
 
 BYTES_MAX = 16 << 20
-"""Largest lock file, in bytes."""
+"""Largest lock file that is read, in bytes."""
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _TOOLS = "npm pnpm yarn uv poetry python3 cargo go cmake node".split()
@@ -254,12 +254,12 @@ def _toolchain(path: str) -> str:
 
 
 def _programs(toolchains: Iterable[str]) -> list[str]:
-    """Folders with programs of tool-chains."""
+    """Return the folders with programs of toolchains."""
     return [f"{path}/bin" if os.path.isdir(f"{path}/bin") else path for path in toolchains]
 
 
 def _env(found: Found, more: list[dict[str, str]], path: str) -> dict[str, str]:
-    """Variables of every command of the work: detected ones, those of recipes, and PATH."""
+    """Return the variables of every command of the work: detected ones, those of recipes, and PATH."""
     env = {name: value for part in [found.env, *more] for name, value in part.items()}
     first = [env.pop("PATH")] if "PATH" in env else []
     postgres = [f"/usr/lib/postgresql/{number}/bin" for number in range(20, 12, -1)]
@@ -268,9 +268,9 @@ def _env(found: Found, more: list[dict[str, str]], path: str) -> dict[str, str]:
 
 
 def _repository(real: str) -> str:
-    """The folder that identifies a repository; its worktrees share it.
+    """Return the folder that identifies a repository; its worktrees share it.
 
-    The pointer of a worktree to its repository is believed only if the repository points back.
+    The pointer of a worktree to its repository is trusted only if the repository points back.
     """
     own = os.path.join(real, ".git")
     pointed = os.path.join(real, _text(own).removeprefix("gitdir:").strip())
@@ -292,7 +292,7 @@ def _named(made_from: dict[str, Any]) -> str:
 
 
 def _beneath() -> dict[str, str]:
-    """The system beside which packages are unpacked; part of their digest."""
+    """Describe the system beside which packages are unpacked, for their digest."""
     return {
         "machine": platform.machine(),
         "release": _digest("/etc/os-release"),
@@ -301,7 +301,7 @@ def _beneath() -> dict[str, str]:
 
 
 def _system(tools: list[str], path: str, toolchains: tuple[str, ...]) -> dict[str, Any]:
-    """The system on which a layer is made; part of its digest."""
+    """Describe the system on which a layer is made, for its digest."""
     out: dict[str, Any] = {"machine": platform.machine(), "release": _digest("/etc/os-release")}
     for tool in tools:
         program = os.path.realpath(shutil.which(tool, path=path) or "")

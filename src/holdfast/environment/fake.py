@@ -1,4 +1,4 @@
-"""Environments in memory, with the verbs and semantics of the real ones."""
+"""Environments in memory, with the verbs and semantics of the real store."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class FakeEnvironments:
         self.shelf.hands.setdefault(draft.digest, []).append(hands)
 
     async def tools(self) -> Tools:
-        """No tools."""
+        """See `Environments.tools`; there are none."""
         return Tools()
 
     async def seal(
         self, draft: Draft, wanted: Wanted, real: str, record: EnvironmentRecorded, base: Made | None = None
     ) -> Made:
-        """Keep it."""
+        """See `Environments.seal`."""
         folder = f"/fake/environments/{draft.digest}"
         made = Made(
             folder, (Laid(f"{WORKSPACE}/made", f"{folder}/workspace/made", "own"),), record, base.folder if base else ""
@@ -91,7 +91,7 @@ class FakeEnvironments:
     # --- for tests ---
 
     def die(self) -> None:
-        """Kill this process: its locks are released, its drafts stay."""
+        """Kill this process: its locks are released and its drafts stay."""
         for digest in list(self._holding):
             self._free(digest)
 

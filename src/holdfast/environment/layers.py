@@ -1,6 +1,6 @@
-"""Contents of a layer: everything new that a set-up made, at the highest new folder, and nothing else.
+"""Contents of a layer: the new files and folders of a set-up, each named by its topmost new folder, and nothing else.
 
-The set-up wrote over the workspace into a folder of its own. New entries there become a layer; changes to existing
+A set-up's writes to the workspace go to a separate folder. New entries there become a layer; changes to existing
 files are left out, so that the work sees the workspace unchanged.
 """
 
@@ -18,10 +18,10 @@ from holdfast.environment.recipes import LFS_POINTER
 from holdfast.errors import EnvironmentFailed
 
 ENTRIES_MAX = 200
-"""Most folders and files of a layer over a workspace."""
+"""Largest number of folders and files of a layer over a workspace."""
 
 CACHE = "ld.so.cache"
-"""Cache of libraries, beside the root of the unpacked packages."""
+"""Library cache, beside the root of the unpacked packages."""
 
 _JUNK = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git", ".hypothesis"})
 _OPAQUE = "user.overlay.opaque"
@@ -108,9 +108,9 @@ def _pointer(path: Path) -> bool:
 
 
 def packages_laid(root: Path) -> tuple[Laid, ...]:
-    """Paths that unpacked packages add: programs under `/usr`, and new entries under `/etc` and `/opt`.
+    """Return the paths that unpacked packages add: programs under `/usr`, and new entries under `/etc` and `/opt`.
 
-    Programs of the packages ran beside them, so any entry may be a link to the host; links are left out.
+    Programs of the packages ran there, so any entry may be a link to the host; links are left out.
     """
     if root.is_symlink() or (root / "usr").is_symlink():
         raise EnvironmentFailed(
@@ -134,14 +134,14 @@ def packages_laid(root: Path) -> tuple[Laid, ...]:
 
 
 _SHOWN = frozenset({"ld.so.conf.d", "alternatives"})
-"""Folders under /etc that the sandbox has anyway; those of the packages are overlays."""
+"""Folders under /etc that every sandbox has; those of the packages are overlays on them."""
 
 _NEVER = frozenset({"passwd", "group", "hosts", "nsswitch.conf", "ld.so.cache", "ld.so.conf", "ssl", "environment"})
-"""Entries of /etc that belong to the sandbox or to us."""
+"""Entries of /etc that belong to the sandbox or to Holdfast."""
 
 
 def size_of(folder: Path) -> int:
-    """Disk usage of a folder, in bytes. Links are not followed; a file with two names counts once."""
+    """Return the disk usage of a folder, in bytes. Links are not followed; a file with two names counts once."""
     total, seen = 0, set()
     for path, _, names in os.walk(folder):
         for name in names:
@@ -153,7 +153,7 @@ def size_of(folder: Path) -> int:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or folder, also one without permissions. Links are not followed."""
+    """Remove a file or folder, even one without permissions. Links are not followed."""
     try:
         found = path.lstat()
     except OSError:

@@ -1,7 +1,7 @@
 """Shell scripts of a set-up: named recipes, Debian packages, submodules, large files, and versions.
 
-They run in a sandbox as an ordinary user. Packages are unpacked in a sandbox without the workspace, before anything of
-the workspace runs: later sandboxes take their system programs from there.
+They run in a sandbox as an ordinary user. Packages are unpacked in a sandbox without the workspace, before any code of
+the workspace runs, because later sandboxes take their system programs from there.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ _SWITCHES = (
     "--disable-component-update --disable-sync --disable-default-apps --disable-breakpad --no-first-run "
     f"--disk-cache-size=16777216 --user-data-dir=/tmp/browser --remote-debugging-port={_PORT}"
 )
-"""Sized for /tmp and /dev/shm, which are small folders in memory."""
+"""Switches of Chromium that fit /tmp and /dev/shm, which are small folders in memory."""
 
 _PROXY = "${https_proxy:+--proxy-server=$https_proxy}"
 
@@ -154,7 +154,7 @@ _BROWSER = Recipe(
 """Debian's Chromium without a window, Playwright to drive it, and the command `page`.
 
 Chromium runs as a service in the sandbox, without its own sandbox, which needs namespaces that the sandbox denies. It
-uses the same proxy as everything else there.
+uses the same proxy as all other programs there.
 """
 
 _DATA = f"{SHARED}/postgresql"
@@ -174,7 +174,7 @@ RECIPES: dict[str, Recipe] = {
         env={"PGHOST": "127.0.0.1", "PGUSER": "agent", "PGDATABASE": "agent"},
     ),
 }
-"""All recipes by name. Files of a database are a layer: each new sandbox starts with a fresh copy."""
+"""All recipes by name. The files of a database are part of the layer, so each new sandbox starts with a fresh copy."""
 
 
 def recipe(name: str) -> Recipe:
@@ -229,7 +229,7 @@ cat installed 2>/dev/null || true
 
 
 def unpack(packages: Iterable[str]) -> str:
-    """The command that unpacks packages and their dependencies into `root`. Raises `UsageError` for an invalid name."""
+    """Return the command that unpacks packages and dependencies into `root`. Raises `UsageError` for a bad name."""
     for name in packages:
         if not _PACKAGE.fullmatch(name):
             raise UsageError(
@@ -281,7 +281,7 @@ git grep -lI --cached '^version https://git-lfs.github.com/spec/' -- | while rea
   mv -f -- "$path.lfs~" "$path"
 done
 """
-"""Replaces pointers by large files. They are fetched in a separate clone, since the `.git` is read-only."""
+"""Replaces pointers with large files, fetched in a separate clone since the workspace's `.git` is read-only."""
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -292,7 +292,7 @@ PLACES = (
 """Removes empty mount points of other sandboxes from the set-up's view of the workspace."""
 
 LIBRARIES = "/sbin/ldconfig -X -C ld.so.cache -f /etc/ld.so.conf 2>/dev/null || rm -f ld.so.cache"
-"""Lists the libraries of the unpacked packages. Runs in their folder, before anything of a workspace."""
+"""Lists the libraries of the unpacked packages. Runs in their folder, before any code of a workspace."""
 
 VERSIONS = """\
 say() { command -v "$1" >/dev/null 2>&1 && printf '%s\\t%s\\n' "$1" "$("$@" 2>&1 | head -n 1)"; }

@@ -36,7 +36,7 @@ _APT_KEYS = re.compile(
 
 
 def _home() -> Path:
-    """Home folder of the user from the password database, whatever the environment says."""
+    """Return the user's home folder from the password database, not from the environment."""
     try:
         return Path(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
@@ -62,7 +62,7 @@ def _ask(*command: str) -> str:
 
 
 def destination(address: str) -> Destination | None:
-    """Destination of an http address; None for any other."""
+    """Return the destination of an HTTP address; None for any other."""
     try:
         parts = urlsplit(address.strip())
         port = parts.port
@@ -81,7 +81,7 @@ def without_credentials(address: str) -> str:
 
 
 def _pip() -> tuple[list[str], dict[str, str]]:
-    """The index, extra indexes, and the file host of the default index."""
+    """Return the index, extra indexes, and the file host of the default index."""
     settings: dict[str, str] = {}
     for line in _ask(_PYTHON, "-m", "pip", "config", "list").splitlines():
         name, _, value = line.partition("=")
@@ -101,7 +101,7 @@ def _pip() -> tuple[list[str], dict[str, str]]:
 
 
 def _npm() -> tuple[list[str], dict[str, str]]:
-    """The registry, and those of scopes."""
+    """Return the registry and those of scopes."""
     try:
         settings = json.loads(_ask("npm", "config", "ls", "--json") or "{}")
     except ValueError:
@@ -127,7 +127,7 @@ def _go() -> tuple[list[str], dict[str, str]]:
 
 
 def _cargo() -> list[str]:
-    """Indexes that cargo has used, from the names of its folders, and their download hosts."""
+    """Return the indexes that cargo has used, from the names of its folders, and their download hosts."""
     out = []
     for folder in sorted((_home() / ".cargo" / "registry" / "index").glob("*-*")):
         out.append(f"https://{folder.name.rpartition('-')[0]}")
@@ -139,7 +139,7 @@ def _cargo() -> list[str]:
 
 
 def _joined(addresses: Iterable[str]) -> tuple[Destination, ...]:
-    """Merge to one destination for each host, with all its ports."""
+    """Merge into one destination for each host, with all its ports."""
     found: dict[str, list[Destination]] = {}
     for address in addresses:
         place = destination(address)
@@ -157,7 +157,7 @@ def _joined(addresses: Iterable[str]) -> tuple[Destination, ...]:
 
 
 def _apt_settings() -> str:
-    """Settings of apt on sources and their age; none that runs a program."""
+    """Return apt's settings on sources and their age; none that runs a program."""
     return "\n".join(line for line in _ask("apt-config", "dump").splitlines() if _APT_KEYS.fullmatch(line)) + "\n"
 
 
@@ -167,7 +167,7 @@ def _shown(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 @cache
 def discover() -> Tools:
-    """Ask all tools, once in a process. Blocks for about a second."""
+    """Query all tools, once per process. Blocks for about a second."""
     pip, pip_env = _pip()
     npm, npm_env = _npm()
     go, go_env = _go()

@@ -2,12 +2,12 @@
 
 ```
 <digest>/              a finished layer; `made.json` in it lists its paths
-making/<digest>/       a draft, or one whose maker died
+making/<digest>/       a draft; its maker may have died
 making/<digest>.lock   locked by the maker, and released if it dies
 ```
 
 A draft becomes a layer by one rename, after its bytes are on disk. Hands that use a layer lock its folder while they
-live; `tidy` removes only unlocked layers.
+live, and `tidy` removes only unlocked layers.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from holdfast.locks import is_at, try_flock
 from holdfast.privileges import folder_mode
 
 BYTES_MAX = 20 << 30
-"""Bytes of layers that are kept; beyond it the least recently used one is removed first."""
+"""Bytes of layers that are kept; above this limit, the least recently used layer is removed first."""
 
 UNUSED_S = 30 * 24 * 3600.0
 """Time after which an unused layer is removed, in seconds."""
 
 FRESH_S = 3600.0
-"""Time after its last use in which a layer is never removed, in seconds: hands for it may be starting."""
+"""Time after its last use during which a layer is never removed, in seconds: hands for it may be starting."""
 
 HANDS_LIVE_S = 25 * 3600.0
-"""Longest life of hands whose maker died, in seconds."""
+"""Longest life of hands after their maker died, in seconds."""
 
 _PARTS = (
     *("packages", "workspace", "workspace.work", "shared", "shared.work"),
@@ -125,7 +125,7 @@ class LayerStore:
             raise CannotRunSafely(f"{self._making} for environments cannot be made: {error.strerror}") from None
 
     def _lock(self, digest: str) -> bool:
-        """Lock a digest for the life of this process; False while another process holds it."""
+        """Lock a digest for the life of this process; return False while another process holds it."""
         path = self._making / f"{digest}.lock"
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if try_flock(fd) and is_at(fd, path):
@@ -149,7 +149,7 @@ class LayerStore:
             return []
         out = []
         for line in lines:
-            with contextlib.suppress(msgspec.DecodeError):  # the last one may be cut
+            with contextlib.suppress(msgspec.DecodeError):  # the last line may be cut
                 out.append(_hands.decode(line))
         return out
 
@@ -157,7 +157,7 @@ class LayerStore:
         folder, final = self._making / digest, self._folder / digest
         remove(folder)
         try:
-            (final / _MADE).unlink(missing_ok=True)  # a layer whose packages are gone
+            (final / _MADE).unlink(missing_ok=True)  # a layer whose packages were removed
             remove(final)
             folder.mkdir(mode=0o711)
             folder.chmod(0o711)
@@ -246,7 +246,7 @@ class LayerStore:
         return gone
 
     def _layers(self) -> list[tuple[float, int, Path]]:
-        """Time of last use, size, and folder of each layer."""
+        """Return the time of last use, size, and folder of each layer."""
         out = []
         for path in self._folder.glob(f"*/{_MADE}"):
             with contextlib.suppress(OSError, msgspec.DecodeError):
@@ -256,7 +256,7 @@ class LayerStore:
 
 
 def _free(folder: Path) -> bool:
-    """Invalidate a layer before its removal; False if hands use it."""
+    """Invalidate a layer before its removal; return False if hands use it."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not try_flock(fd):

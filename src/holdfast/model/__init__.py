@@ -1,1 +1,1 @@
-"""The door to models: a Protocol, a scripted model, and models of providers."""
+"""Models: a Protocol, a scripted model, and clients of providers."""

@@ -1,4 +1,4 @@
-"""The door to models: requests, streamed parts, and an upper bound of input tokens."""
+"""The model interface: requests, streamed parts, and an upper bound on input tokens."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 class ModelRequest(msgspec.Struct, frozen=True):
     """One attempt at a response. `responses` counts the responses of this purpose in the session's log, `attempt` the
-    tries since the last of them, from 1. With `output_schema`, a JSON schema, the whole text of the answer is one
+    tries since the last of them, from 1. With `output_schema`, a JSON schema, the whole text of the response is one
     matching JSON value, and no tool is called.
     """
 
@@ -49,14 +49,14 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class TextDelta(msgspec.Struct, frozen=True):
-    """More text. `block` is the number of its block in the response; -1 is the latest of its kind."""
+    """A piece of text. `block` is the number of its block in the response; -1 is the latest of its kind."""
 
     text: str
     block: int = -1
 
 
 class ThinkingDelta(msgspec.Struct, frozen=True):
-    """More reasoning. `signature` comes with the last piece, if the provider signs. `block` is as in `TextDelta`."""
+    """A piece of reasoning. A signing provider sends `signature` with the last one. `block` is as in `TextDelta`."""
 
     text: str
     signature: str = ""
@@ -64,7 +64,7 @@ class ThinkingDelta(msgspec.Struct, frozen=True):
 
 
 class ToolCallStart(msgspec.Struct, frozen=True):
-    """The start of a call, with its name but no arguments yet. Hands can be prepared now (S13)."""
+    """The start of a tool call, with its name but no arguments yet. Hands can be prepared now (S13)."""
 
     index: int
     name: str
@@ -72,17 +72,17 @@ class ToolCallStart(msgspec.Struct, frozen=True):
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
-    """More of the arguments' JSON text."""
+    """A piece of the arguments' JSON text."""
 
     index: int
     fragment: str
 
 
 class PartDetails(msgspec.Struct, frozen=True):
-    """Data of a block that the provider wants back, beside its text (S13).
+    """Data of a block that the provider expects back with its text (S13).
 
-    `index` is that of a call, or the `block` of text or reasoning; -1 is the latest of that kind. A block without
-    text yet begins with it. It may come at any time before the finish; later details are added to earlier ones.
+    `index` is that of a call, or the `block` of text or reasoning; -1 is the latest of that kind. Details can begin a
+    block that has no text yet. They may come at any time before the finish; later ones are added to earlier ones.
     """
 
     kind: Literal["text", "thinking", "call"]
@@ -93,7 +93,7 @@ class PartDetails(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The last part of a whole response. A stream without it is an error (`bad_stream`).
+    """The last part of a complete response. A stream without it is an error (`bad_stream`).
 
     `counted` is False if the model does not know its usage, which is then recorded as unknown.
     """
@@ -112,11 +112,11 @@ class Model(Protocol):
     name: str
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The largest possible cost of a request (S15)."""
+        """Return the largest possible cost of a request (S15)."""
         ...
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """The cost of a usage."""
+        """Return the cost of a usage."""
         ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
@@ -128,7 +128,7 @@ FIXED_TOKENS = 2_000
 """Tokens that a provider adds to a request: its tool prompt and framing."""
 
 PIECE_TOKENS = 64
-"""Tokens that it adds to each message, part, and tool."""
+"""Tokens that a provider adds to each message, part, and tool."""
 
 IMAGE_TOKENS = 20_000
 """More tokens than any provider counts for an image."""
@@ -138,11 +138,11 @@ DOCUMENT_TOKENS = 1_000_000
 
 
 def most_input_tokens(request: ModelRequest) -> int:
-    """An upper bound, not an estimate, of a request's input tokens, since money is reserved by it (S15).
+    """Return an upper bound, not an estimate, of a request's input tokens, since money is reserved for it (S15).
 
     Tokenizers work on bytes or fall back to them, so a text never has more tokens than bytes of UTF-8. Provider
     overhead is bounded by fixed amounts. Images cost by pixels and documents by pages, so both are bounded by what
-    providers accept. The context window is no bound: lists of them lag behind.
+    providers accept. The context window is no bound, since lists of them are out of date.
     """
     parts = [part for message in request.messages for part in message.parts]
     pieces = len(request.messages) + len(parts) + len(request.tools) + 1

@@ -1,6 +1,6 @@
 """Model names: `provider:name`, or `provider:name@http://host:port/v1` for a custom server.
 
-The address is part of the name, since any process may wake a session and must find the same server.
+The address is part of the name because any process may wake a session and must reach the same server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     key: str
     key_variable: str
 
-    def __repr__(self) -> str:  # a key is in no log line
+    def __repr__(self) -> str:  # keep the key out of log lines
         return f"Endpoint({self.name}, {self.base_url})"
 
 
@@ -53,7 +53,7 @@ def parse_name(text: str) -> ModelName:
 
 
 def check_base_url(text: str) -> str:
-    """Check the address of a server; return it without a trailing slash. Raises `UsageError`.
+    """Validate the address of a server and return it without a trailing slash. Raises `UsageError`.
 
     The address is logged with the model's name, so it may contain neither a password nor a query.
     """

@@ -1,4 +1,4 @@
-"""The price list of genai-prices, part of the installation: nothing is fetched."""
+"""The price list of genai-prices, which is part of the installation; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model.prices import NoPrice, PriceList
 from holdfast.session.money import PICO
 
 _PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "openai-chat": "openai", "google": "google"}
-"""Our provider names → theirs. A custom server is looked up by its address."""
+"""Map from Holdfast's provider names to those of genai-prices. A custom server is looked up by its address."""
 
 
 class Listed:
@@ -28,7 +28,7 @@ class Listed:
         self._clock = clock
 
     def cost(self, usage: Usage) -> int:
-        """The cost of a usage in pico-dollars, rounded up."""
+        """Return the cost of a usage in pico-dollars, rounded up."""
         told = TheirUsage(
             input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
             cache_read_tokens=usage.cache_read_tokens,
@@ -40,15 +40,15 @@ class Listed:
         return int((Decimal(price.total_price) * PICO).to_integral_value(ROUND_CEILING))
 
     def worst(self, input_tokens: int, output_tokens: int) -> int:
-        """All input at the highest rate of plain, cached, and cache-written tokens. If large requests cost more per
-        token, their output does too, so both are priced together.
+        """Price all input at the highest rate of plain, cached, and cache-written tokens. If large requests cost more
+        per token, so does their output, so both are priced together.
         """
         kinds = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
         return max(self.cost(Usage(output_tokens=output_tokens, **{kind: input_tokens})) for kind in kinds)
 
 
 def price_list(endpoint: Endpoint, clock: Clock) -> PriceList:
-    """The list price of a model, or `NoPrice`."""
+    """Return the list price of a model, or `NoPrice`."""
     known = _PROVIDERS.get(endpoint.name.provider)
     url = None if known else endpoint.base_url
     try:

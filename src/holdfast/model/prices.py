@@ -19,14 +19,14 @@ _DOLLARS_MAX = 1_000_000
 
 
 class PriceList(Protocol):
-    """The price of a model's tokens. None means that it is unknown."""
+    """The price of a model's tokens. A cost of None is unknown."""
 
     def cost(self, usage: Usage) -> int | None:
         """The cost of a usage in pico-dollars."""
         ...
 
     def worst(self, input_tokens: int, output_tokens: int) -> int | None:
-        """The largest cost of that many tokens, however the provider caches the input."""
+        """Return the largest cost of that many tokens, for any caching of the input."""
         ...
 
 
@@ -53,13 +53,13 @@ class OwnPrice:
         return self._price.cost(usage)
 
     def worst(self, input_tokens: int, output_tokens: int) -> int | None:
-        """All input at the highest of the three rates: providers charge more for cache writes."""
+        """Price all input at the highest of the three rates, since providers charge more for cache writes."""
         dearest = max(self._price.input, self._price.cache_write, self._price.cache_read)
         return input_tokens * dearest + output_tokens * self._price.output
 
 
 def parse_prices(value: object, where: str) -> dict[str, Price]:
-    """The table `[prices]` of a settings file: model name → price. Raises `UsageError` with a valid example.
+    """Parse the table `[prices]` of a settings file: model name → price. Raises `UsageError` with a valid example.
 
     Prices are dollars per million tokens. Without `cache_read_per_mtok` or `cache_write_per_mtok`, cached tokens
     cost as much as input tokens.

@@ -8,12 +8,12 @@ The script is a JSON file:
                 "delay_s": 0.0, "error": null}],
      "price": {"input_per_mtok": 3.0, "output_per_mtok": 15.0}}
 
-The next turn is the number of responses in the session's log, so a killed session continues where it was.
+The number of responses in the session's log selects the next turn, so a killed session continues where it was.
 Details:
 
 - `delay_s` passes before the first part or error of the turn.
-- `error` is raised if `attempt` is 1, with `retry_after_s`; the retry gets the turn. `bad_stream` breaks off after
-  some parts. `refusal` is not a failed request but an answer: the text of the turn, no calls, and the stop reason
+- `error` is raised if `attempt` is 1, with `retry_after_s`; the retry gets the turn. `bad_stream` ends after
+  some parts. `refusal` is an answer, not a failed request: the text of the turn, no calls, and the stop reason
   `refusal`; it consumes the turn.
 - A call may carry `"malformed": "{bad"` instead of `input`: that text is streamed as its arguments.
 - Without `usage`, tokens are estimated at four characters each, from the request and the turn.
@@ -50,7 +50,7 @@ from holdfast.session.context.conversation import TextPart
 from holdfast.session.money import Price, price_per_mtok
 
 DONE = "The script has no more turns: I am done."
-"""The answer after the last turn."""
+"""Text of the answer after the last turn."""
 
 EXAMPLE = (
     '{"turns": [{"text": "I look first.", "tool_calls": [{"name": "bash", "input": {"command": "ls"}}], '
@@ -65,7 +65,7 @@ _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1_000_000)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 _PIECE = 24
-"""Characters in one streamed piece."""
+"""Number of characters in one streamed piece."""
 
 _CHARACTERS_PER_TOKEN = 4
 
@@ -78,12 +78,12 @@ class ScriptCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     malformed: str = ""
 
     def arguments(self) -> str:
-        """The arguments as streamed."""
+        """Return the arguments as streamed."""
         return self.malformed or msgspec.json.encode(self.input).decode()
 
 
 class ScriptUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The declared tokens of a turn."""
+    """Declared token counts of a turn."""
 
     input_tokens: _Count = 0
     output_tokens: _Count = 0
@@ -113,7 +113,7 @@ class ScriptPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole script. `compaction` and `handoff` have their own turns."""
+    """A complete script. `compaction` and `handoff` have their own turns."""
 
     turns: tuple[ScriptTurn, ...]
     compaction: tuple[ScriptTurn, ...] = ()
@@ -181,15 +181,15 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: Path, clock: Clock) -> ScriptedModel:
-        """The model of `--model scripted:FILE`. Raises `UsageError`."""
+        """Load the model of `--model scripted:FILE`. Raises `UsageError`."""
         return cls(load_script(path), clock, f"scripted:{path}")
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The cost of the turn's declared or estimated usage (S15)."""
+        """Return the cost of the turn's declared or estimated usage (S15)."""
         return self.cost_pico(self._usage(request))
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """The cost of a usage in pico-dollars, None for a script without a price."""
+        """Return the cost of a usage in pico-dollars, None for a script without a price."""
         return None if self._price is None else self._price.cost(usage)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:

@@ -18,10 +18,10 @@ from holdfast.model.names import Endpoint
 from holdfast.model.prices import PriceList
 
 _BUDGETS = {"low": 2_048, "medium": 10_000, "high": 24_000}
-"""Reasoning tokens for models that need a number. They count as output."""
+"""Reasoning tokens for models that require a number. They count as output."""
 
 _LEAST_BUDGET = 1_024
-"""The least number that these models accept."""
+"""Smallest number that these models accept."""
 
 
 class Anthropic:
@@ -31,7 +31,7 @@ class Anthropic:
     marks_cache = True
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """Build the library's model."""
+        """Build the pydantic-ai model."""
         sdk = AsyncAnthropic(api_key=endpoint.key, base_url=endpoint.base_url, http_client=client, max_retries=0)
         return AnthropicModel(endpoint.name.model, provider=AnthropicProvider(anthropic_client=sdk))
 

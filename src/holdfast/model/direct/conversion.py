@@ -2,7 +2,7 @@
 
 Provider data is returned only to its own provider: reasoning, ids, and details of another one are dropped. So is
 reasoning without a signature where the provider signs, and reasoning that nothing follows, which no provider accepts.
-An answer is judged by its parts, not by its finish reason: if it has a call, it wants tools.
+An answer with a tool call stops for tool use, whatever its finish reason.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from holdfast.session.context.conversation import (
 
 
 class Origin:
-    """The provider of a request: `provider` is our name for it, `system` the library's.
+    """The provider of a request: `provider` is Holdfast's name for it, `system` the library's.
 
-    `signs` tells that the provider accepts only reasoning that it signed.
+    `signs` is True if the provider accepts only reasoning that it signed.
     """
 
     def __init__(self, provider: str, system: str, model: str, *, signs: bool) -> None:
@@ -57,7 +57,7 @@ class Origin:
 
 
 def tools(specs: Iterable[ToolSpec]) -> list[ToolDefinition]:
-    """Declare tools unchanged: the brain validates their inputs, so no provider rewrites the schema."""
+    """Declare tools with their schemas unchanged; the brain validates the inputs."""
     return [
         ToolDefinition(
             name=spec.name, description=spec.description, parameters_json_schema=spec.input_schema, strict=False
@@ -88,7 +88,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def _call_ids(messages: Sequence[Message], origin: Origin) -> dict[str, str]:
-    """Our call ids → ids for this provider: its own, or ours in characters that all providers accept."""
+    """Map Holdfast's call ids to the provider's own, or to ids in characters that all providers accept."""
     calls = [part for message in messages for part in message.parts if isinstance(part, ToolCallPart)]
     return {
         call.call_id: call.provider_id
@@ -181,7 +181,7 @@ def _document(part: DocumentPart) -> list[theirs.UserContent]:
 
 
 CUT = "{"
-"""The arguments of a call that was cut before they began: invalid JSON, so the call is malformed."""
+"""Arguments of a call that was cut off before they began: invalid JSON, so the call is malformed."""
 
 
 @dataclass
@@ -192,7 +192,7 @@ class _Call:
 
 @dataclass
 class Reader:
-    """Reads one answer. `provider` is our name for its source."""
+    """A reader of one answer. `provider` is Holdfast's name for its source."""
 
     provider: str
     characters: int = 0
@@ -259,7 +259,7 @@ class Reader:
             yield details
 
     def finish(self, stream: StreamedResponse, estimated_input_tokens: int) -> Iterator[StreamPart]:
-        """The remaining parts and the finish. Raises `ModelError` of kind `bad_stream` for a cut answer."""
+        """Return the remaining parts and the finish. Raises `ModelError` of kind `bad_stream` for a cut answer."""
         raw = (stream.provider_details or {}).get("finish_reason")
         if stream.finish_reason is None and not raw:
             raise ModelError("bad_stream", "the answer was cut: the provider sent no finish reason")
@@ -307,13 +307,13 @@ def _details_of(index: int, part: object, provider: str) -> PartDetails | None:
 
 
 def _plain(details: dict[str, Any] | None) -> dict[str, Any]:
-    """Details as plain JSON values, as the log stores them."""
+    """Convert details to plain JSON values, as the log stores them."""
     plain: dict[str, Any] = json.loads(json.dumps(details or {}, default=str))
     return plain
 
 
 def _usage(stream: StreamedResponse) -> Usage | None:
-    """The provider's token counts, if any. Cached tokens are not in `input_tokens` (S15)."""
+    """Return the provider's token counts, if any. Cached tokens are not in `input_tokens` (S15)."""
     usage = stream.usage
     if not usage.input_tokens and not usage.output_tokens:
         return None

@@ -19,7 +19,7 @@ from holdfast.model.direct.wire import Patience, trusted
 from holdfast.model.names import Endpoint
 from holdfast.model.prices import PriceList
 
-# Do not print a warning for a finish reason that the library does not know.
+# Suppress the warning for a finish reason that the library does not know.
 warnings.filterwarnings("ignore", message=".* is not a valid FinishReason", category=UserWarning)
 
 
@@ -30,11 +30,11 @@ class Google:
     marks_cache = False
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """Build the library's model."""
+        """Build the pydantic-ai model."""
         options = HttpOptions(
             base_url=endpoint.base_url,
             httpx_async_client=client,
-            # The client has its own context; without these, the library reads all certificates twice more.
+            # The client has its own TLS context; without these options, the library reads all certificates twice more.
             async_client_args={"verify": trusted(), "ssl": trusted()},
             retry_options=HttpRetryOptions(attempts=1),
         )

@@ -1,4 +1,4 @@
-"""A model behind an HTTP API: one request per attempt, with our own limits and errors."""
+"""A model behind an HTTP API: one request per attempt, with Holdfast's limits and errors."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Family(Protocol):
     """The differences between providers."""
 
     signs: bool
-    """True if it accepts only reasoning that it signed."""
+    """True if the provider accepts only reasoning that it signed."""
 
     marks_cache: bool
-    """True if requests must mark what to cache."""
+    """True if requests must mark the parts to cache."""
 
     def model(self, endpoint: Endpoint, client: httpx2.AsyncClient) -> TheirModel:
-        """Build the library's model on that client, without retries."""
+        """Build the pydantic-ai model on that client, without retries."""
         ...
 
     def settings(self, request: ModelRequest, model: TheirModel) -> dict[str, Any]:
@@ -62,14 +62,14 @@ class DirectModel:
         self._patience = patience or Patience()
 
     def worst_case_pico(self, request: ModelRequest) -> int | None:
-        """The largest possible cost (S15): every byte a token at the highest input rate, plus the whole response limit.
+        """Return the largest possible cost (S15): each byte a token at the highest input rate, plus the response limit.
 
         None without a price.
         """
         return self._prices.worst(most_input_tokens(request), request.max_output_tokens)
 
     def cost_pico(self, usage: Usage) -> int | None:
-        """The cost of a usage in pico-dollars, None without a price."""
+        """Return the cost of a usage in pico-dollars, None without a price."""
         return self._prices.cost(usage)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
@@ -114,18 +114,18 @@ class DirectModel:
 
 
 async def _close(wire: Wire, client: httpx2.AsyncClient) -> None:
-    """Close the connection even when cancelled: an open one keeps costing money."""
+    """Close the connection even when cancelled: an open one continues to cost money."""
     with anyio.CancelScope(shield=True):
-        with contextlib.suppress(Exception):  # the client closes what is left
+        with contextlib.suppress(Exception):  # the client closes the rest
             await wire.close()
         await client.aclose()
 
 
 _LONGEST_S = 31 * 86_400.0
-"""The longest wait accepted from a provider."""
+"""Longest wait accepted from a provider, in seconds."""
 
 _SAID = 300
-"""Characters of a provider's message that are logged."""
+"""Number of characters of a provider's message that are logged."""
 
 
 def translate(error: Exception, endpoint: Endpoint, wire: Wire, clock: Clock) -> ModelError:
@@ -202,7 +202,7 @@ def _of_connection(phase: str | None, error: Exception, endpoint: Endpoint, wire
 
 
 def _unexpected(error: Exception, who: str, wire: Wire) -> tuple[ModelErrorKind, str]:
-    """Translate any other error of a library: the answer was not valid."""
+    """Translate any other library error as an invalid answer."""
     if _inside(error, SecondRequest) and 400 <= wire.status < 500:
         return "invalid_request", f"{who} refused the request ({wire.status})"
     if not wire.requests:
@@ -238,7 +238,7 @@ def _message(body: object) -> str:
 
 
 def _retry_after_s(error: Exception, headers: Mapping[str, str], clock: Clock) -> float | None:
-    """The wait that the provider requests: its explicit time first, then the reset times of its limits."""
+    """Return the wait that the provider requests: an explicit time first, then the reset times of its limits."""
     named = headers.get("retry-after")
     given = getattr(error, "retry_after", None)
     ways = (
@@ -258,7 +258,7 @@ def _number(text: str | None, unit_s: float) -> float | None:
 
 
 def _date(text: str | None, clock: Clock) -> float | None:
-    """Seconds until an HTTP date or an RFC 3339 time; 0 if it is past."""
+    """Return the seconds until an HTTP date or an RFC 3339 time; 0 if it is past."""
     if not text or (text.strip()[:1].isdecimal() and "-" not in text):
         return None
     try:
@@ -273,7 +273,7 @@ _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?
 
 
 def _duration(text: str) -> float | None:
-    """Seconds of a duration such as `1m30.5s` or `200ms`."""
+    """Parse the seconds of a duration such as `1m30.5s` or `200ms`."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()):
         return None
@@ -282,7 +282,7 @@ def _duration(text: str) -> float | None:
 
 
 def _resets(headers: Mapping[str, str], clock: Clock) -> float | None:
-    """The latest reset among exhausted limits (`anthropic-ratelimit-*`, `x-ratelimit-*`)."""
+    """Return the latest reset among exhausted limits (`anthropic-ratelimit-*`, `x-ratelimit-*`)."""
     waits = []
     for name, left in headers.items():
         limit = re.fullmatch(r"(anthropic-ratelimit-.+)-remaining|(x-ratelimit)-remaining(-.+)?", name)

@@ -22,16 +22,16 @@ from holdfast.model.names import Endpoint
 from holdfast.model.prices import PriceList
 from holdfast.session.context.conversation import TextPart
 
-# The streamed arguments of a call differ from its summary: data was lost, so the call must not run.
+# If the streamed arguments of a call differ from its summary, data was lost, and the call must not run.
 warnings.filterwarnings("error", message="The provider sent a `function_call_arguments.done`", category=UserWarning)
 
 _WHOLE = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-"""A stream without a finish reason was cut."""
+"""Treat a stream without a finish reason as cut off."""
 
 _LOCAL = OpenAIModelProfile(
     openai_chat_streaming_requires_finish_reason=True, openai_chat_supports_max_completion_tokens=False
 )
-"""Custom servers use the older name of the response limit."""
+"""Custom servers expect the older name of the response limit."""
 
 _NO_KEY = "none"
 """The library requires a key; local servers ignore it."""
@@ -42,7 +42,7 @@ def _sdk(endpoint: Endpoint, client: httpx2.AsyncClient) -> AsyncOpenAI:
 
 
 def _cache_key(request: ModelRequest) -> str:
-    """A key shared by all requests with the same pinned head, so that they reach the same cache."""
+    """Return a key shared by all requests with the same pinned head, so that they reach the same cache."""
     digest = hashlib.sha256(request.system.encode("utf-8", "replace"))
     first = request.messages[0].parts[0] if request.messages and request.messages[0].parts else None
     if isinstance(first, TextPart):

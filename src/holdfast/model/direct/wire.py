@@ -27,7 +27,7 @@ _FIELD = re.compile(rb"(?::|(?:event|data|id|retry)(?::|$))")
 _LONGEST_LINE = 64 * 1024 * 1024
 
 PRUNED_FROM = 2 * DEPTH_MAX
-"""Levels of nesting in one line that the library sees: the bound on arguments, plus room for what surrounds them."""
+"""Levels of nesting in one line that the library sees: the bound on arguments, plus room for the enclosing levels."""
 
 
 class SecondRequest(Exception):
@@ -39,7 +39,7 @@ class GarbledStream(Exception):
 
 
 class Wire:
-    """The wire of one attempt. `status` is the answer's, 0 before it; `streaming` is set once the body is a stream."""
+    """The wire of one attempt. `status` is the HTTP status, 0 at first; `streaming` is set once the body is a stream."""
 
     def __init__(self, watch: Watch) -> None:
         self.requests = 0
@@ -49,7 +49,7 @@ class Wire:
         self._body: _Checked | None = None
 
     def client(self, base_url: str) -> httpx2.AsyncClient:
-        """An HTTP client for this attempt alone: a pooled connection may be dead, and there is no retry here."""
+        """Return an HTTP client for this attempt only: a pooled connection may be dead, and there is no retry here."""
         return httpx2.AsyncClient(
             headers={"User-Agent": f"holdfast/{__version__}", "Accept-Encoding": "identity"},
             event_hooks={"request": [self._on_request], "response": [self._on_response]},
@@ -74,14 +74,14 @@ class Wire:
             response.stream = self._body = _Checked(response.stream, self._watch)
 
     async def close(self) -> None:
-        """Close the body, read to its end or not."""
+        """Close the body, even if it was not read to its end."""
         if self._body is not None:
             await self._body.finish()
 
 
 @cache
 def trusted() -> ssl.SSLContext:
-    """The trusted certificates, cached since reading them takes longer than a local request."""
+    """Return the trusted certificates, cached because reading them takes longer than a local request."""
     return httpx2.create_ssl_context()
 
 
@@ -107,7 +107,7 @@ class _Checked(httpx2.AsyncByteStream):
         await self._inner.aclose()
 
     async def finish(self) -> None:
-        """Close the inner iterator too, in order, rather than whenever the garbage collector would."""
+        """Close the inner iterator now, in order, instead of leaving it to the garbage collector."""
         close = getattr(self._chunks, "aclose", None)
         if close is not None:
             await close()
@@ -115,7 +115,7 @@ class _Checked(httpx2.AsyncByteStream):
 
 
 class Lines:
-    """The complete lines of an event stream, validated and pruned, whatever the chunks."""
+    """The complete lines of an event stream, validated and pruned, independent of chunk boundaries."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -141,10 +141,10 @@ _OPENING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]')
 
 
 def pruned(line: bytes) -> bytes:
-    """A line with every array or object of more than `PRUNED_FROM` levels cut to an empty one.
+    """Return a line with every array or object of more than `PRUNED_FROM` levels replaced by an empty one.
 
     If a provider sends a call's arguments as an object, its library decodes them and fails on deep nesting. The pruned
-    arguments are still too deep for us, so the call is answered as malformed.
+    arguments still exceed Holdfast's bound, so the call is answered as malformed.
     """
     if line.count(b"[") + line.count(b"{") <= PRUNED_FROM:
         return line
@@ -186,11 +186,11 @@ class Watch:
         self._answered = False
 
     def alive(self) -> None:
-        """Note that bytes arrived."""
+        """Record that bytes arrived."""
         self._alive_s = self._clock.monotonic_s()
 
     def answered(self) -> None:
-        """Note a part of the answer: from now on the limit on silence applies."""
+        """Record a part of the answer; from now on, the limit on silence applies."""
         self._answered = True
         self.alive()
 
