@@ -1,1 +1,1 @@
-"""The way outside: one proxy for each session, which lets through what its policy lists and puts secrets in."""
+"""Network egress: one proxy for each session, which allows the requests in its policy and inserts secrets."""

@@ -18,10 +18,10 @@ from holdfast.clock import Clock
 from holdfast.ids import Entropy
 
 LIFE = timedelta(days=30)
-"""Validity of certificates; longer than any proxy lives."""
+"""Validity of certificates; longer than the life of any proxy."""
 
 LEAVES_MAX = 256
-"""Certificates cached at one time."""
+"""Largest number of cached certificates."""
 
 
 class Authority:
@@ -51,7 +51,7 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context(self, host: str) -> ssl.SSLContext:
-        """TLS context for a host, HTTP/1.1 only. It refuses a handshake that names another host."""
+        """Return the TLS context for a host, HTTP/1.1 only. It refuses a handshake that names another host."""
         found = self._contexts.get(host)
         if found is None:
             if len(self._contexts) >= LEAVES_MAX:

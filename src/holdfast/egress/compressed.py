@@ -1,6 +1,6 @@
 """Search response bodies for secrets: mask them in plain bytes, and detect them in compressed ones.
 
-A secret in compressed bytes cannot be masked, so its response is cut off before its last bytes are passed on.
+A secret in compressed bytes cannot be masked, so the response is cut off before the secret's last bytes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Protocol
 from holdfast.egress.scrub import Forms, Scrubber
 
 PIECE = 1 << 18
-"""Bytes decompressed at once."""
+"""Largest number of bytes decompressed at once."""
 
 EXPANDS_MAX = 300
-"""Highest compression ratio of a body; a body beyond it is cut off rather than searched for ever."""
+"""Highest compression ratio of a body; a body above it is cut off, which bounds the search."""
 
 ROOM = 64 << 20
 """Decompressed bytes allowed for a body of any size."""
@@ -29,7 +29,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Hidden(Exception):
-    """Compressed bytes contain a secret or cannot be searched. The message says which."""
+    """Compressed bytes contain a secret or cannot be searched; the message names the case."""
 
 
 class _Decompressor(Protocol):
@@ -45,10 +45,10 @@ class _Decompressor(Protocol):
 
 
 _MAKERS: tuple[Callable[[], _Decompressor], ...] = (
-    lambda: zlib.decompressobj(32 + zlib.MAX_WBITS),  # gzip and zlib, by their heads
-    lambda: zlib.decompressobj(-zlib.MAX_WBITS),  # deflate without any
+    lambda: zlib.decompressobj(32 + zlib.MAX_WBITS),  # gzip and zlib, by their headers
+    lambda: zlib.decompressobj(-zlib.MAX_WBITS),  # deflate without a header
     bz2.BZ2Decompressor,
-    lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),  # the older format has no mark, and zero bytes look like it
+    lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),  # the older format has no magic number, and zero bytes look like it
 )
 
 
@@ -65,7 +65,7 @@ class Body:
         self._head = b""
 
     def feed(self, data: bytes, forms: Forms) -> bytes:
-        """Process the next piece, and search for `forms` from now on."""
+        """Process the next piece, and search it and all later ones for `forms`."""
         if len(self._head) < len(_ZSTD):
             self._head += data[: len(_ZSTD)]
             if self._head.startswith(_ZSTD):
@@ -92,7 +92,7 @@ class Body:
         return self._kept + self._plain.end()
 
     def _passed(self, data: bytes) -> bytes:
-        """Hold compressed bytes back while their content may begin a form."""
+        """Return the bytes to pass on; hold compressed bytes back while their content may begin a form."""
         data, self._kept = self._kept + data, b""
         if any(reading.waits for reading in self._readings):
             data, self._kept = b"", data
@@ -116,7 +116,7 @@ class _Reading:
         self._scrubber.idle()
 
     def feed(self, data: bytes, forms: Forms) -> bool:
-        """Process a piece. False once the body cannot have this compression."""
+        """Process a piece. Return False once the body cannot have this compression."""
         self._scrubber.forms = forms
         self._in += len(data)
         try:
@@ -142,8 +142,8 @@ class _Reading:
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         while True:
             if self._decompressor.eof and self._make is _MAKERS[1]:
-                raise EOFError  # bytes of any kind may look like one short deflate after another
-            if self._decompressor.eof:  # such files may be put one after another
+                raise EOFError  # arbitrary bytes may look like a series of short deflate streams
+            if self._decompressor.eof:  # such files may be concatenated
                 data, self._decompressor = self._decompressor.unused_data or data, self._make()
                 self._members += 1
             piece = self._decompressor.decompress(data, PIECE)

@@ -1,6 +1,6 @@
-"""Control of a session's proxy: its folder, its sockets, its lock, and the messages it takes.
+"""Control of a session's proxy: its folder, its sockets, its lock, and the messages that it accepts.
 
-<home>/egress/SESSION/             only for our user
+<home>/egress/SESSION/             only for Holdfast's user
     lock  control  state  log
     notes/journal                   written by the proxy
 <home>/egress/doors/SESSION/       shown in the sandbox, read-only
@@ -37,12 +37,12 @@ class Places(NamedTuple):
 
     @property
     def lock(self) -> Path:
-        """Lock file, held by the living proxy."""
+        """Lock file, held by the running proxy."""
         return self.own / "lock"
 
     @property
     def control(self) -> Path:
-        """Control socket, for our own user."""
+        """Control socket, for Holdfast's own user."""
         return self.own / "control"
 
     @property
@@ -57,7 +57,7 @@ class Places(NamedTuple):
 
     @property
     def state(self) -> Path:
-        """Placeholders of the session, kept for its next proxy."""
+        """Placeholders of the session, stored for its next proxy."""
         return self.own / "state"
 
     @property
@@ -99,7 +99,7 @@ def make(folder: Path, session_id: str) -> Places:
             path.mkdir(mode=mode, exist_ok=True)
             if path.lstat().st_uid == os.geteuid():
                 path.chmod(mode)
-        with contextlib.suppress(FileNotFoundError):  # where an earlier version had it
+        with contextlib.suppress(FileNotFoundError):  # location in an earlier version
             (found.own / "journal").rename(found.journal)
     except OSError as error:
         raise EgressUnavailable(
@@ -110,7 +110,7 @@ def make(folder: Path, session_id: str) -> Places:
 
 
 def is_locked(path: Path) -> bool:
-    """True while a proxy lives. Raises `EgressUnavailable` if that cannot be determined."""
+    """Return True while a proxy is running. Raises `EgressUnavailable` if that cannot be determined."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -127,7 +127,7 @@ def is_locked(path: Path) -> bool:
 
 
 def hold_lock(path: Path) -> int:
-    """Lock the file for the life of this process. Raises `BlockingIOError` while another proxy lives."""
+    """Lock the file for the life of this process. Raises `BlockingIOError` while another proxy is running."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if not locks.try_lock(fd):
         os.close(fd)
@@ -183,8 +183,8 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
 class Orders(msgspec.Struct, frozen=True):
     """The policy and secrets to apply from now on.
 
-    `vault` is the handover of a vault; it may hold values, so it is sent through pipes and our own sockets only. `wary`
-    holds all secrets once untrusted text was read. `uids` may connect. `registries` are the package registries.
+    `vault` is the handover of a vault; it may contain values, so it is sent only through pipes and private sockets.
+    `wary` holds all secrets once untrusted text was read. `uids` may connect. `registries` are the package registries.
     """
 
     policy: EgressPolicy
@@ -200,8 +200,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Input of a new proxy process. `folder` and `session_id` determine its paths.
 
     `network` is the argument from which its program makes its `Network`. `bundle` is a file of certificates to trust
-    upstream. `through` is the upstream proxy of the network, `host:port`, empty for none. The proxy ends `idle_s` after
-    its last connection, and after `longest_s` as soon as it is idle.
+    upstream. `through` is the upstream proxy of the network, `host:port`, empty for none. The proxy exits `idle_s`
+    after its last connection, and after `longest_s` as soon as it is idle.
     """
 
     folder: str
@@ -243,10 +243,10 @@ LINE_MAX = 8 << 20
 
 
 def sweep_doors(folder: Path, at_work: Set[str] | None) -> int:
-    """Remove the doors below `folder` whose proxy is dead and whose session has no sandbox. Returns their number.
+    """Remove the doors below `folder` whose proxy is dead and whose session has no sandbox. Return their number.
 
-    Each door has a copy of all certificates that the machine trusts. `at_work` are the sessions with a living sandbox,
-    which sees the folder itself; with None only files are removed.
+    Each door has a copy of all certificates that the machine trusts. `at_work` are the sessions with a live sandbox,
+    which has the folder mounted; with None, only files are removed.
     """
     swept = 0
     with contextlib.suppress(OSError):
@@ -263,7 +263,7 @@ def _swept(folder: Path, door: Path, *, whole: bool) -> bool:
     found.own.mkdir(mode=0o700, exist_ok=True)
     turn = os.open(found.own / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        if not locks.try_flock(turn) or is_locked(found.lock):  # the lock keeps another process from starting one
+        if not locks.try_flock(turn) or is_locked(found.lock):  # the lock keeps other processes from starting a proxy
             return False
         if whole:
             shutil.rmtree(door)

@@ -1,4 +1,4 @@
-"""Requests that the proxy reads: check each one, send it on with its secrets, and mask them in the response."""
+"""Requests that the proxy reads: check each one, forward it with its secrets, and mask them in the response."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ANSWER_HEAD_MAX = 128 << 10
 """Longest head of a response, in bytes."""
 
 QUIET_S = 0.2
-"""Pause of a response after which a few bytes that may begin a secret are passed on, in seconds."""
+"""Pause in a response after which a few bytes that may begin a secret are passed on, in seconds."""
 
 _HOP = frozenset((b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"proxy-connection", b"http2-settings"))
 _OURS = frozenset((b"expect", b"proxy-authorization", b"proxy-authenticate"))
@@ -69,7 +69,7 @@ class Conversation:
         self._trouble: Refusal | None = None
 
     async def secure_upstream(self) -> None:
-        """Start TLS to the upstream during the client's handshake; a failure is reported at the first request."""
+        """Start TLS to the upstream during the client's handshake; the first request reports a failure."""
         if self._upstream is None or self._tunnel is None:
             return
         try:
@@ -104,7 +104,7 @@ class Conversation:
             self._drop()
 
     def _destination(self, head: Head) -> tuple[Place, bytes]:
-        """The destination of a request, and the target in the form that its server expects."""
+        """Return the destination of a request, and the target in the form that its server expects."""
         try:
             if self._tunnel is not None:
                 target, place, port = check_target(head.target), self._tunnel, self._tunnel.port
@@ -170,7 +170,7 @@ class _Exchange:
         self._received = 0
 
     async def run(self) -> bool:
-        """Check the request, send it on, return the response. True if the connection may carry another request."""
+        """Check the request, forward it, and return its response. True if the connection may carry another request."""
         rules = self._state.rules
         host = self._place.host
         destinations = rules.open(self._place) if self._conversation.secure else rules.plain(self._place)
@@ -196,7 +196,7 @@ class _Exchange:
             self._state.allowed(self._place, self._head, sent=self._sent, received=self._received, secret=self._secrets)
 
     async def _headers(self, injections: list[Injection]) -> list[tuple[bytes, bytes]]:
-        """The headers to send upstream."""
+        """Return the headers to send upstream."""
         names = list(dict.fromkeys(one.use.name for one in injections))
         self._secrets = ", ".join(names)
         for name in names:
@@ -243,7 +243,7 @@ class _Exchange:
         return self._uploaded and stays_open(self._head) and self._down.our_state is h11.DONE
 
     async def _failed(self, failure: Exception) -> bool:
-        """Refuse the request. A response that has begun is cut off instead; its reader sees that the end is missing."""
+        """Refuse the request. A response that has begun is cut off instead, so that the client sees a missing end."""
         if self._begun:
             if isinstance(failure, Refusal):
                 self._state.refused(self._place, self._head, failure)
@@ -293,7 +293,7 @@ class _Exchange:
                 return
 
     async def _put(self, stream: Stream, events: list[h11.Event]) -> None:
-        """Send upstream. A server that stopped reading may still respond, so that is not a failure."""
+        """Send bytes upstream. A server that stopped reading may still respond, so that is not a failure."""
         data = b"".join(self._up.send(event) or b"" for event in events)
         self._sent += len(data)
         try:
@@ -317,7 +317,7 @@ class _Exchange:
             self._up.receive_data(data)
 
     async def _more(self, stream: Stream) -> bytes:
-        """Read the next bytes. In a pause, pass on what was held back if it is too short to be a secret."""
+        """Read the next bytes. In a pause, pass on held-back bytes that are too few to be a secret."""
         body = self._body
         if body is not None and body.waits:
             try:
@@ -328,7 +328,7 @@ class _Exchange:
         return await stream.recv(wait_s=IDLE_S)
 
     def _take_events(self, out: list[bytes]) -> bool:
-        """Turn upstream events into bytes for the client. True at the end of the response."""
+        """Convert upstream events to bytes for the client. True at the end of the response."""
         while True:
             event = self._up.next_event()
             if event is h11.NEED_DATA:
@@ -352,7 +352,7 @@ class _Exchange:
                 raise Ended("the upstream closed the connection")
 
     def _searched(self, data: bytes, *, last: bool = False) -> bytes:
-        """Mask secrets in the next piece of the response, including secrets that came into use meanwhile."""
+        """Mask secrets in the next piece of the response, including those used for the first time meanwhile."""
         self._forms = self._state.forms(self._place.host) or self._forms
         if self._body is None or self._forms is None:
             return data
@@ -362,7 +362,7 @@ class _Exchange:
             raise Refusal(502, f"the response of {self._place.host} {error}; it was cut off") from None
 
     def _answer(self, response: h11.Response) -> h11.Response:
-        """The head of the response without connection headers and with secrets masked."""
+        """Return the head of the response without connection headers and with secrets masked."""
         headers = [pair for pair in response.headers if pair[0] not in _ANSWER_DROPS]
         reason = response.reason
         self._forms = self._state.forms(self._place.host) or self._forms

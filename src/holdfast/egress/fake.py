@@ -19,7 +19,7 @@ PORT = 3128
 
 
 class _Proxy:
-    """State of one session: its policy while a proxy lives, and its journal."""
+    """State of one session: its policy while a proxy is running, and its journal."""
 
     def __init__(self) -> None:
         self.policy = EgressPolicy()
@@ -75,18 +75,18 @@ class FakeEgress:
         return Notes(max(after, len(proxy.journal)), tuple(kinds.values()))
 
     async def close(self, session_id: str) -> None:
-        """End the proxy."""
+        """See `Egress.close`."""
         if session_id in self._proxies:
             self._proxies[session_id].alive = False
 
     async def forget(self, session_id: str) -> None:
-        """Remove its journal too."""
+        """See `Egress.forget`."""
         self._proxies.pop(session_id, None)
 
     # --- for tests ---
 
     def alive(self) -> list[str]:
-        """Sessions that have a living proxy."""
+        """Sessions that have a running proxy."""
         return [session_id for session_id, proxy in self._proxies.items() if proxy.alive]
 
     def secrets(self, session_id: str) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class FakeEgress:
         return self._proxies[session_id].held
 
     def kill(self, session_id: str) -> None:
-        """Kill the proxy; its notes stay."""
+        """Kill the proxy; its notes remain."""
         self._proxies[session_id].alive = False
 
     def request(
@@ -113,9 +113,9 @@ class FakeEgress:
         sent: int = 0,
         received: int = 100,
     ) -> Verdict:
-        """Make a request from the sandbox, with the placeholder of `secret` in its header, and return the verdict.
+        """Make a request from the sandbox, with the placeholder of `secret` in a header, and return the verdict.
 
-        Raises `ConnectionError` when there is no proxy.
+        Raises `ConnectionError` without a proxy.
         """
         proxy = self._proxies.get(session_id)
         if proxy is None or not proxy.alive:
@@ -167,7 +167,7 @@ def added(one: EgressSeen, other: EgressSeen) -> EgressSeen:
 
 
 def _named(policy: EgressPolicy, host: str, port: int, method: str = "", path: str = "") -> bool:
-    """True for a host that is listed, or that a secret is bound to."""
+    """Return True for a host that is listed, or that a secret is bound to."""
     listed = any(_fits(each, host, port, method, path) for each in policy.allow)
     return listed or (port == 443 and any(host in use.hosts for use in policy.secrets))
 

@@ -1,8 +1,8 @@
 """Allow a git push only to the refs that a secret's policy names; the head of a push lists its ref updates.
 
-Each pattern in `SecretUse.push` is a glob over a whole ref, such as `refs/heads/agent/*`, in which `*` stands for any
-characters; it allows to create and move such refs. A pattern with a leading minus, `-refs/heads/agent/*`, allows to
-delete them. Signed pushes, push options, and unknown capabilities are refused.
+Each pattern in `SecretUse.push` is a glob over a whole ref, such as `refs/heads/agent/*`, in which `*` matches any
+characters; it allows creating and moving such refs. A pattern with a leading minus, `-refs/heads/agent/*`, allows
+deleting them. Signed pushes, push options, and unknown capabilities are refused.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _decoded(text: str) -> str:
 
 
 def _after_repository(path: str) -> str:
-    """The part of the path that git adds to the path of a repository."""
+    """Return the part of the path that git adds to the path of a repository."""
     for mark in ("/info/lfs/", "/git-upload-pack"):
         at = path.find(mark)
         if at > 0:
@@ -99,12 +99,12 @@ class PushGate:
         self._use = use
         self._held = b""
         self._at = 0  # bytes before this position have been parsed
-        self._packed = False  # an update needs objects, so that they have to follow
+        self._packed = False  # an update needs objects, so a pack must follow
         self._listed = False  # the list of updates has ended
         self._open = False
 
     def feed(self, data: bytes) -> bytes:
-        """Check the next piece of the body, and return the bytes to send on. After a `Refusal`, send nothing."""
+        """Check the next piece of the body, and return the bytes to forward. After a `Refusal`, send nothing."""
         if self._open:
             return data
         self._held += data
@@ -130,7 +130,7 @@ class PushGate:
             raise self._refusal("the push is incomplete")
 
     def _line(self) -> bool:
-        """Parse one line of the list. False if it is incomplete or the list ends."""
+        """Parse one line of the list. Return False if it is incomplete or the list ends."""
         size_text = self._held[self._at : self._at + 4]
         if len(size_text) < 4:
             return False
@@ -180,7 +180,7 @@ class PushGate:
 
 
 def may_push(patterns: Sequence[str], ref: str, *, delete: bool = False) -> bool:
-    """True if the patterns allow to create or move the ref, or with `delete` to delete it."""
+    """Return True if the patterns allow creating or moving the ref, or with `delete`, deleting it."""
     return any(
         pattern.startswith(DELETES) == delete and fnmatchcase(ref, pattern.removeprefix(DELETES))
         for pattern in patterns

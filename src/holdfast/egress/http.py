@@ -1,7 +1,7 @@
 """Strict parser of HTTP/1.1 request heads, and bounds on headers where a policy names methods or paths.
 
-A head is read whole up to its empty line and must have one meaning for every reader: no bare line ends, no folded
-lines, one Host, one length. Only then h11 frames the body. A bad request raises `Refusal`.
+A head is read up to its empty line and must mean the same to every parser: no bare line ends, no folded lines,
+one Host, one length. Only then does h11 frame the body. A bad request raises `Refusal`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HEAD_MAX = 32 << 10
 """Longest head of a request, in bytes."""
 
 HEADERS_MAX = 128
-"""Most header lines of a request."""
+"""Largest number of header lines of a request."""
 
 HEAD_S = 30.0
 """Time limit for the first head of a connection, in seconds."""
@@ -34,10 +34,10 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\n"
 
 
 class Refusal(Exception):
-    """A refused request: the HTTP status and the reason for its sender.
+    """A refused request: the HTTP status, and the reason shown to its sender.
 
-    `held` is True if an approval would allow it, and `secret` names the secret concerned. `told` replaces a reason that
-    only users of Holdfast should read.
+    `held` is True if an approval would allow it, and `secret` names the secret concerned. `told` is the text for the
+    sender if only users of Holdfast should read the reason.
     """
 
     def __init__(self, status: int, reason: str, *, secret: str = "", held: bool = False, told: str = "") -> None:
@@ -53,7 +53,7 @@ Header = tuple[bytes, bytes]
 
 
 class Head(NamedTuple):
-    """The head of a request. Header names are lower-case; `raw` are the bytes that it was read from."""
+    """The head of a request. Header names are lower-case; `raw` are its original bytes."""
 
     method: str
     target: bytes
@@ -62,7 +62,7 @@ class Head(NamedTuple):
     raw: bytes
 
     def all(self, name: bytes) -> list[bytes]:
-        """Every value of that header, in order."""
+        """Return all values of that header, in order."""
         return [value for each, value in self.headers if each == name]
 
 
@@ -108,7 +108,7 @@ class Inbox:
         return await self.stream.recv(CHUNK, wait_s=IDLE_S)
 
     def put_back(self, data: bytes) -> None:
-        """Return bytes that belong to the next request."""
+        """Put bytes of the next request back into the buffer."""
         self._left[:0] = data
 
 
@@ -160,7 +160,7 @@ def _check(head: Head) -> None:
 
 
 def stays_open(head: Head) -> bool:
-    """True if another request may follow on the same connection."""
+    """Return True if another request may follow on the same connection."""
     options = [word.strip().lower() for value in head.all(b"connection") for word in value.split(b",")]
     return head.version == b"1.1" and b"close" not in options
 
@@ -173,7 +173,7 @@ _PHRASES = {
 
 
 def answer_to(refusal: Refusal) -> bytes:
-    """The HTTP response to a refused request: a short text, and the end of the connection."""
+    """Return the HTTP response to a refused request: a short text, and the end of the connection."""
     body = f"Holdfast did not let this through: {refusal.told}\n".encode()
     phrase = _PHRASES.get(refusal.status, "Refused")
     return (
@@ -212,12 +212,12 @@ _ROUNDS = 4
 
 
 def is_override(name: bytes) -> bool:
-    """True for a header from which some server takes the method, path, or host of a request."""
+    """Return True for a header from which some server takes the method, path, or host of a request."""
     return _OVERRIDE.fullmatch(name.lower().replace(b"_", b"-")) is not None
 
 
 def check_bounded(head: Head, named: Iterable[str]) -> None:
-    """Raise `Refusal` for a request that a server could read as another one. `named` are headers from the policy."""
+    """Raise `Refusal` for a request that a server could read as a different one. `named` are headers of the policy."""
     allowed = HEADERS.union(name.lower().encode() for name in named)
     for name, _ in head.headers:
         if is_override(name):
@@ -242,7 +242,7 @@ def _decoded(data: bytes) -> bytes:
 
 
 def _word(part: bytes) -> bytes:
-    """The name of a query parameter, as servers read it that turn other characters into underscores."""
+    """Return the name of a query parameter as read by servers that turn other characters into underscores."""
     name = part.partition(b"=")[0].partition(b"\0")[0].strip(b" +").lower()
     return re.sub(rb"[ .+-]|\A\[", b"_", name).partition(b"[")[0]
 

@@ -1,6 +1,6 @@
 """Journal of a proxy: kinds of requests with their counts, in a file that outlives the proxy.
 
-Each line is a JSON object with a position that is never used twice. The proxy collects requests for a moment and writes
+Each line is a JSON object with a position that is never reused. The proxy collects requests for a moment and writes
 one line for each kind. A reader reports the position up to which it has stored the notes; that part may be dropped.
 """
 
@@ -17,13 +17,13 @@ from holdfast.egress.base import Notes
 from holdfast.facts.hands import EgressSeen
 
 KINDS_MAX = 400
-"""Kinds collected between two writes; further ones lose their path, then are only counted."""
+"""Largest number of kinds collected between two writes; further ones lose their path, then are only counted."""
 
 LINES_MAX = 20_000
-"""Unread lines in the file; further requests are only counted."""
+"""Largest number of unread lines in the file; further requests are only counted."""
 
 PATH_MAX = 200
-"""Characters kept of a path."""
+"""Number of characters stored of a path."""
 
 _SHRINK = 256 << 10
 _MOST = 64 << 20
@@ -46,7 +46,7 @@ Kind = tuple[str, str, int, str, str, str, str]
 
 
 class Journal:
-    """The journal of a living proxy. Nothing else writes to it."""
+    """The journal of a running proxy, its only writer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,7 +73,7 @@ class Journal:
         self._kinds[kind] = together(self._kinds.get(kind), seen)
 
     def flush(self) -> None:
-        """Write the collected notes. If the disk is full, they stay for the next flush."""
+        """Write the collected notes. If the disk is full, they remain for the next flush."""
         if not self._kinds and not self._dropped:
             return
         lines, number = [], self.through
@@ -109,7 +109,7 @@ class Journal:
 
 
 def notes(path: Path, after: int) -> Notes:
-    """Read the notes of a journal after a position, with each kind once."""
+    """Read the notes of a journal after a position, merged by kind."""
     kinds: dict[Kind, EgressSeen] = {}
     through, dropped = after, 0
     for line in _read(path):
@@ -123,7 +123,7 @@ def notes(path: Path, after: int) -> Notes:
 
 
 def kind_of(seen: EgressSeen) -> Kind:
-    """Key of the kind of a request."""
+    """Return the key of a request's kind."""
     return seen.verdict, seen.host, seen.port, seen.reason, seen.method, seen.path, seen.secret
 
 

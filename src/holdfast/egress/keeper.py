@@ -1,8 +1,8 @@
-"""The keeper of a proxy: it holds the user's rights and secrets, so that the proxy needs neither.
+"""The keeper of a proxy: the parent process with the user's rights and secrets, which the proxy does not need.
 
-The proxy, its child, parses untrusted data; it has no capability, cannot start a program, and under root runs as a user
-of its own. The keeper reads nothing from the network: it takes orders of the user from the control socket and passes
-them on without the sources of secrets, and it takes names of secrets from the proxy and looks them up in those orders.
+The proxy, its child, parses untrusted data; it has no capability, cannot start a program, and under root runs as a
+separate user. The keeper reads nothing from the network: it accepts the user's orders on the control socket and passes
+them on without the sources of secrets, and it looks up the secrets that the proxy names in those orders.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Borrowed(ReferenceVault):
 
 
 class Keeper:
-    """The parent process of a proxy. `ends` are sockets to the proxy; `control` takes the user's orders."""
+    """The parent process of a proxy. `ends` are sockets to the proxy; `control` accepts the user's orders."""
 
     def __init__(
         self,

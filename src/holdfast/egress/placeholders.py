@@ -1,7 +1,7 @@
 """Placeholders of secrets, and the environment that gives them to programs in the sandbox.
 
 A placeholder is worthless outside: only the proxy of its own session replaces it, in the one header of requests to the
-hosts that the secret is bound to. Anywhere else it is refused, since it can be there only by mistake or malice.
+hosts that the secret is bound to. The proxy refuses a request with it anywhere else: that is a mistake or an attack.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def new_placeholder(entropy: Entropy) -> str:
 
 
 class Injection(NamedTuple):
-    """A header of a request that takes a secret: its position, the use, and the placeholder to replace."""
+    """A request header that takes a secret: its position, the use, and the placeholder to replace."""
 
     at: int
     use: SecretUse
@@ -113,7 +113,7 @@ def put_in(head: Head, injections: Iterable[Injection], values: Mapping[str, Sec
 
 
 def _basic(value: bytes) -> bytes | None:
-    """Decode `user:password` from a Basic header; None for another scheme."""
+    """Decode `user:password` from a Basic header; None for any other scheme."""
     scheme, _, rest = value.partition(b" ")
     if scheme.lower() != b"basic":
         return None
@@ -159,7 +159,7 @@ _CERTIFICATES = (
 
 
 def environment(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of every command in the sandbox."""
+    """Return the environment variables of every command in the sandbox."""
     proxy = f"http://127.0.0.1:{PORT}"
     here = "localhost,127.0.0.1,::1"
     java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PORT}" for scheme in ("http", "https"))
@@ -180,7 +180,7 @@ def environment(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[s
 
 
 def apt_conf() -> bytes:
-    """Configuration of apt for the proxy; not every version reads the variables."""
+    """Return apt's configuration for the proxy, since not every version reads the variables."""
     proxy = f"http://127.0.0.1:{PORT}"
     return (
         f'Acquire::http::Proxy "{proxy}";\nAcquire::https::Proxy "{proxy}";\n'
@@ -189,7 +189,7 @@ def apt_conf() -> bytes:
 
 
 def _git(policy: EgressPolicy, placeholders: Mapping[str, str]) -> dict[str, str]:
-    """Settings of git: a credential helper returns the placeholder of the host's secret, and nothing prompts."""
+    """Return git's settings: a credential helper gives the placeholder of the host's secret, and nothing prompts."""
     settings: list[tuple[str, str]] = []
     for use in policy.secrets:
         for host in use.hosts if use.basic else ():

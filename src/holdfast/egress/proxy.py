@@ -48,11 +48,11 @@ READY_S = 30.0
 """Time limit for a proxy to start, in seconds."""
 
 ANSWER_S = 10.0
-"""Time limit for a living proxy to reply, in seconds."""
+"""Time limit for a running proxy to reply, in seconds."""
 
 
 class Part(NamedTuple):
-    """The program of a proxy: the module with its `main`, and the argument from which that makes its `Network`."""
+    """The program of a proxy: the module with its `main`, and the argument for its `Network`."""
 
     module: str
     argument: str = ""
@@ -172,7 +172,7 @@ class ProxyEgress:
         return Orders(policy, self._vault.handover(names), known, held, wary, uids, registries)
 
     async def _tell(self, found: Places, orders: Orders) -> bool:
-        """Send orders to the living proxy; False if there is none. Raises `EgressUnavailable`."""
+        """Send orders to the running proxy; return False if there is none. Raises `EgressUnavailable`."""
         if not is_locked(found.lock):
             return False
         try:
@@ -186,7 +186,7 @@ class ProxyEgress:
         return True
 
     async def _ask(self, found: Places, ask: Ask) -> Reply:
-        """Send one request to the living proxy. Raises `EgressUnavailable`."""
+        """Send one request to the running proxy. Raises `EgressUnavailable`."""
         stuck = EgressUnavailable(
             f"the proxy of this session lives but does not reply at {found.control}; no further request was allowed. "
             "Try again later"
@@ -276,7 +276,7 @@ def _run(module: str, launch: bytes) -> Ready:
 
 
 def _kill(found: Places) -> None:
-    """Kill a proxy that does not reply. The kernel gives the process id of its socket."""
+    """Kill a proxy that does not reply. The kernel reports the process id of its socket."""
     with contextlib.suppress(OSError), reach(found.control) as sock:
         pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         handle = os.pidfd_open(pid)

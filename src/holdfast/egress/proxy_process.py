@@ -41,7 +41,7 @@ from holdfast.seccomp import assemble_here
 from holdfast.uids import set_apart
 from holdfast.vault.reference_vault import outline, take_over
 
-# Imported early: after it gave up its privileges, the proxy may not be able to read their folder.
+# Import all modules early: without privileges, the proxy may be unable to read their folder.
 
 
 FLUSH_S = 0.2
@@ -56,7 +56,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def system_network(_: str) -> Network:
-    """The network of this machine."""
+    """Return the network of this machine."""
     return SystemNetwork()
 
 
@@ -88,7 +88,7 @@ class Proxy:
         self._began_s = self._heard_s
 
     def _adopt(self, orders: Orders) -> None:
-        """Apply new orders. Raises `HoldfastError`, and changes nothing then."""
+        """Apply new orders. After a `HoldfastError`, nothing has changed."""
         rules = Rules(orders.policy, orders.registries)
         self.state.adopt(rules, Borrowed(outline(orders.vault), self._asks, self._clock))
         self.state.placeholders = Placeholders(orders.placeholders)
@@ -96,7 +96,7 @@ class Proxy:
         self.state.uids |= {self._user, *orders.uids}
 
     async def run(self) -> None:
-        """Serve until the proxy is told to end or is idle for too long."""
+        """Serve until an order to end, or until the proxy is idle for too long."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._server.serve)
             group.start_soon(self._listen, group.cancel_scope)
@@ -182,13 +182,13 @@ def _through(text: str) -> Place | None:
 
 
 def _hide() -> None:
-    """Keep other processes of the user from reading our memory, and disable core dumps."""
+    """Keep other processes of the user from reading this process's memory, and disable core dumps."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, ctypes.c_ulong(0), 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _leave() -> None:
-    """Detach from the parent and its process session, so that their end does not reach this process."""
+    """Detach from the parent and its process session, so that this process outlives them."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -1,7 +1,7 @@
 """Egress policy: the destinations, requests, and secrets that it allows, and a strict parser of hosts and paths.
 
-Bytes with two readings would pass a policy under one of them. So a host, port, or path either has the one form that
-all servers read alike, or raises `Malformed`; only the case of names is normalized.
+Ambiguous bytes could pass the policy under one reading and reach a server under another. So a host, port, or path has
+the one form that all servers read alike, or raises `Malformed`; only the case of names is normalized.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Malformed(Exception):
 
 
 class Place(NamedTuple):
-    """A host, as a lower-case name or an address in its one canonical form, and a port."""
+    """A host, as a lower-case name or an address in canonical form, and a port."""
 
     host: str
     port: int
@@ -47,7 +47,7 @@ def shown(place: Place) -> str:
 
 
 def read_host(text: str) -> str:
-    """The canonical form of a host name or address; brackets around an IPv6 address are allowed. Raises `Malformed`."""
+    """Return the canonical form of a host name or address; IPv6 may have brackets. Raises `Malformed`."""
     if not text.isascii() or not text.isprintable() or " " in text:
         raise Malformed("a host may have ASCII letters only")
     name = text.lower()
@@ -68,7 +68,7 @@ def read_host(text: str) -> str:
 
 
 def _address_4(text: str) -> str:
-    """Parse a name that ends in a number: some readers take it for an address, so it must be a canonical one."""
+    """Parse a name that ends in a number: some parsers take it for an address, so it must be a canonical one."""
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError:
@@ -86,7 +86,7 @@ def _address_6(text: str) -> str:
 
 
 def read_authority(data: bytes, default_port: int | None = None) -> Place:
-    """Parse `host:port` strictly: no user, no blank, no other form of a number. Raises `Malformed`."""
+    """Parse `host:port` strictly: no user, no blanks, only plain decimal numbers. Raises `Malformed`."""
     match = _AUTHORITY.fullmatch(data)
     if match is None:
         raise Malformed("it is not a host and port")
@@ -122,16 +122,16 @@ def check_target(target: bytes) -> bytes:
 
 
 def path_of(target: bytes) -> str:
-    """The path of a target for display, without the query, which may be private."""
+    """Return the path of a target for display, without the query, which may be private."""
     return target.partition(b"?")[0].decode("ascii", "replace")
 
 
 def plain_path(path: str) -> str:
     """Normalize a path for matching against rules.
 
-    Raises `Malformed` for a path that some server would read as another one: segments that are one dot or begin with
-    two, in any form of a dot, empty segments, backslashes, encoded slashes, bytes that are not UTF-8, or characters
-    that are encoded twice.
+    Raises `Malformed` for a path that some server could read as a different one: segments that are one dot or begin
+    with two, in any form of a dot, empty segments, backslashes, encoded slashes, bytes that are not UTF-8, or
+    characters that are encoded twice.
     """
     decoded = _PERCENT.sub(_decode, path)
     if "\\" in decoded:
@@ -214,15 +214,15 @@ class Rules:
                 self._plain.setdefault(Place(host, PLAIN_PORT), []).append(destination)
 
     def is_registry(self, place: Place) -> bool:
-        """True for a place that is allowed as a package registry only, not by name."""
+        """Return True for a place that is allowed only as a package registry, not by name."""
         return place in self._registries
 
     def open(self, place: Place) -> tuple[Destination, ...]:
-        """Destinations of the policy that allow a tunnel to the place."""
+        """Return the destinations of the policy that allow a tunnel to the place."""
         return tuple(self._open.get(place, ()))
 
     def plain(self, place: Place) -> tuple[Destination, ...]:
-        """Destinations of the policy that allow requests without TLS to the place."""
+        """Return the destinations of the policy that allow requests without TLS to the place."""
         return tuple(self._plain.get(place, ()))
 
     @property
@@ -231,12 +231,12 @@ class Rules:
         return tuple(self._uses)
 
     def uses(self, host: str) -> tuple[SecretUse, ...]:
-        """Secrets that are bound to the host."""
+        """Return the secrets that are bound to the host."""
         return tuple(self._uses.get(host, ()))
 
 
 def request_fits(destinations: Sequence[Destination], method: str, path: str) -> str:
-    """Reason why no destination allows the request; empty if one does."""
+    """Return the reason why no destination allows the request; empty if one does."""
     said = ""
     for destination in destinations:
         said = _fits(destination.methods, destination.paths, method, path)
@@ -246,12 +246,12 @@ def request_fits(destinations: Sequence[Destination], method: str, path: str) ->
 
 
 def use_fits(use: SecretUse, method: str, path: str) -> str:
-    """Reason why the secret may not be used for the request; empty if it may."""
+    """Return the reason why the secret may not be used for the request; empty if it may."""
     return _fits(use.methods, use.paths, method, path)
 
 
 def is_bounded(rules: Sequence[Destination | SecretUse]) -> bool:
-    """True if a rule depends on the method or path."""
+    """Return True if a rule depends on the method or path."""
     return any(rule.methods or rule.paths for rule in rules)
 
 

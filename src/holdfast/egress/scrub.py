@@ -1,9 +1,9 @@
-"""Mask secrets in a stream, in the forms that programs give them, in bounded memory.
+"""Mask secrets in a stream, in the forms that programs write them in, in bounded memory.
 
 These forms are found: the value itself; base64 (each alignment, both alphabets), base32, and hexadecimal digits, also
 in lines or separated by blanks, colons, or dashes; UTF-16; and all of these with percent, backslash, or HTML escapes,
-also nested and repeated. Only escapes of characters that can be part of a value, or of an encoding of one, are undone:
-the others cost time. A match is replaced by as many mask characters, so that announced lengths stay true.
+also nested and repeated. For speed, only escapes of characters that can be part of a value, or of an encoding of one,
+are undone. A match is replaced by as many mask characters, so that announced lengths remain correct.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.vault.sources import BYTES_MIN
 _MASKS = b"*#!~^|\0"
 
 SEPARATORS = b"\t\n\r +-:"
-"""Separators between characters of an encoded value. Plus and dash are base64 digits too; the other digits are
+"""Separators between characters of an encoded value. Plus and dash are base64 digits too, but the other digits are
 enough to recognize a value."""
 
 _FOLD = bytes(range(256)).lower().replace(b"_", b"/", 1)
@@ -30,7 +30,7 @@ _KEPT = bytes(byte not in SEPARATORS for byte in range(256))
 _BLANK_LINES = (b"\n\n", b"\r\n\r\n")
 
 WEAK = 4
-"""Bytes that may begin a form by chance: an idle stream passes so few on, and their form is still found."""
+"""Number of bytes that may begin a form by chance: an idle stream passes them on, and their form is still found."""
 
 _SWALLOWED = 4
 _FORM_MAX = 10
@@ -38,7 +38,7 @@ _FORM_MAX = 10
 
 
 class Forms:
-    """Search tables for all forms of some secrets. Takes about a millisecond for each secret, so keep it.
+    """Search tables for all forms of some secrets. Construction takes about 1 ms for each secret, so reuse it.
 
     `longest` is the size of the longest form, the most that a `Scrubber` holds back.
     """
@@ -55,13 +55,13 @@ class Forms:
         undone = {text for text in map(self._escapes.undo, ready) if len(text) >= BYTES_MIN}
         encoded = {_folded(form) for value in values for form in _encoded(value.encode())}
         self._raw, self._undone, self._encoded = _Texts(raw), _Texts(undone), _Texts(encoded)
-        # What is left of an encoded form when its beginning is taken for the rest of an escape that stands before it.
+        # The remainder of an encoded form whose beginning is mistaken for the end of a preceding escape.
         self._hints = sorted(form[_SWALLOWED:] for form in encoded)
         self._undone_alone = _Texts(undone - raw)
-        # Without the zero byte at one end: big and little end are alike then, if all of it is ASCII.
+        # Strip the zero byte at one end, so that both byte orders are alike for ASCII text.
         wide = {value.encode(code).strip(b"\0") for value in values for code in ("utf-16-le", "utf-16-be")}
         self._wide = _Texts(wide)
-        self._wide_patterns = [re.compile(re.escape(text)) for text in wide]  # `find` is slow between zero bytes
+        self._wide_patterns = [re.compile(re.escape(text)) for text in wide]  # `bytes.find` is slow among zero bytes
         self.longest = max((_FORM_MAX * len(text) for text in raw | encoded), default=0)
         self._count = len(values)
 
@@ -135,8 +135,8 @@ class Scrubber:
         self.found = 0
         self.forms = forms
         self._held = b""
-        self._masked = 0  # so many bytes of what is held belong to a form that began before it
-        self._passed = 0  # so many were passed on already, and are kept to know the rest of their form by
+        self._masked = 0  # number of held bytes that belong to a form that began earlier
+        self._passed = 0  # number of held bytes already passed on, kept to find the rest of a form
 
     @property
     def waits(self) -> bool:
@@ -152,7 +152,7 @@ class Scrubber:
         return self._pass_on(b"", last=True)
 
     def idle(self) -> bytes:
-        """Return the held-back bytes during a pause if they are too few to matter."""
+        """Return the held-back bytes during a pause if there are at most `WEAK`."""
         if len(self._held.translate(None, SEPARATORS)) > WEAK:
             return b""
         shown = _masked(self._held, [(0, self._masked)], self.forms.mask)[self._passed :]
@@ -186,7 +186,7 @@ class _Texts:
 
     def __init__(self, texts: Iterable[bytes]) -> None:
         self._texts = sorted(texts)
-        # By the last bytes of what was seen: of which text that may be so many bytes, the most first.
+        # Map from the last bytes seen to the texts and prefix lengths that may end there, longest first.
         self._ends: dict[bytes, list[tuple[int, bytes]]] = {}
         for text in self._texts:
             for size in range(1, len(text)):
@@ -219,7 +219,7 @@ def _folded(data: bytes) -> bytes:
 
 
 def _places(data: bytes) -> list[int]:
-    """Position in the data of each byte of the folded data."""
+    """Return the position in the data of each byte of the folded data."""
     return list(compress(range(len(data)), data.translate(_KEPT)))
 
 
@@ -238,7 +238,7 @@ def _encoded(plain: bytes) -> Iterator[bytes]:
 
 
 def _cores(plain: bytes, encode: Callable[[bytes], bytes], group: int, bits: int) -> Iterator[bytes]:
-    """The characters that depend on the value alone, for each alignment of the value in an encoded text."""
+    """Return the characters that depend only on the value, for each alignment of the value in an encoded text."""
     for before in range(group):
         size = before + len(plain)
         yield encode(bytes(before) + plain)[-(-before * 8 // bits) : size * 8 // bits]
@@ -262,7 +262,7 @@ class Escapes:
 
     def __init__(self, values: Iterable[str]) -> None:
         chars = sorted({*_ALWAYS, *"".join(values)})
-        # A value with the first byte of an escape in it can come as an escape within an escape.
+        # A value that contains the first byte of an escape can occur as an escape within an escape.
         self._rounds = 2 if any(first in chars for first in "%\\&") else 1
         wide = [char for char in chars if not char.isascii()]
         own = {byte for char in chars for byte in char.encode()}
@@ -360,18 +360,18 @@ def _step(made: list[int], original: list[int], position: int) -> int:
 
 
 def _units(char: str) -> bytes:
-    """UTF-16 units of a character in hexadecimal digits, separated by `u`."""
+    """Return the UTF-16 units of a character in hexadecimal digits, separated by `u`."""
     units = char.encode("utf-16-be")
     return b"u".join(units[at : at + 2].hex().encode() for at in range(0, len(units), 2))
 
 
 def _any(table: Iterable[bytes]) -> bytes:
-    """A pattern that matches any of the words; nothing if there are none."""
+    """Return a pattern that matches any of the words; nothing if there are none."""
     return b"(?:%b)" % b"|".join(sorted(map(re.escape, table), reverse=True)) if table else b"(?!)"
 
 
 def _numbers(table: Iterable[bytes]) -> bytes:
-    """A pattern that matches any of the numbers in lower or upper case, short for speed."""
+    """Return a pattern that matches any of the numbers in lower or upper case, short for speed."""
     last: dict[bytes, bytes] = {}
     for number in table:
         last[number[:-1]] = last.get(number[:-1], b"") + number[-1:] + number[-1:].upper()

@@ -1,7 +1,7 @@
 """Server of the proxy: accept connections from the sandbox, and route each by its first request.
 
 A tunnel is opaque, but the first TLS message of its client names a host. A client that asked for one host and then
-names another one (domain fronting) is cut off there.
+names another one there (domain fronting) is cut off.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from holdfast.egress.state import State
 from holdfast.egress.streams import Ended, Stream
 
 CONNECTIONS_MAX = 512
-"""Concurrent connections; further ones are closed at once."""
+"""Largest number of concurrent connections; further ones are closed at once."""
 
 MISTAKES_MAX = 200
-"""Internal errors that are logged; a client that can cause one could fill the disk otherwise."""
+"""Largest number of internal errors that are logged: a client that can cause one could otherwise fill the disk."""
 
 PRESENT = b"PRESENT * HOLDFAST/1\r\n\r\n"
-"""Sent by the bridge of the sandbox on a connection of its own; the sandbox lives while that is open."""
+"""First bytes of the sandbox bridge on its separate connection, which is open while the sandbox lives."""
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
 class Server:
-    """Serves one listening socket until its scope is cancelled."""
+    """A server of one listening socket, until its scope is cancelled."""
 
     def __init__(self, state: State, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -75,7 +75,7 @@ class Server:
             self._mistakes += 1
             if self._mistakes > MISTAKES_MAX:
                 return
-            # The message could hold a secret or data of the client, so only the source line is logged.
+            # The message could contain a secret or client data, so only the source line is logged.
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
                 trace = trace.tb_next
@@ -169,7 +169,7 @@ class _Tunnel:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._carry, self._up, trouble, group.cancel_scope)
                 group.start_soon(self._carry, self._down, trouble, group.cancel_scope)
-        finally:  # also noted for a tunnel that is open when the proxy ends
+        finally:  # a tunnel that is open when the proxy ends is noted too
             for refusal in trouble[:1]:
                 self._state.refused(self._place, None, refusal)
             if not trouble or self._sent:
@@ -231,9 +231,9 @@ _SERVER_NAME = 0
 
 
 class Hello(NamedTuple):
-    """The parsed start of a client's stream: `complete` when no more bytes are needed, `name` of the host or empty.
+    """Parsed start of a client's stream: `complete` if no more bytes are needed, `name` of the host or empty.
 
-    `tls` is False for bytes that are not TLS, `sound` for TLS that cannot be parsed.
+    `tls` is False for bytes that are not TLS, and `sound` is False for TLS that cannot be parsed.
     """
 
     complete: bool
@@ -281,7 +281,7 @@ class _Bytes:
         return self._at < len(self._data)
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         if self._at + size > len(self._data):
             raise IndexError("the message is shorter than it says")
         found = self._data[self._at : self._at + size]
@@ -289,11 +289,11 @@ class _Bytes:
         return found
 
     def number(self, size: int) -> int:
-        """The next number."""
+        """Return the next number."""
         return int.from_bytes(self.take(size))
 
     def field(self, size: int) -> bytes:
-        """The next bytes, after a length of `size` bytes."""
+        """Return the next bytes, after a length of `size` bytes."""
         return self.take(self.number(size))
 
 

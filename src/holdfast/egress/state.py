@@ -20,13 +20,13 @@ from holdfast.vault.base import Secret
 from holdfast.vault.reference_vault import ReferenceVault
 
 VALUES_MAX, VALUES_BYTES_MAX = 64, 16 << 10
-"""Values of one secret, including former ones, that are masked in responses; beyond it the oldest is forgotten."""
+"""Values of one secret, including former ones, masked in responses: number and bytes. The oldest is dropped first."""
 
 REST_S = 2.0
-"""Pause before a keyring or a command that failed is asked again, in seconds."""
+"""Pause before a failed keyring or command is tried again, in seconds."""
 
 _SLOW = ("keyring", "command")
-"""Slow sources, read in a thread. A thread would cost more than reading the others."""
+"""Slow sources, read in a thread. For the others, a thread would cost more than the read."""
 
 
 class State:
@@ -70,15 +70,15 @@ class State:
             raise Refusal(429, "the session has used up the bytes that its policy allows")
 
     def reads(self, place: Place) -> None:
-        """Record that a response was read: its text is untrusted unless the place is a registry."""
+        """Record that a response was read; its text is untrusted unless the place is a registry."""
         self._strangers = self._strangers or not self.rules.is_registry(place)
 
     def is_held(self, name: str) -> bool:
-        """True if the use of the secret needs an approval first."""
+        """Return True if the use of the secret needs an approval first."""
         return name in self.held or (self.wary and self._strangers)
 
     def adopt(self, rules: Rules, vault: ReferenceVault) -> None:
-        """Apply a policy. Values that are read without delay are masked in responses from now on."""
+        """Apply a policy. Values from fast sources are masked in responses from now on."""
         self.rules, self.vault = rules, vault
         self._failed.clear()
         for use in rules.policy.secrets:
@@ -108,23 +108,23 @@ class State:
         return found
 
     def is_searched(self, host: str) -> bool:
-        """True if a secret is bound to the host, or was at any time in the life of this proxy."""
+        """Return True if a secret is bound to the host, or was at any time in the life of this proxy."""
         return host in self._bound
 
     def forms(self, host: str) -> Forms | None:
-        """Forms to mask in responses of the host; None if no secret is or was bound to it."""
+        """Return the forms to mask in responses of the host; None if no secret is or was bound to it."""
         if host in self._bound and host not in self._forms:
             names = sorted(self._bound[host])
             self._forms[host] = Forms(secret for name in names for secret in self._known.get(name, ()))
         return self._forms.get(host)
 
     async def _find(self, name: str) -> str:
-        """Read the current value; returns the reason if that failed."""
+        """Read the current value. Return the reason for a failure, empty on success."""
         slow = self._is_slow(name)
         failed_s, problem = self._failed.get(name, (0.0, ""))
         if slow and problem and anyio.current_time() - failed_s < REST_S:
             return problem
-        aside = slow or self._lock.locked()  # another read is under way, and waiting for it must not block the proxy
+        aside = slow or self._lock.locked()  # never wait for another read in the event loop
         value = await anyio.to_thread.run_sync(self._look, name) if aside else self._look(name)
         self._remember(name, value)
         if isinstance(value, Secret):

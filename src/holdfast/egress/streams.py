@@ -10,7 +10,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 CHUNK = 1 << 18
-"""Most bytes read at once."""
+"""Largest number of bytes read at once."""
 
 RECORD = 1 << 14
 """Longest TLS record, in bytes."""
@@ -34,7 +34,7 @@ class Silent(Ended):
 
 
 class Stream:
-    """One connection. It owns its socket."""
+    """One connection, which owns its socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -72,7 +72,7 @@ class Stream:
             raise Ended(str(error)) from None
 
     def _take_all(self, size: int) -> bytes:
-        """Read all TLS records that have arrived; one alone is too small for a turn of the event loop."""
+        """Read all TLS records that have arrived, since one is too little work for a turn of the event loop."""
         parts = [self.sock.recv(min(size, RECORD))]
         left = size - len(parts[0])
         with contextlib.suppress(BlockingIOError, ssl.SSLError):
@@ -118,7 +118,7 @@ class Stream:
                 await self._until_writable()
 
     def is_quiet(self) -> bool:
-        """True for an open connection without unread bytes."""
+        """Return True for an open connection without unread bytes."""
         try:
             self._take(1)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -136,7 +136,7 @@ class Stream:
                 self.sock.shutdown(socket.SHUT_WR)
 
     async def linger(self) -> None:
-        """After the last bytes, keep reading for a moment, so that the peer reads them before the connection closes."""
+        """Keep reading for a moment after the last bytes, so that the peer reads them before the connection closes."""
         self.finish()
         with anyio.move_on_after(LINGER_S), contextlib.suppress(Ended):
             for _ in range(LINGER_CHUNKS):

@@ -22,7 +22,7 @@ from holdfast.facts.session import Destination
 RESOLVE_S = 10.0
 CONNECT_S = 10.0
 ADDRESSES_MAX = 4
-"""Addresses tried for one name."""
+"""Largest number of addresses tried for one name."""
 
 
 class Network(Protocol):
@@ -66,7 +66,7 @@ class SystemNetwork:
 
 
 class Outward:
-    """Opens connections to places that were allowed. `through` is a proxy of the network's own, if there is one."""
+    """Opens connections to allowed places. `through` is the upstream proxy of the network, if there is one."""
 
     def __init__(self, network: Network, tls: ssl.SSLContext, through: Place | None = None) -> None:
         self._network = network
@@ -74,7 +74,7 @@ class Outward:
         self._through = through
 
     async def open(self, place: Place, destinations: Sequence[Destination]) -> Stream:
-        """Connect to a place. Raises `Refusal` if its address is not allowed, or nothing answers."""
+        """Connect to a place. Raises `Refusal` if its address is not allowed or does not answer."""
         private = any(destination.private for destination in destinations)
         if self._through is not None:
             return await self._by_proxy(place, self._through, private)
@@ -149,7 +149,7 @@ _METADATA = frozenset(
     ipaddress.ip_address(text)
     for text in ("169.254.169.254", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254")
 )
-"""Metadata services, where clouds give a machine its credentials. Some look private, one looks public."""
+"""Metadata services, from which cloud machines get credentials. Some look private, one looks public."""
 
 _ZERO = ipaddress.IPv4Network("0.0.0.0/8")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -163,14 +163,14 @@ _NOT_PUBLIC = tuple(
         *("2001:db8::/32", "3fff::/20", "5f00::/16", "100::/64"),
     )
 )
-"""Networks that some version of Python takes for public although they are not."""
+"""Networks that some Python versions wrongly treat as public."""
 
 _LOW_32 = 0xFFFFFFFF
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def is_own(address: Address) -> bool:
-    """True for an address of this machine: only those can be bound."""
+    """Return True for an address of this machine: only these can be bound."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -181,7 +181,7 @@ def is_own(address: Address) -> bool:
 
 
 def problem_with(text: str, *, private: bool) -> str:
-    """Reason why the address is not allowed; empty if it is. `private` allows private networks."""
+    """Return the reason why the address is not allowed; empty if it is. `private` allows private networks."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -212,14 +212,14 @@ def _problem(address: Address, *, private: bool) -> str:
 
 
 def _is_public(address: Address) -> bool:
-    """True for a globally routed address; an address that embeds another one is judged by that one."""
+    """Return True for a globally routed address; for an address that embeds another one, that one counts."""
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
     return address.is_global or bool(_inside(address))
 
 
 def _inside(address: Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses that an IPv6 address may be translated to."""
+    """Return the IPv4 addresses that an IPv6 address may be translated to."""
     if isinstance(address, IPv4Address):
         return ()
     number = int(address)
@@ -234,6 +234,6 @@ def _inside(address: Address) -> tuple[IPv4Address, ...]:
     if (number >> 32) & _LOW_32 in _ISATAP or any(address in network for network in carriers):
         found.append(IPv4Address(number & _LOW_32))
     longer = IPv4Address((number >> 48 & 0xFFFF0000) | (number >> 40 & 0xFFFF))
-    if address in _LOCAL_NAT64 and longer not in _ZERO:  # the form with the octet 8 in the middle
+    if address in _LOCAL_NAT64 and longer not in _ZERO:  # the form with octet 8 in the middle
         found.append(longer)
     return tuple(found)
