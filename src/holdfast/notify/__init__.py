@@ -1,1 +1,1 @@
-"""Messages to people outside the terminal, and their answers: doors, a fake and real ones."""
+"""Notifications to users outside the terminal, and their replies: Protocols, a fake, and real targets."""

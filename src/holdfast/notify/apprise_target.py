@@ -1,7 +1,7 @@
 """Target of the Apprise library: mail, chat, SMS, and many more. Its URL holds the credentials.
 
 Apprise blocks, so it runs in a thread. It does not report why a service refused a message, so every failure is
-retryable; it sends once, and the caller tries again later with the same notice.
+retryable. It sends once; the caller retries later with the same notice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _may_be_logged(record: logging.LogRecord) -> bool:
     return not getattr(_sending, "now", False)
 
 
-# The library logs hosts and masked parts of URLs, and would print failures in the middle of a terminal.
+# The library logs hosts and masked parts of URLs, and would print failures into the terminal.
 logging.getLogger("apprise").addFilter(_may_be_logged)
 
 
@@ -50,7 +50,7 @@ class AppriseTarget:
         failure, retryable = "", True
         try:
             with anyio.fail_after(self._timeout_s):
-                # A thread that hangs is abandoned to its own timeouts.
+                # A thread that hangs is abandoned; it ends by its own timeouts.
                 failure, retryable = await anyio.to_thread.run_sync(partial(self._send, notice), abandon_on_cancel=True)
         except TimeoutError:
             failure = f"did not answer within {self._timeout_s:g} s"
@@ -61,7 +61,7 @@ class AppriseTarget:
             )
 
     def _send(self, notice: Notice) -> tuple[str, bool]:
-        """Send in a thread. Returns the failure, empty on success, and if a retry may help."""
+        """Send, in a thread. Return the failure, empty on success, and True if a retry may help."""
         _sending.now = True
         try:
             with self._making:
@@ -75,7 +75,7 @@ class AppriseTarget:
             sent = self._service.notify(
                 body=message(notice, room).text, title=title, body_format=apprise.NotifyFormat.TEXT
             )
-        except Exception as error:  # a plugin may raise anything; the session goes on
+        except Exception as error:  # a plugin may raise anything; the session continues
             return f"failed inside Apprise ({type(error).__name__})", True
         finally:
             _sending.now = False
@@ -83,5 +83,5 @@ class AppriseTarget:
 
 
 def _service(url: str) -> apprise.NotifyBase | None:
-    """The service of a URL; None if no plugin supports it."""
+    """Return the service of a URL; None if no plugin supports it."""
     return apprise.Apprise.instantiate(url, asset=apprise.AppriseAsset(secure_logging=True), suppress_exceptions=True)

@@ -1,7 +1,7 @@
-"""The notification door: notices go out through targets, replies come back through reply channels; quiet hours.
+"""The notification interface: targets send notices, reply channels receive replies; quiet hours.
 
-A notice holds no secret: it is made from the log, and no event holds a secret. It shows what an agent wants to do, so
-anyone who can read a target can read that.
+A notice contains no secret: it is made from the log, and no event contains one. It shows the action that an agent
+requests to everyone who can read the target.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from holdfast.errors import NotifyError, UsageError
 from holdfast.facts.people import Verdict
 
 NoticeKind = Literal["approval", "reminder", "escalation", "finished", "failed", "test"]
-"""Reason for a notice: a new item, a reminder, a second approver; a session that ended; a test."""
+"""Reason for a notice: a new item, a reminder, a notice to a second approver, the end of a session, or a test."""
 
 KEY_BYTES = 32
 """Shortest key, in bytes."""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to a user; `notify.notices` makes those of items and of ended sessions.
+    """One message to a user; `notify.notices` makes those for items and for ended sessions.
 
     `notice_id` is the same for all tries to send it, so that the receiver can detect repeats. `body` is plain text: the
     exact action, the reason, cost so far, expiry, and the default. `action_digest` binds a reply to that action (S21);
@@ -50,7 +50,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notice_id(session_id: str, target: str, *occasion: str) -> str:
-    """Id of the notice of an `occasion` (an item and its round, or the end of a session) to a target.
+    """Return the id of the notice of an `occasion` (an item and its round, or the end of a session) to a target.
 
     It is derived from its arguments, so a process that restarts after a crash sends the same id.
     """
@@ -61,8 +61,8 @@ def notice_id(session_id: str, target: str, *occasion: str) -> str:
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """An authentic reply. The caller checks if the item is still open.
 
-    `digest` is of the action that was shown. `who` is the owner of the channel, as events name actors. `id` is the
-    carrier's name of the message; the same id may come again. `cursor` continues right after this reply.
+    `digest` is the digest of the action that was shown. `who` is the owner of the channel, as events name actors. `id`
+    is the carrier's id of the message, which may be delivered twice. `cursor` continues right after this reply.
     """
 
     session_id: str
@@ -78,8 +78,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Replies(msgspec.Struct, frozen=True):
     """Result of polling a channel, oldest reply first.
 
-    `cursor` continues after everything that was read, including refused messages. `refused` counts messages that were
-    forged, damaged, too late, or repeated within this poll.
+    `cursor` continues after all messages read, including refused ones. `refused` counts messages that were forged,
+    damaged, too late, or repeated within this poll.
     """
 
     found: tuple[Reply, ...]
@@ -92,11 +92,11 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """Its configured name. Its address is never shown: it may hold a secret."""
+        """The configured name. The address is never shown, since it may contain a secret."""
         ...
 
     async def send(self, notice: Notice) -> None:
-        """Send the notice. Raises `NotifyError`; the receiver may have got it all the same."""
+        """Send the notice. Raises `NotifyError`; the receiver may have received the notice nevertheless."""
         ...
 
 
@@ -105,14 +105,14 @@ class ReplyChannel(Protocol):
 
     @property
     def name(self) -> str:
-        """Its configured name."""
+        """The configured name."""
         ...
 
     async def replies(self, since: str) -> Replies:
         """Return the replies after the cursor `since`; empty for the beginning. Raises `NotifyError`.
 
-        A cursor that the carrier has forgotten starts at the beginning, so a reply can come twice: it is posted under
-        the key of its item, where the first one wins (S21).
+        A cursor that the carrier no longer knows starts at the beginning, so a reply can come twice. Replies are posted
+        under the key of their item, so the first one wins (S21).
         """
         ...
 
@@ -125,7 +125,7 @@ _FORM = re.compile(r"([0-9]{2}):([0-9]{2})-([0-9]{2}):([0-9]{2}) +([A-Za-z0-9_+/
 _MINUTE_US = 60 * 1_000_000
 
 _LONGEST_MINUTES = 3 * 24 * 60
-"""Longest quiet time: a zone may skip a day (Samoa, 2011), never two."""
+"""Longest quiet time: a time zone may skip a day (Samoa, 2011), never two."""
 
 
 class QuietHours(NamedTuple):
@@ -136,7 +136,7 @@ class QuietHours(NamedTuple):
     zone: ZoneInfo
 
     def holds(self, at_us: int) -> bool:
-        """True if the time is within the quiet hours."""
+        """Return True if the time is within the quiet hours."""
         local = datetime.fromtimestamp(at_us // 1_000_000, UTC).astimezone(self.zone)
         minute = local.hour * 60 + local.minute
         if self.start < self.end:
@@ -166,10 +166,10 @@ def parse_quiet(spec: str) -> QuietHours:
 
 
 def quiet_until(now_us: int, spec: str) -> int | None:
-    """End of the current quiet hours, in microseconds; None outside quiet hours.
+    """Return the end of the current quiet hours, in microseconds; None outside quiet hours.
 
-    Local time decides. An end inside the hour that daylight saving time skips is the moment of the change. In the hour
-    that comes twice, quiet hours can come twice.
+    Quiet hours follow local time. An end inside the hour that daylight saving time skips moves to the change. In the
+    hour that is repeated, quiet hours can occur twice.
     """
     hours = parse_quiet(spec)
     if not hours.holds(now_us):
@@ -200,13 +200,13 @@ class Outlet:
         return self.target.name
 
     def held_until_us(self, now_us: int) -> int | None:
-        """End of the current quiet hours; None if a notice may be sent now."""
+        """Return the end of the current quiet hours; None if a notice may be sent now."""
         return quiet_until(now_us, self.quiet) if self.quiet else None
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Result of sending a notice, in words that may be stored in an event."""
+    """Result of sending a notice, with text that is safe to store in an event."""
 
     ok: bool
     detail: str = ""
@@ -215,13 +215,13 @@ class Delivery:
 
 
 def addressed(outlets: Sequence[Outlet], people: Collection[str]) -> list[Outlet]:
-    """Targets of users (`ann` or `user:ann`): their own and the shared ones; all targets if `people` is empty."""
+    """Return the targets of users (`ann` or `user:ann`), own and shared ones; all targets if `people` is empty."""
     names = {person.removeprefix("user:") for person in people}
     return [outlet for outlet in outlets if not names or not outlet.user or outlet.user in names]
 
 
 async def deliver(target: Target, notice: Notice) -> Delivery:
-    """Send a notice and return the result: a target that is down does not affect a session."""
+    """Send a notice and return the result; a failing target does not affect a session."""
     try:
         await target.send(notice)
     except NotifyError as error:

@@ -12,7 +12,7 @@ from holdfast.notify.base import Notice, Replies, Reply
 
 
 class FakeTarget:
-    """A target that stores notices. The next `failing` tries fail, and all with `down`; `tries` counts them."""
+    """A target that stores notices. The next `failing` tries fail, or all tries while `down`; `tries` counts them."""
 
     def __init__(self, name: str = "fake", failing: int = 0) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class FakeTarget:
 
 
 class FakeReplies:
-    """A channel for replies of a test. A cursor is a count of messages, as text."""
+    """A reply channel that a test fills. A cursor is a number of messages, as text."""
 
     def __init__(self, name: str = "fake", who: str = "user:fake") -> None:
         self.name = name
@@ -40,7 +40,7 @@ class FakeReplies:
         self._messages: list[Reply | None] = []
 
     def press(self, notice: Notice, verdict: Verdict, note: str = "") -> None:
-        """Reply to a notice, as its button would."""
+        """Reply to a notice, as one of its buttons would."""
         number = str(len(self._messages) + 1)
         self._messages.append(
             Reply(

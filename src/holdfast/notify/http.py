@@ -1,6 +1,6 @@
 """HTTP to notification targets: bounded requests and retries, with errors that reveal no secret.
 
-No message contains a URL, a header, or a response: any of them may hold a secret.
+No message contains a URL, a header, or a response, since any of them may contain a secret.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Patience(NamedTuple):
     """Retry policy of a target: time limits, number of tries, and waits between them.
 
     The wait doubles from `first_wait_s` to `longest_wait_s`, with jitter. If the receiver asks for a longer one
-    (Retry-After), there is no retry, and the error has that time.
+    (Retry-After), there is no retry, and the error carries that time.
     """
 
     request_s: float = 10.0
@@ -103,13 +103,13 @@ async def ask(name: str, request: Request, patience: Patience, clock: Clock) -> 
         failure = _why_no_connection(error)
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ssl.SSLError) as error:
         failure = f"closed the connection ({type(error).__name__})"
-    # Raised outside of the handlers: the error of the client holds the URL, and must not be in the chain.
+    # Raise outside the handlers: the client's error contains the URL and must not be in the chain.
     raise NotifyError(f"the notification target {name!r} {failure}", retryable=True)
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Trusted certificates, read once, since that takes longer than a request."""
+    """Return the trusted certificates, read once, since reading takes longer than a request."""
     return httpx.create_ssl_context()
 
 
@@ -118,7 +118,7 @@ async def _response(request: Request) -> AsyncIterator[httpx.Response]:
     url = httpx.URL(request.url)
     headers = {"user-agent": f"holdfast/{__version__}", **request.headers}
     with _unlogged():
-        # The proxy of the environment is not used for this machine.
+        # Requests to this machine do not use the proxy of the environment.
         client = httpx.AsyncClient(
             verify=_certificates(), trust_env=not _is_loopback(url.host), follow_redirects=False, timeout=None
         )
@@ -151,7 +151,7 @@ def _why_no_connection(error: httpx.ConnectError) -> str:
 
 
 def retry_after_s(value: str, clock: Clock) -> float | None:
-    """Parse a Retry-After header, a number or a date, to seconds from now; None for anything else."""
+    """Convert a Retry-After header, a number or a date, to seconds from now; None for anything else."""
     value = value.strip()
     if re.fullmatch(r"[0-9]{1,9}", value):
         return float(value)
@@ -232,9 +232,9 @@ def _may_be_logged(record: logging.LogRecord) -> bool:
     return not _silent.get()
 
 
-# The client logs each URL, and a webhook's URL is often its password.
+# The client logs each URL, and the URL of a webhook often serves as its password.
 logging.getLogger("httpx").addFilter(_may_be_logged)
-# Without a handler of its own, a retry would be printed in the middle of a terminal.
+# Without a separate handler, a retry would be printed into the terminal.
 logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 

@@ -1,6 +1,6 @@
-"""Text of notices: for inbox items and for sessions that ended, fitted to the limits of a device.
+"""Text of notices: for inbox items and for ended sessions, cut to the limits of a device.
 
-Invisible characters are shown, and a cut is marked.
+Invisible characters are made visible, and a cut is marked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.session.context.text import visible
 from holdfast.session.money import usd
 
 Round = Literal["first", "reminder", "second"]
-"""As `notice.sent` names them."""
+"""Rounds of notices for one item, named as in `notice.sent`."""
 
 _KINDS: dict[Round, NoticeKind] = {"first": "approval", "reminder": "reminder", "second": "escalation"}
 _OPENINGS: dict[Round, str] = {"first": "", "reminder": "Still waiting: ", "second": "Nobody has answered: "}
@@ -47,7 +47,7 @@ def item_notice(
 
 
 def _item_body(request: ApprovalRequested, session: str) -> str:
-    """The text of an item, with the action first: a cut text loses its end."""
+    """Return the text of an item, with the action first, since a cut removes the end."""
     lines = [request.action]
     if request.options:
         lines.append("Proposed answers: " + "; ".join(request.options))
@@ -81,7 +81,7 @@ def end_notice(
     at_us: int,
     session_name: str = "",
 ) -> Notice:
-    """Make the notice of a session that ended at `seq`: a session that continues may end again."""
+    """Make the notice of a session that ended at `seq`; a session that is continued may end again."""
     return Notice(
         notice_id=notice_id(session_id, target, kind, str(seq)),
         kind=kind,
@@ -112,8 +112,8 @@ def one_line(text: str, limit_bytes: int) -> str:
 def message(notice: Notice, limit_bytes: int) -> Shown:
     """Format body and commands in at most `limit_bytes` of UTF-8.
 
-    A cut is marked with the command that shows the whole. The commands come last and are never cut: the reader of a cut
-    message needs them most.
+    A cut is marked with the command that shows the full text. The commands come last and are never cut, because the
+    reader of a cut message needs them most.
     """
     body = visible(notice.body).strip()
     commands = visible("\n".join(notice.commands))
@@ -129,7 +129,7 @@ def message(notice: Notice, limit_bytes: int) -> Shown:
 
 
 def whole_command(notice: Notice) -> str:
-    """The command that shows the whole item or session."""
+    """Return the command that shows the full item or session."""
     return "holdfast inbox" if notice.item_id else f"holdfast show {notice.session_id}"
 
 

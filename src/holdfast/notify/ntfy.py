@@ -1,12 +1,12 @@
 """Phone target through an ntfy server: notices with buttons, and a topic that collects the replies.
 
-A button makes the phone publish a line to the reply topic, which we poll, so no port is open here. The line is one
-reply with a code over all of it that only the home's key can make. A user who can only guess the topic cannot approve;
-one who can read the notice can. Each code is for one session, item, digest, verdict, expiry, and target:
+A button makes the phone publish a line to the reply topic, which Holdfast polls, so no port is open here. The line is
+one reply with a code over all of it that only the home's key can make. A sender who only guesses the topic cannot
+approve; one who can read the notice can. Each code is for one session, item, digest, verdict, expiry, and target:
 
     holdfast-reply/1 approve ses_… itm_… <digest> <expires_us or -> <code> [a note]
 
-The button to approve is offered only if the phone received the whole text.
+The notice has an approve button only if the phone receives the full text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.notify.http import Patience, Request, ask, checked_url, persist, s
 from holdfast.notify.notices import Shown, message, one_line
 
 POLL_EVERY_S = 30.0
-"""Interval between polls for replies, in seconds. ntfy.sh allows one request every 5 s from one address."""
+"""Interval between polls for replies, in seconds. ntfy.sh allows one request every 5 s from an address."""
 
 MESSAGE_BYTES = 4096
 """Longest message, in bytes; a longer one would become an attachment."""
@@ -38,7 +38,7 @@ PUSH_BYTES = 4000
 """Bytes that ntfy passes to the push services of Google and Apple; the rest is cut silently."""
 
 _PUSH_FRAME_BYTES = 600
-"""Part of `PUSH_BYTES` for fields that the server adds, twice."""
+"""Part of `PUSH_BYTES` reserved for the fields that the server adds, each twice."""
 
 _POLL_BYTES = 256 * 1024
 
@@ -67,7 +67,7 @@ class Ntfy:
     """The phone of one user: a topic for notices, and a reply topic. Both topics are secrets.
 
     `who` is the user, as events name actors. `token` is an access token of the server. Without a reply topic there are
-    no buttons. `key` makes and checks their codes. Raises `UsageError` for invalid settings.
+    no buttons. `key` makes and verifies their codes. Raises `UsageError` for invalid settings.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Ntfy:
         return f"Ntfy({self.name!r})"
 
     async def send(self, notice: Notice) -> None:
-        """Publish a notice. Raises `NotifyError`. If a response was lost, the retry can show the notice twice."""
+        """Publish a notice. Raises `NotifyError`. After a lost response, the retry can show the notice twice."""
         content = msgspec.json.encode(self._publication(notice))
         headers = {"content-type": "application/json", **self._headers}
 
@@ -141,7 +141,7 @@ class Ntfy:
             over = _push_bytes(published) - PUSH_BYTES
             if over <= 0 or limit <= 200:
                 break
-            # Each byte of the message counts twice; escapes make it more, so this may take some rounds.
+            # Each byte of the message counts twice, and escapes add more, so this may take some rounds.
             limit = max(200, min(limit, len(shown.text.encode())) - over // 2 - 1)
             published, shown = self._publish(notice, limit)
         return published
@@ -218,10 +218,10 @@ def _line(line: bytes) -> _Line | None:
 
 
 def _push_bytes(published: dict[str, Any]) -> int:
-    """Approximate size of ntfy's message to a push service: it holds the fields twice, the buttons as text."""
+    """Estimate the size of ntfy's push message, which contains the fields twice, with the buttons as text."""
     actions = msgspec.json.encode([{**action, "id": "0" * 10} for action in published.get("actions", [])]).decode()
     fields = msgspec.json.encode([published["title"], published["message"], actions if len(actions) > 2 else ""])
-    # The server's JSON writes these, frequent in commands, as six bytes each.
+    # The server's JSON encodes these characters, frequent in commands, as six bytes each.
     longer = 5 * sum(fields.count(character) for character in (b"<", b">", b"&"))
     return 2 * (len(fields) + longer) + 100 + len(published["title"].encode()) + _PUSH_FRAME_BYTES
 
@@ -233,7 +233,7 @@ NOTE_MAX = 1000
 """Longest note, in characters; the rest is dropped."""
 
 _CODE_BYTES = 16
-"""128 bits cannot be guessed over a network, and push services take few bytes."""
+"""Length of a code: 128 bits cannot be guessed over a network, and push services accept few bytes."""
 
 _WORD = r"[\x21-\x7e]{1,128}"
 
@@ -245,7 +245,7 @@ _FORM = re.compile(
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """Content of a reply. The user may add a note, which the code does not cover."""
+    """Content of a reply. The user may add a note, which is not covered by the code."""
 
     session_id: str
     item_id: str
@@ -291,7 +291,7 @@ def _code(key: bytes, target: str, answer: Answer) -> str:
     if len(key) < KEY_BYTES:
         raise ValueError(f"a reply key has at least {KEY_BYTES} bytes")
     fields = [answer.session_id, answer.item_id, answer.verdict, answer.digest, answer.expires_us]
-    # JSON keeps the fields apart: no two lists of fields have the same bytes.
+    # JSON separates the fields: no two lists of fields have the same bytes.
     covered = msgspec.json.encode(["holdfast-reply/1", target, *fields])
     code = hmac.new(key, covered, hashlib.sha256).digest()[:_CODE_BYTES]
     return base64.urlsafe_b64encode(code).decode().rstrip("=")

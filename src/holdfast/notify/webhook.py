@@ -5,7 +5,7 @@
     webhook-signature  v1,<HMAC-SHA256 over id.timestamp.body>
 
 The body is `{"type": "notice.approval", "timestamp": …, "data": {…}}`, the same for all tries. It is data for a
-program: nothing in it is escaped for display.
+program, so nothing in it is escaped for display.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.notify.http import Patience, Request, ask, checked_url, persist, s
 from holdfast.notify.notices import whole_command
 
 BODY_BYTES = 16_384
-"""Longest body of a notice, in bytes; the standard asks for small messages."""
+"""Longest body of a notice, in bytes; the standard recommends small messages."""
 
 
 class Webhook:

@@ -1,1 +1,1 @@
-"""Secrets by reference: where their values are, never the values themselves."""
+"""Secrets by reference: Holdfast stores the location of a value, never the value."""

@@ -1,4 +1,4 @@
-"""The vault door: secrets are referred to by name, and their values are read where they are used and stored nowhere."""
+"""The vault interface: code refers to secrets by name, reads values where it uses them, and stores them nowhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself."""
+        """Return the value."""
         return self._value
 
     def __repr__(self) -> str:
@@ -39,7 +39,7 @@ class Secret:
 
 
 class Vault(Protocol):
-    """Values of secrets by name, read at each use, so that a rotated value applies at once."""
+    """The values of secrets by name, read at each use, so that a rotated value applies at once."""
 
     def names(self) -> tuple[str, ...]:
         """Names of the known secrets, in order."""
@@ -50,9 +50,9 @@ class Vault(Protocol):
         ...
 
     def handover(self, names: Iterable[str]) -> bytes:
-        """Encode references for another process of ours, which reads them with `vault.reference_vault.take_over`.
+        """Encode references for another Holdfast process, which decodes them with `vault.reference_vault.take_over`.
 
-        It holds references, and only those environment variables that they need. These may be values: pass it through
-        a pipe, never as an argument, in the environment, or in a file. Raises `SecretUnavailable` for an unknown name.
+        The result has the references and only the environment variables that they need. These may be values: pass it
+        through a pipe, never in an argument, the environment, or a file. Raises `SecretUnavailable` for unknown names.
         """
         ...

@@ -1,4 +1,4 @@
-"""Child process that asks the keyring of the operating system: a keyring may prompt, and runs code of its own.
+"""Child process that queries the operating system's keyring, which may prompt and runs third-party code.
 
     python -P -m holdfast.vault.keyring_child get SERVICE NAME     print the value
     python -P -m holdfast.vault.keyring_child set SERVICE NAME     read the value from standard input
@@ -17,7 +17,7 @@ DONE, NOT_INSTALLED, NO_KEYRING, NOT_THERE, FAILED = 0, 3, 4, 5, 6
 
 
 def main(words: list[str]) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command and return the exit status."""
     verb, service, name = words
     try:
         keyring = importlib.import_module("keyring")
@@ -41,7 +41,7 @@ def main(words: list[str]) -> int:
         return NO_KEYRING
     except errors.PasswordDeleteError:
         return NOT_THERE
-    except Exception:  # any library may raise it, and its message may contain the value
+    except Exception:  # any library may raise one, and its message may contain the value
         return FAILED
     return DONE
 

@@ -1,4 +1,4 @@
-"""The vault of references: read each value from its source at each use; store and remove values."""
+"""A vault of references: read each value from its source at each use; store and remove values."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ReferenceVault:
         return self.current(name)
 
     def expired(self, name: str) -> str:
-        """Why the secret is too old to be used, and what to do; empty when it is not. Raises `SecretUnavailable`."""
+        """Return the reason and the fix if the secret has expired, else an empty string. Raises `SecretUnavailable`."""
         source = self.source(name)
         if source.expires_us is None or self._clock.now_us() < source.expires_us:
             return ""
@@ -78,13 +78,13 @@ class ReferenceVault:
         )
 
     def current(self, name: str) -> Secret:
-        """Read the current value even if it has expired: it must be masked in responses all the same.
+        """Read the current value even if it has expired, since it must still be masked in responses.
 
         Raises `SecretUnavailable`. May block for as long as a command may take.
         """
         found = self._look(self.source(name))
         if isinstance(found, str):
-            # Raised here, where no local variable holds the value.
+            # Raise here, where no local variable holds the value.
             raise SecretUnavailable(f"the secret {name!r} is not available: {found}")
         return found
 
@@ -134,7 +134,7 @@ class ReferenceVault:
 
 
 def _needs(source: Source) -> tuple[str, ...]:
-    """Environment variables that a source needs."""
+    """Return the environment variables that a source needs."""
     if source.kind == "env":
         return (source.place[0],)
     if source.kind == "file":
@@ -153,15 +153,15 @@ def outline(data: bytes) -> bytes:
 
 
 def look_up(vault: ReferenceVault, name: str) -> Secret | str:
-    """Read the current value even if it has expired; returns the problem if that failed. Raises `SecretUnavailable`."""
+    """Return the current value even if it has expired, or the problem in reading it. Raises `SecretUnavailable`."""
     return vault._look(vault.source(name))
 
 
 def take_over(data: bytes, clock: Clock, before: Vault | None = None) -> ReferenceVault:
     """Make a vault from a handover. Raises `SecretUnavailable` for invalid data.
 
-    `before` is the vault that it replaces. It supplies variables that are still needed and that the other process, such
-    as one in another terminal, does not have.
+    `before` is the vault that it replaces. It supplies needed variables that the other process, such as one in another
+    terminal, does not have.
     """
     found: _Handover | None
     try:
@@ -185,7 +185,7 @@ def value_of(data: bytes) -> Secret:
 
 
 def put(source: Source, value: Secret, variables: Mapping[str, str], clock: Clock) -> None:
-    """Store a value at its source. Raises `SecretUnavailable` if that is not possible; nothing has changed then."""
+    """Store a value at its source. Raises `SecretUnavailable` if that is impossible; then nothing has changed."""
     if source.kind == "keyring":
         write_keyring(source.name, source.place, value, _needed(variables), clock)
     elif source.kind == "file":
@@ -195,7 +195,7 @@ def put(source: Source, value: Secret, variables: Mapping[str, str], clock: Cloc
 
 
 def take_away(source: Source, variables: Mapping[str, str], clock: Clock) -> bool:
-    """Remove a value; returns False if there was none. Raises `SecretUnavailable`."""
+    """Remove a value; return False if there was none. Raises `SecretUnavailable`."""
     if source.kind == "keyring":
         return remove_keyring(source.name, source.place, _needed(variables), clock)
     if source.kind != "file":
@@ -223,7 +223,7 @@ def _elsewhere(source: Source, verb: str) -> SecretUnavailable:
 
 
 def _write(path: Path, value: Secret) -> None:
-    """Write a file atomically, readable only for its owner."""
+    """Write a file atomically, readable only by its owner."""
     whole = path.with_name(f".{path.name}.{os.getpid()}")
     problem = ""
     try:

@@ -1,9 +1,9 @@
-"""Sources of secrets and how to read them: environment variables, files, keyrings, and commands.
+"""Sources of secrets and their readers: environment variables, files, keyrings, and commands.
 
 References are written `env:NAME`, `file:PATH`, `keyring:SERVICE/NAME`, or `command:PROGRAM` with arguments. A file is
 read only if no other user could have read or replaced it. A command runs without a shell and with a time limit. The
-keyring of the operating system, which the extra `keyring` supports, is asked in a process of its own. A value is one
-line of text, long enough to be found again in responses.
+keyring of the operating system, which the extra `keyring` supports, is queried in a separate process. A value is one
+line of text, long enough to be recognized in responses.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ EXAMPLES = (
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-"""Pattern of the name of a secret."""
+"""Pattern of secret names."""
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Source of one secret. `place` is one word, or the words of a command.
+    """Source of one secret. `place` is one string, or the arguments of a command.
 
     After `expires_us` the value is refused; None for never. `variables` are environment variables for its command in
     addition to the usual ones. Kind `given` holds the value itself, for fakes only.
@@ -102,7 +102,7 @@ def _command(program: str, words: tuple[str, ...], *, alone: bool) -> tuple[str,
 
 
 def variable_name(value: Any) -> str:
-    """Check the name of an environment variable. Raises `ValueError`."""
+    """Validate the name of an environment variable. Raises `ValueError`."""
     if not isinstance(value, str) or _VARIABLE.fullmatch(value) is None:
         raise ValueError(f'{value!r} is not the name of an environment variable; example: "GITHUB_TOKEN"')
     return value
@@ -112,13 +112,13 @@ BYTES_MAX = 8192
 """Longest secret, in bytes."""
 
 BYTES_MIN = 8
-"""Shortest secret, in bytes. A shorter one could not be told from ordinary text, and so not be masked in responses."""
+"""Shortest secret, in bytes. A shorter one looks like ordinary text, so it could not be masked in responses."""
 
 
 def checked(data: bytes) -> Secret | str:
-    """Validate the output of a source. Returns the secret, or the problem in words that do not contain it.
+    """Validate the output of a source. Return the secret, or a description of the problem that does not contain it.
 
-    Raises nothing: an exception would hold the bytes.
+    Raises nothing, since an exception would hold the bytes.
     """
     if len(data) > BYTES_MAX + 2:
         return f"it is longer than {BYTES_MAX} bytes"
@@ -135,12 +135,12 @@ def checked(data: bytes) -> Secret | str:
 
 
 def path_of(place: str, home: str) -> Path:
-    """Path of the file of a reference; `home` replaces `~`. Relative if `home` is unknown."""
+    """Return the path of a reference's file; `home` replaces `~`. Relative if `home` is unknown."""
     return Path(home) / place[2:] if place.startswith("~/") else Path(place)
 
 
 def read_file(place: str, home: str) -> Secret | str:
-    """Read the secret from a file; returns the problem and its fix instead if that failed. `home` replaces `~`."""
+    """Read the secret from a file. On failure, return the problem and its fix. `home` replaces `~`."""
     path = path_of(place, home)
     if not path.is_absolute():
         return f"the home folder for {place} is unknown; use an absolute path"
@@ -159,7 +159,7 @@ def _bytes(path: Path) -> bytes | str:
         problem = _open_to_others(folder)
         if problem:
             return problem
-        # Follow no link, and do not block on a pipe.
+        # Do not follow a link, and do not block on a pipe.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         descriptor = os.open(folder / path.name, flags)
     except OSError as error:
@@ -187,18 +187,18 @@ def _file_problem(path: Path, status: os.stat_result) -> str:
 
 
 def _open_to_others(folder: Path) -> str:
-    """Reason why another user could replace a file in the folder; empty if none could."""
+    """Return the reason why another user could replace a file in the folder; empty if none could."""
     for each in (folder, *folder.parents):
         status = each.stat()
         ours = status.st_uid in (os.geteuid(), 0)
-        sticky = status.st_mode & stat.S_ISVTX  # only its owner may move a file away
+        sticky = status.st_mode & stat.S_ISVTX  # only the owner of a file may move it
         if not ours or (status.st_mode & 0o022 and not sticky):
             return f"the folder {each} belongs to another user or is writable by others; type: chmod go-w {each}"
     return ""
 
 
 TIMEOUT_S = 20.0
-"""Time limit of a command, in seconds; the user may have to touch a security key."""
+"""Time limit of a command, in seconds; long, since the user may have to touch a security key."""
 
 VARIABLES = (
     "PATH",
@@ -218,7 +218,7 @@ VARIABLES = (
     "SSH_AUTH_SOCK",
     "PASSWORD_STORE_DIR",
 )
-"""Environment variables for secret managers. Others are passed only if the source names them."""
+"""Environment variables passed to secret managers. Others are passed only if the source names them."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def _read(
     late = Printed(problem=f"it took longer than {timeout_s:.0f} s")
     if process.stdin is not None:
         try:
-            process.stdin.write(given)  # less than a pipe holds
+            process.stdin.write(given)  # fits into the pipe's buffer
             process.stdin.close()
         except OSError:
             return Printed(problem="it did not read its input")
@@ -322,7 +322,7 @@ FAILURES = {
 
 
 def read_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> Secret | str:
-    """Read the secret from the keyring; returns the problem and its fix instead if that failed."""
+    """Read the secret from the keyring. On failure, return the problem and its fix."""
     printed = _ask("get", place, variables, clock)
     if printed.problem:
         return _said(name, printed)
@@ -338,7 +338,7 @@ def write_keyring(name: str, place: tuple[str, ...], value: Secret, variables: M
 
 
 def remove_keyring(name: str, place: tuple[str, ...], variables: Mapping[str, str], clock: Clock) -> bool:
-    """Remove the entry; returns False if there was none. Raises `SecretUnavailable`."""
+    """Remove the entry; return False if there was none. Raises `SecretUnavailable`."""
     printed = _ask("remove", place, variables, clock)
     if printed.status == keyring_child.NOT_THERE:
         return False

@@ -39,7 +39,7 @@ class GarbledStream(Exception):
 
 
 class Wire:
-    """The wire of one attempt. `status` is the HTTP status, 0 at first; `streaming` is set once the body is a stream."""
+    """The wire of one attempt. `status` is the HTTP status, 0 at first; `streaming` is set if the body is a stream."""
 
     def __init__(self, watch: Watch) -> None:
         self.requests = 0
