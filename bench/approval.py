@@ -1,11 +1,11 @@
-"""How soon a session runs again after a person has answered, while a worker serves.
+"""Time from a user's approval to the next shift of the session, while a worker serves.
 
-    python bench/approval.py [--runs N] [--json]
+python bench/approval.py [--runs N] [--json]
 
-Sessions are parked for an approval by a first worker. Then every process is ended, as a reboot would, and a new
-worker is started for every ten answers. Each answer comes from this process; the time is from the answer's event to
-the next `shift.started`, as the log stamped both. Beside it the floor: how long a commit takes to be noticed by
-another connection that waits for it. Target: p95 of 400 ms; and nothing but the worker runs while sessions wait.
+A first worker parks sessions for an approval. Then all processes end, as in a reboot, and a new worker starts for
+every ten approvals. This process sends each approval; the time is from the approval's event to the next
+`shift.started`, both as the log stamped them. The floor is the time until another connection that waits for a commit
+notices it. Target: p95 of 400 ms, and no process but the worker runs while sessions wait.
 """
 
 from __future__ import annotations

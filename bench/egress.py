@@ -1,10 +1,10 @@
-"""What the way outside costs: TLS straight to a server beside the same through bridge and proxy, in the same run.
+"""Cost of the egress proxy: TLS straight to a server, and the same through bridge and proxy, in the same run.
 
-    python bench/egress.py [--connections N] [--requests N] [--megabytes N] [--json]
+python bench/egress.py [--connections N] [--requests N] [--megabytes N] [--json]
 
-`tunnel` is an allowed host without a secret, `intercept` one whose secret is put in and taken out of its answers.
-Targets, over straight: ≤ 10 ms for a new connection with its first request, ≤ 1.5 ms for a request on an open one;
-and ≥ 100 MB/s of an answer.
+`tunnel` is an allowed host without a secret; `intercept` is one whose secret is inserted in requests and masked in
+responses. Targets, over straight: ≤ 10 ms for a new connection with its first request, ≤ 1.5 ms for a request on an
+open one; and ≥ 100 MB/s of a response.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How soon a session runs again after its job has ended, when nobody waits for it.
+"""Time from the end of a background job to the next shift of its session, when no process waits for it.
 
-    python bench/jobs.py [--runs N] [--worker] [--json]
+python bench/jobs.py [--runs N] [--worker] [--json]
 
-Each run starts a session in the background whose job ends when this process says so. While it runs, no process of
-ours but the hands' supervisor lives (with `--worker`, the worker). The time is from the moment at which the job may
-end to the `shift.started` after it, as the log stamped it: the command sees it, its end is noted, the supervisor
-starts the command for news, that posts the end and starts a brain. Beside it the floor: a Python process that
-imports the log and opens it. Target: 1 s at the median.
+Each run starts a session in the background whose job ends when this process lets it. Meanwhile, no Holdfast
+process but the hands' supervisor lives (with `--worker`, also the worker). The time is from the moment at which the
+job may end to the `shift.started` after it, as the log stamped it: the command notices, its end is recorded,
+and the supervisor starts the command for news, which posts the end and starts a brain. The floor is a Python process
+that imports the log and opens it. Target: 1 s at the median.
 """
 
 from __future__ import annotations

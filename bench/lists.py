@@ -2,9 +2,9 @@
 
     python bench/lists.py [--sessions N] [--runs N] [--idle SECONDS]
 
-The sessions are rows and first events copied from one real session. One in ten waits for a job, one in ten for a user
-without an item, one in five is done, and the others wait for a time. Each figure is the user and system time of one
-command from its start, the median of several runs.
+The sessions are rows and first events copied from one real session. One in ten waits for a job, one in ten waits for a
+user without an item, one in five is done, and the others wait for a time. Each figure is the user and system time of
+one command, as the median of several runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 STANDING = ("job", "person", "", "", "timer", "timer", "timer", "timer", "timer", "timer")
-"""Reasons of ten sessions in a row; without one a session is done."""
+"""Reasons of ten consecutive sessions; a session without a reason is done."""
 
 RUN = ("run", "say hello", "--model", "scripted:hello.json")
 
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--idle", type=float, default=120.0)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)  # under root the sandbox runs as another user
+        os.chmod(folder, 0o755)  # as root, the sandbox runs as another user
         homes = {count: Path(folder) / f"home{count}" for count in (0, args.sessions)}
         script = Path(folder) / "hello.json"
         script.write_text('{"turns": [{"text": "Done."}]}')

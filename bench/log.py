@@ -1,12 +1,12 @@
-"""What the log costs: an append against a bare durable insert, reading back, and the disk.
+"""Cost of the log: an append against a bare durable insert, reads, and disk space.
 
-    python bench/log.py [--rounds N] [--quick | --watermark]
+python bench/log.py [--rounds N] [--quick | --watermark]
 
-An append is begun, fenced, chained, its rows moved, committed with one sync. A bare insert puts the same
-bytes into a table of the same file, with one sync. Both take turns, at the same level: inside the
-writing thread, and through the same hop from the event loop, with 1 and 8 writers. Targets: p50 of an
-append ≤ 1.6 × that of a bare insert; 10,000 events of 2 KB read, verified and decoded in 70 ms; disk
-≤ 4 × content. `--watermark` measures only an append with the watermark against one without, in turns: ≤ 1.05 ×.
+An append begins a transaction, checks the epoch, extends the chain, updates its rows, and commits with one sync. A
+bare insert writes the same bytes to a table of the same file, with one sync. The two alternate, at the same level:
+inside the writing thread, and through the same hop from the event loop, with 1 and 8 writers. Targets: p50 of an
+append ≤ 1.6 × that of a bare insert; 10,000 events of 2 KB read, verified, and decoded in 70 ms; disk
+≤ 4 × content. `--watermark` measures only an append with the watermark against one without, alternating: ≤ 1.05 ×.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ async def through_the_hop(bench: Bench, leases: list[Lease], size: int, rounds: 
 async def appends(bench: Bench, rounds: int) -> bool:
     """Print the table of appends; whether the target holds everywhere."""
     leases = [await bench.lease(f"ses_{number:026d}") for number in range(WRITERS)]
-    await through_the_hop(bench, leases[:1], 2_048, rounds)  # the WAL has its size now
+    await through_the_hop(bench, leases[:1], 2_048, rounds)  # grow the WAL to its final size first
     print("append, ms              n   ours p50    p99   bare p50    p99   ratio p50")
     good = True
     for size in (1_024, 2_048):
@@ -299,7 +299,7 @@ async def main_watermark(rounds: int) -> int:
             async with await opened(home) as store:
                 bench = Bench(home, store)
                 lease = await bench.lease("ses_mark")
-                await watermark(bench, lease, 2_048, 20)  # the WAL has its size now
+                await watermark(bench, lease, 2_048, 20)  # grow the WAL to its final size first
                 good = all([await watermark(bench, lease, size, rounds) for size in (1_024, 2_048)])
     print(f"target: append with the watermark ≤ {WATERMARK_TARGET} x without: {'met' if good else 'MISSED'}")
     return 0 if good else 1

@@ -2,15 +2,15 @@
 
     python bench/merges.py [--seeds N] [--tasks N] [--bad SHARE] [--skip-flaky] [--skip-line]
 
-The line: branches in a real repository, so many of them bad, merged by the conductor's own steps; checks are read from
-the files of each checkout. Then every first-parent commit is checked again from nothing. Target: at most 0.6 checks
-for each merge, every commit green.
+The line: branches in a real repository, a given share of them bad, merged by the conductor's own steps; checks read the
+files of each checkout. Then every first-parent commit is checked again from scratch. Target: at most 0.6 checks
+for each merge, and every commit green.
 
-The speed: merges and moves alone, beside `git merge-tree`, `commit-tree` and `update-ref` typed by hand. Target: 10 a
-second.
+The speed: merges and ref updates alone, against plain `git merge-tree`, `commit-tree`, and `update-ref`. Target: 10
+per second.
 
-The flaky suite: 100 branches, 100 tests, of which 2 or 10 fail now and then, with bad branches among them. Runs are
-counted by test, beside those of the same branches with a steady suite. Target: no good branch sent back, no bad one
+The flaky suite: 100 branches and 100 tests, of which 2 or 10 fail at random, with bad branches among them. Runs are
+counted by test, against those of the same branches with a steady suite. Target: no good branch sent back, no bad one
 merged, at most 1.3 times the runs.
 """
 

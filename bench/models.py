@@ -1,10 +1,10 @@
-"""What a model client costs beside the provider: loading it, a request, a streamed part.
+"""Overhead of the model clients: load time, a request, and a streamed part.
 
-    python bench/models.py [--runs N]
+python bench/models.py [--runs N]
 
-For each family: seconds to load the client (once a process), and the milliseconds of a whole request to a model
-server on this machine, against the same bytes asked with a bare HTTP client in the same run. Exit 1 when a
-request costs more than 60 ms over the bare one: a provider takes hundreds before its first token.
+For each family: seconds to load the client (once per process), and the milliseconds of a whole request to a model
+server on this machine, against the same bytes requested with a bare HTTP client in the same run. Exit 1 if a
+request costs more than 60 ms over the bare one; a provider takes hundreds before its first token.
 """
 
 from __future__ import annotations

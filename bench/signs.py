@@ -1,12 +1,12 @@
-"""How well signs are seen: anxious workers, five kinds of loop, and healthy sessions that must not be disturbed.
+"""Detection quality of signs: anxious workers, five kinds of loop, and healthy sessions without a false alarm.
 
-    python bench/signs.py [--sessions N] [--healthy N] [--first SEED] [--json]
+python bench/signs.py [--sessions N] [--healthy N] [--first SEED] [--json]
 
-Sessions are told as facts by seeded workers that know nothing of the detector. The thresholds were chosen on
-seeds below `HELD_OUT`; the measurement uses seeds, and phrases, from there on. A sign counts when it comes
-within 5 turns of the onset: the turn that completes a loop's second round, the first anxious turn. An anxious
-worker that stops earlier must have been seen by then. On a sign the context is reset, as the brain does it. A
-sign in a healthy session is a false reset, two in one session are a false stop: a person would be asked.
+Seeded workers that are independent of the detector generate sessions as facts. The thresholds were chosen on
+seeds below `HELD_OUT`; the measurement uses seeds, and phrases, from there on. A sign counts if it comes
+within 5 turns of the onset: the turn that completes a loop's second round, or the first anxious turn. For an anxious
+worker that stops earlier, the sign must come before the stop. A sign resets the context, as the brain does. A sign
+in a healthy session is a false reset; two in one session are a false stop, which would ask the user.
 """
 
 from __future__ import annotations

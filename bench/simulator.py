@@ -1,8 +1,8 @@
-"""The simulator's two rows: clean seeds a second, and planted bugs caught with the median seeds it took.
+"""Speed and strength of the simulator: clean seeds per second, and planted bugs caught with their median seeds.
 
-    python bench/simulator.py [--seeds N] [--within N]
+python bench/simulator.py [--seeds N] [--within N]
 
-Exit 1 when a clean seed violates an invariant, when 2,000 of them would take a minute, or when fewer
+Exit 1 if a clean seed violates an invariant, if 2,000 of them would take a minute, or if fewer
 than 95 % of the planted bugs are caught.
 """
 
@@ -21,7 +21,7 @@ from tests.sim.planted import PLANTS
 from tests.sim.planted.kit import hunt
 
 CLEAN_S = 60.0
-"""What 2,000 clean seeds may take."""
+"""Time limit for 2,000 clean seeds, in seconds."""
 
 CAUGHT = 0.95
 

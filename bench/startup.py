@@ -1,9 +1,9 @@
-"""What starting costs: `import holdfast` over bare Python, and the CPU of `holdfast --help`.
+"""Cost of startup: `import holdfast` over bare Python, and the CPU time of `holdfast --help`.
 
-    python bench/startup.py [--runs N]
+python bench/startup.py [--runs N]
 
-The three commands take turns, so that a busy machine slows all of them. Medians are printed and
-compared with the targets; exit 1 when one is missed.
+The three commands alternate, so that a busy machine slows all of them. Prints the medians and
+compares them with the targets; exit 1 if one is missed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     walls: dict[str, list[float]] = {name: [] for name in commands}
     cpus: dict[str, list[float]] = {name: [] for name in commands}
     for command in commands.values():
-        once(command)  # byte code and page cache are warm from here on
+        once(command)  # warm up the bytecode and the page cache
     for _ in range(runs):
         for name, command in commands.items():
             wall, cpu = once(command)

@@ -1,10 +1,10 @@
 """Time to the first token and to the first tool result, with hands made lazily or eagerly.
 
-    python bench/ttft.py [--runs N] [--delay S]
+python bench/ttft.py [--runs N] [--delay S]
 
-A scripted model answers after `--delay`. At 0 % tool share it only talks; at 100 % it calls `bash` at
-once. Lazy and eager runs take turns, each a new session with real hands. Medians in ms. Targets: at 0 %
-lazy saves the provisioning time within 20 %; at 100 % its first result comes at most 20 ms after eager's.
+A scripted model answers after `--delay`. At 0 % tool share it only sends text; at 100 % it calls `bash` at
+once. Lazy and eager runs alternate, each in a new session with real hands. Medians in ms. Targets: at 0 %,
+lazy saves the provisioning time within 20 %; at 100 %, its first result comes at most 20 ms after the eager one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a wake costs before it acts: reading, verifying, decoding and folding a long log.
+"""Cost of a wake before the brain acts: reading, verifying, decoding, and folding a long log.
 
-    python bench/wake.py [--runs N]
+python bench/wake.py [--runs N]
 
-Logs of 10,000 and 100,000 events of 2 KB on average are made in a temporary folder. Each run opens the
-file anew. Medians; targets: 10,000 events < 100 ms without a snapshot, < 10 ms with one, and ten times
+Logs of 10,000 and 100,000 events of 2 KB on average are made in a temporary folder. Each run reopens the
+file. Targets for the medians: 10,000 events < 100 ms without a snapshot and < 10 ms with one, and ten times
 the events cost at most ten times as much.
 """
 

@@ -1,11 +1,11 @@
-"""Workers on one home: how fast they serve what is due, four against one, and what one keeps in memory of it.
+"""Workers on one home: sessions served per second by four workers against one, and memory growth of one worker.
 
-    python bench/workers.py [--sessions N] [--rounds N] [--served N]
+python bench/workers.py [--sessions N] [--rounds N] [--served N]
 
-Sessions of one turn without tools and a scripted model; real `holdfast worker` processes. All workers serve
-before the sessions are opened; the rate counts from the first shift to the end of the last one; rounds alternate, and
-their medians are compared.
-Exit 1 when four workers are slower than 0.95 of one, or when memory grows by more than 2 MB between the first thousand
+Sessions have one turn without tools and a scripted model; the workers are real `holdfast worker` processes. All
+workers serve before the sessions are opened. The rate counts from the first shift to the end of the last one; rounds
+alternate, and their medians are compared.
+Exit 1 if four workers are slower than 0.95 of one, or if memory grows by more than 2 MB between the first thousand
 sessions served and the last.
 """
 
@@ -35,7 +35,7 @@ from holdfast.log.sqlite.store import SqliteStore
 SPEEDUP = 0.95
 GROWTH_MB = 2.0
 WARM = 1_000
-"""Sessions after which a worker has loaded and allocated what it needs."""
+"""Number of sessions after which a worker has finished loading and allocating."""
 
 LONGEST_S = 900.0
 

@@ -1,7 +1,7 @@
-"""Running something of ours as an ordinary user, from tests that run as root.
+"""Run test code as an ordinary user, from tests that run as root.
 
-The system's Python, the source and the few packages it needs are put where every user can reach
-them; the work is a module of `tests` with a `main` that prints JSON.
+The system's Python, the source, and the few packages that it needs are copied to a folder that every user can
+read. The code is a module of `tests` with a `main` that prints JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other processes: a function called in a forked child as another user, and the command line of a process."""
+"""Child processes: run a function in a forked child as another user, and read the command line of a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytecode for Python modules in a folder that is read-only for those who import them."""
+"""Bytecode for Python modules in a folder that is read-only for the processes that import them."""
 
 from __future__ import annotations
 

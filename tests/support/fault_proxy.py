@@ -1,7 +1,7 @@
-"""A small TCP proxy in front of a model server: it keeps what is asked, and spoils what is answered.
+"""A small TCP proxy in front of a model server that records requests and injects faults into responses.
 
-One request a connection. The answer is read whole from the server, so that the spoiled one is the same
-answer, cut into the same bytes, whatever the machine is doing.
+Each connection carries one request. The response is read completely from the server first, so that the faulty one is
+cut into the same bytes on every machine, under any load.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
 LONG_S = 60.0
-"""Longer than any test waits."""
+"""Longer than the wait of any test, in seconds."""
 
 
 @dataclass

@@ -1,8 +1,8 @@
-"""A model server that we did not write: aimock, installed once, started once, filled by each test.
+"""A third-party model server, aimock: installed once, started once, with responses loaded by each test.
 
-It is a package for Node (20.15 or later) of a fixed version and digest, kept under the user's cache folder.
-Where the machine has no such Node, pip brings one, of a fixed version and digest too. A machine that can fetch
-neither skips these tests and says why.
+It is a package for Node (20.15 or later) with a fixed version and digest, stored in the user's cache folder.
+On a machine without such a Node, pip installs one, also with a fixed version and digest. A machine that can download
+neither skips these tests and gives the reason.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def model_server(folder: Path) -> Iterator[ModelServer]:
                 break
         else:
             raise Unavailable("the model server ended before it listened")
-        # Its log goes on for as long as it lives; nobody reads it, and a full pipe would stop it.
+        # The server logs until it exits, and no code reads that log; a full pipe would block it.
         drain = subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
         try:
             yield ModelServer(int(found[1]))

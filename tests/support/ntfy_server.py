@@ -1,7 +1,7 @@
-"""An ntfy server as far as publishing as JSON or text, and polling, go: its limits, its errors, its access.
+"""A fake ntfy server for publishing (JSON or text) and polling, with ntfy's limits, errors, and access control.
 
-What it does follows ntfy's documentation and source: ids of 12 characters, whole seconds, unknown ids that
-begin anew, 4096 bytes of message, three buttons, and JSON of twice the message's limit.
+Its behavior follows ntfy's documentation and source: ids of 12 characters, whole seconds, unknown ids that start
+from the beginning, messages of 4096 bytes, three buttons, and JSON of twice the message's limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A web server on loopback that keeps what it is sent and answers as told."""
+"""A web server on loopback that records requests and sends planned replies."""
 
 from __future__ import annotations
 

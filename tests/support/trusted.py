@@ -1,4 +1,4 @@
-"""Accept a project's settings in a test, as `holdfast trust --yes` does."""
+"""Trust a project's settings in a test, as `holdfast trust --yes` does."""
 
 from __future__ import annotations
 

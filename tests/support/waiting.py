@@ -1,7 +1,7 @@
-"""How long a test waits for something that has to happen."""
+"""Time limit for tests that wait for another process or task."""
 
 from __future__ import annotations
 
 PATIENCE_S = 150.0
-"""The limit of any wait for another process or task. It only ends a test that would hang for ever: machines that run
-the tests may be loaded, and no test may fail because it waited too little. Below `faulthandler_timeout`."""
+"""Limit of any wait for another process or task, in seconds. It only ends a test that would hang forever: the machine
+may be loaded, and no test may fail because it waited too briefly. Less than `faulthandler_timeout`."""
