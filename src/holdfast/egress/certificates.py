@@ -47,7 +47,7 @@ class Authority:
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     def pem(self) -> bytes:
-        """The authority's certificate, which the sandbox trusts."""
+        """Return the authority's certificate, which the sandbox trusts."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context(self, host: str) -> ssl.SSLContext:

@@ -86,15 +86,15 @@ class FakeEgress:
     # --- for tests ---
 
     def alive(self) -> list[str]:
-        """Sessions that have a running proxy."""
+        """Return the sessions that have a running proxy."""
         return [session_id for session_id, proxy in self._proxies.items() if proxy.alive]
 
     def secrets(self, session_id: str) -> tuple[str, ...]:
-        """Names of the secrets in its policy."""
+        """Return the names of the secrets in its policy."""
         return tuple(each.name for each in self._proxies[session_id].policy.secrets)
 
     def held(self, session_id: str) -> tuple[str, ...]:
-        """Names of the secrets that are held now."""
+        """Return the names of the secrets that are held now."""
         return self._proxies[session_id].held
 
     def kill(self, session_id: str) -> None:
@@ -155,7 +155,7 @@ class FakeEgress:
 
 
 def placeholder(session_id: str, name: str) -> str:
-    """The placeholder of a secret in the sandbox of a session."""
+    """Return the placeholder of a secret in the sandbox of a session."""
     return f"placeholder-{session_id}-{name}"
 
 

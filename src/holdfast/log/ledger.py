@@ -38,11 +38,11 @@ class Books(Protocol):
     """The accounts and reservations as stored."""
 
     def account(self, account_id: str) -> AccountRow | None:
-        """One account."""
+        """Return one account."""
         ...
 
     def reservation(self, session_id: str, seq: int) -> int | None:
-        """The reservation of the event at `seq`, in pico-dollars."""
+        """Return the reservation of the event at `seq`, in pico-dollars."""
         ...
 
 

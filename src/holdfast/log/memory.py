@@ -283,7 +283,7 @@ class MemoryStore:
         return work(self._tables)
 
     async def beside(self) -> Beside:
-        """The rows beside the events."""
+        """Return the rows beside the events."""
         await anyio.lowlevel.checkpoint()
         return self._tables.beside()
 

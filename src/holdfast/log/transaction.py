@@ -32,23 +32,23 @@ class View(Books, Protocol):
     """The stored data that a transaction reads."""
 
     def item(self, item_id: str) -> ItemRow | None:
-        """One inbox item."""
+        """Return one inbox item."""
         ...
 
     def row(self, session_id: str) -> SessionRow | None:
-        """One session's row."""
+        """Return one session's row."""
         ...
 
     def keyed(self, key: str) -> str | None:
-        """The id of the session opened under that key."""
+        """Return the id of the session opened under that key."""
         ...
 
     def link_at(self, session_id: str, seq: int) -> tuple[bytes, int] | None:
-        """The chain hash and the epoch of one of a session's own events."""
+        """Return the chain hash and the epoch of one of a session's own events."""
         ...
 
     def posted(self, session_id: str, key: str) -> int | None:
-        """The sequence number of the post with this key."""
+        """Return the sequence number of the post with this key."""
         ...
 
 
@@ -165,7 +165,7 @@ class Transaction:
             self._stamp(lease.session_id, lease.epoch, ready(ended))
 
     def row(self, session_id: str) -> SessionRow | None:
-        """A session's row, with the changes of this transaction."""
+        """Return a session's row, with the changes of this transaction."""
         if session_id not in self.before:
             self.before[session_id] = self._view.row(session_id)
         return self.rows.get(session_id) or self.before[session_id]

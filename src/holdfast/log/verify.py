@@ -46,27 +46,27 @@ class Look(Protocol):
     """A consistent view of a store, valid until the function that received it returns."""
 
     def session_ids(self) -> list[str]:
-        """Every session that has a row or an event."""
+        """Return the ids of all sessions that have a row or an event."""
         ...
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
-        """One session's stored events, in order."""
+        """Return one session's stored events, in order."""
         ...
 
     def blob(self, digest: bytes) -> StoredBlob:
-        """The blob with that digest."""
+        """Return the blob with that digest."""
         ...
 
     def known(self, session_id: str) -> SessionRow | None:
-        """One session's row, if it has one."""
+        """Return one session's row, if it has one."""
         ...
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
-        """The chain hash of a session's event, own or shared with its origin."""
+        """Return the chain hash of a session's event, own or shared with its origin."""
         ...
 
     def beside(self) -> Beside:
-        """All rows beside the events."""
+        """Return all rows beside the events."""
         ...
 
 
@@ -170,7 +170,7 @@ class Books:
                 self._move(move.path, move.at_us, -held, move.cost_pico)
 
     def accounts(self) -> dict[str, AccountRow]:
-        """All accounts that were opened or named."""
+        """Return all accounts that were opened or named."""
         return dict(self._accounts)
 
     def _account(self, name: str) -> AccountRow:

@@ -22,7 +22,7 @@ class PriceList(Protocol):
     """The price of a model's tokens. A cost of None is unknown."""
 
     def cost(self, usage: Usage) -> int | None:
-        """The cost of a usage in pico-dollars."""
+        """Return the cost of a usage in pico-dollars."""
         ...
 
     def worst(self, input_tokens: int, output_tokens: int) -> int | None:
@@ -49,7 +49,7 @@ class OwnPrice:
         self._price = price
 
     def cost(self, usage: Usage) -> int | None:
-        """The cost of a usage in pico-dollars."""
+        """Return the cost of a usage in pico-dollars."""
         return self._price.cost(usage)
 
     def worst(self, input_tokens: int, output_tokens: int) -> int | None:

@@ -42,7 +42,7 @@ class Vault(Protocol):
     """The values of secrets by name, read at each use, so that a rotated value applies at once."""
 
     def names(self) -> tuple[str, ...]:
-        """Names of the known secrets, in order."""
+        """Return the names of the known secrets, in order."""
         ...
 
     def resolve(self, name: str) -> Secret:

@@ -58,7 +58,7 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Source({self.name!r}, {self.described()!r})"
 
     def described(self) -> str:
-        """The reference as configured; for a command only the program, since arguments may be private."""
+        """Return the reference as configured; for a command, only the program, since arguments may be private."""
         if self.kind == "given":
             return "given"
         return f"{self.kind}:{self.place[0]}{' …' if len(self.place) > 1 else ''}"

@@ -82,21 +82,21 @@ class Reader:
             return events_of(session_id, stored, self._view.blob, after=after, prev=prev)
 
     def row(self, session_id: str) -> SessionRow:
-        """A session's row. Raises `UnknownSession`."""
+        """Return a session's row. Raises `UnknownSession`."""
         row = self._view.row(session_id)
         if row is None:
             raise unknown(session_id)
         return row
 
     def head(self, session_id: str) -> int:
-        """A session's head. Raises `UnknownSession`."""
+        """Return a session's head. Raises `UnknownSession`."""
         found = self._rows("session_head", session_id=session_id).fetchone()
         if found is None:
             raise unknown(session_id)
         return number(found[0], session_id)
 
     def snapshot(self, session_id: str, fold_digest: str) -> Snapshot | None:
-        """The saved snapshot, if it is valid."""
+        """Return the saved snapshot, if it is valid."""
         found = self._rows("snapshot", session_id=session_id, fold_digest=fold_digest).fetchone()
         if found is None:
             return None
@@ -119,14 +119,14 @@ class Reader:
     def sessions(
         self, which: Which = EVERY, *, home: bool = True, before: SessionRow | None = None, limit: int | None = None
     ) -> list[SessionRow]:
-        """A page of rows, newest first."""
+        """Return a page of rows, newest first."""
         conditions, values = _conditions(which, home, before)
         statement = SQL["sessions"].format(conditions=conditions)
         found = self._connection.execute(statement, {**values, "count": -1 if limit is None else limit})
         return [session_row(each) for each in found]
 
     def count(self, which: Which) -> int:
-        """The number of sessions that pass the filter, without the home."""
+        """Return the number of sessions that pass the filter, without the home."""
         conditions, values = _conditions(which, False, None)
         ((found,),) = self._connection.execute(SQL["sessions_count"].format(conditions=conditions), values)
         return int(found)
@@ -145,7 +145,7 @@ class Reader:
         return min(times, default=None)
 
     def account(self, account_id: str) -> AccountRow | None:
-        """One account."""
+        """Return one account."""
         return self._view.account(account_id)
 
     def items(self, open_only: bool, limit: int | None = None) -> list[ItemRow]:
@@ -154,11 +154,11 @@ class Reader:
         return [item_row(values) for values in found]
 
     def item(self, name: str) -> ItemRow:
-        """The item with that id or unique prefix."""
+        """Return the item with that id or unique prefix."""
         return pick_item(name, [item_row(values) for values in self._rows("items_like", prefix=name)])
 
     def stopped(self) -> Stop | None:
-        """The emergency stop in force."""
+        """Return the emergency stop in force."""
         home = self._view.row(HOME)
         return stop_in(home.detail) if home is not None else None
 
@@ -171,7 +171,7 @@ class Reader:
         return dict(self._rows("held").fetchall())
 
     def accounts(self) -> list[AccountRow]:
-        """All accounts."""
+        """Return all accounts."""
         return [account_row(values) for values in self._rows("accounts")]
 
     def session_ids(self) -> list[str]:
@@ -182,15 +182,15 @@ class Reader:
         return found
 
     def stored(self, session_id: str) -> Iterator[StoredEvent]:
-        """One session's stored events."""
+        """Return one session's stored events."""
         return self._rows("events", session_id=session_id, after=0, count=ALL)
 
     def blob(self, digest: bytes) -> StoredBlob:
-        """The blob with that digest."""
+        """Return the blob with that digest."""
         return self._view.blob(digest)
 
     def known(self, session_id: str) -> SessionRow | None:
-        """A session's row, if it exists."""
+        """Return a session's row, if it exists."""
         return self._view.row(session_id)
 
     def hash_at(self, session_id: str, seq: int) -> bytes | None:
@@ -207,7 +207,7 @@ class Reader:
             return work(self)
 
     def beside(self) -> Beside:
-        """All rows beside the events."""
+        """Return all rows beside the events."""
         with self._consistent():
             return Beside(
                 {row.session_id: row for row in self.sessions()},
@@ -219,7 +219,7 @@ class Reader:
             )
 
     def check_file(self) -> list[str]:
-        """Problems found by SQLite's integrity check."""
+        """Return the problems found by SQLite's integrity check."""
         return [line for (line,) in self._connection.execute("pragma integrity_check(10)") if line != "ok"]
 
     def _rows(self, name: str, **values: Any) -> sqlite3.Cursor:

@@ -210,11 +210,11 @@ class SqliteStore:
             await thread.close()
 
     async def beside(self) -> Beside:
-        """The rows beside the events."""
+        """Return the rows beside the events."""
         return await self._read(lambda reader: reader.beside())
 
     async def check_file(self) -> list[str]:
-        """Problems found by SQLite's integrity check."""
+        """Return the problems found by SQLite's integrity check."""
         return await self._read(lambda reader: reader.check_file())
 
     def _live(self, worker_id: str) -> bool:

@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True, order=True):
 
 
 def watermark_path(database: Path) -> Path:
-    """The path of a database's watermark."""
+    """Return the path of a database's watermark."""
     real = Path(os.path.realpath(database))
     return real.with_name(f"{real.name}-mark")
 
