@@ -120,7 +120,7 @@ def test_who_may_answer_and_until_when_are_said() -> None:
     item = Shown(msgspec.structs.replace(item.item, expires_us=late), item.request, ("anna",))
     text = "\n".join(details(item, row("a", "parked", "person"), NOW_US))
     assert "anna may answer; ben too from 2001-09-09 01:47 UTC" in text
-    assert "2001-09-09 01:47 UTC, then it counts as denied, once somebody has seen it" in text
+    assert "2001-09-09 01:47 UTC, then it counts as denied, after a user has seen it" in text
 
 
 # --- pages ----------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ def test_without_a_key_the_session_rests_and_says_what_to_type(
     assert row["state"] == "runnable"
     events = type("logs", session_id).went().out.splitlines()
     assert "job.ended" in events[-2]
-    assert "error: a job has news and nobody could be started for it here: there is no key" in events[-1]
+    assert "error: a job has news, and no process could be started for it here: there is no key" in events[-1]
     whole = type("logs", session_id, "--json").went().lines[-1]["message"]
     assert whole.endswith(f"Nothing is lost; go on with: holdfast wake {session_id}")
 

@@ -187,7 +187,7 @@ def test_interrupt_and_cancel_during_a_stream(type: Type, tmp_path: Path, holdfa
         followed = ended(logs).went()
         assert json.loads(first)["seq"] == 1
         assert followed.lines[-1]["type"] == "shift.ended"
-        assert f"{verb} is {status.split()[0]}; nobody runs it now." in followed.err
+        assert f"{verb} is {status.split()[0]}; no process is running it." in followed.err
 
 
 def _asked(home: Path, key: str) -> bool:
@@ -207,7 +207,7 @@ def test_detach_and_follow_to_the_end(type: Type, long: str, holdfast_home: Path
     (folder / "go").touch()
     followed = ended(follower).went()
     assert [line["seq"] for line in followed.lines] == list(range(1, _count(holdfast_home) + 1))
-    assert followed.err.startswith("k is done; nobody runs it now. The work is in ")
+    assert followed.err.startswith("k is done; no process is running it. The work is in ")
     assert type("wake", "k").went().out == "It is over.\n"
 
 

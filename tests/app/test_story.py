@@ -55,7 +55,7 @@ def test_a_message_to_a_finished_session_names_the_next_step(type: Type, note: s
     type("run", "Write a note.", "--model", note, "--session-id", "first")
     sent = type("send", "first", "Thank you.", "--no-wake").went()
     assert sent.out == "posted as event 16 of first\n"
-    assert sent.err == "nobody runs it now; go on with `holdfast wake first`\n"
+    assert sent.err == "no process is running it; go on with `holdfast wake first`\n"
     assert re.search(r"^first +runnable", type("ps").out, re.MULTILINE)
     assert type("wake", "first").went().out == "The script has no more turns: I am done.\n"
     assert "message from user:" in type("logs", "first").out

@@ -219,7 +219,7 @@ def test_the_store_is_private_and_one_that_others_write_is_not_believed(tmp_path
     for path, mode in ((store.path, 0o666), (store.path.parent, 0o777)):
         before = path.stat().st_mode
         path.chmod(mode)
-        with pytest.raises(HoldfastError, match="is not believed"):
+        with pytest.raises(HoldfastError, match="is not trusted"):
             load_settings(folder, {})
         path.chmod(before)
     assert load_settings(folder, {}).model
@@ -229,5 +229,5 @@ def test_the_store_is_private_and_one_that_others_write_is_not_believed(tmp_path
         store.accept([file], "now")
     store.path.parent.chmod(0o700)
     store.path.write_text("{}}")
-    with pytest.raises(HoldfastError, match="remove it and accept anew"):
+    with pytest.raises(HoldfastError, match="remove it and accept the settings again"):
         load_settings(folder, {})

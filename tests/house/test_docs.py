@@ -156,7 +156,9 @@ def test_no_error_class_hides_outside_its_module() -> None:
     none_of(wrong)
 
 
-ROOMS = "app|brain|egress|environment|facts|fleet|hands|kinds|log|model|notify|proof|repo|service|session|sim|testing|vault"
+ROOMS = (
+    "app|brain|egress|environment|facts|fleet|hands|kinds|log|model|notify|proof|repo|service|session|sim|testing|vault"
+)
 
 
 def test_files_that_documents_name_are_there() -> None:

@@ -30,11 +30,15 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
 
 
 def test_no_phrase_that_was_given_up_comes_back() -> None:
-    pattern = re.compile(r"\b(?:" + "|".join(re.escape(each).replace(r"\ ", r"\s+") for each in phrases()) + r")\b", re.I)
+    pattern = re.compile(
+        r"\b(?:" + "|".join(re.escape(each).replace(r"\ ", r"\s+") for each in phrases()) + r")\b", re.I
+    )
     wrong = []
     for file in tracked():
         parts = file.relative_to(ROOT).parts
         if file.suffix in PAGES and (parts[0] in READ or (len(parts) == 1 and file.suffix == ".md")):
             text = file.read_text()
-            wrong += [f"{short(file)}:{text.count(chr(10), 0, at.start()) + 1}: {at[0]!r}" for at in pattern.finditer(text)]
+            wrong += [
+                f"{short(file)}:{text.count(chr(10), 0, at.start()) + 1}: {at[0]!r}" for at in pattern.finditer(text)
+            ]
     none_of(wrong)

@@ -74,13 +74,13 @@ async def see_to(call: Call, runtime: Runtime, session_id: str, *, start: bool =
     if is_served(runtime.home, database_path(call.settings)):
         return f"a worker serves this home, and goes on with {name}"
     if await is_attended(runtime.home, runtime.store, session_id, database_path(call.settings)):
-        return f"somebody stays with {name} in another terminal, and it goes on there"
+        return f"another terminal is attached to {name}, and it continues there"
     functions = state.created.agent.custom if state.created else ()
     if functions:
         named = ", ".join(tool.name for tool in functions)
         return f"{name} goes on in the program that has its functions ({named})"
     if not start:
-        return f"nobody runs it now; go on with `{call.typed('wake', name)}`"
+        return f"no process is running it; go on with `{call.typed('wake', name)}`"
     try:
         await begin(call, runtime, row)
     except HoldfastError as error:

@@ -136,7 +136,7 @@ def _cannot(state: State) -> str:
 async def _say(runtime: Runtime, row: SessionRow, state: State, problem: str) -> None:
     """Record the problem in the log, once per news. The session is due, and waking it later loses nothing."""
     message = (
-        f"a job has news and nobody could be started for it here: {problem}. Nothing is lost; go on with: "
+        f"a job has news, and no process could be started for it here: {problem}. Nothing is lost; go on with: "
         f"holdfast wake {name_of(row)}"
     )
     poster = runtime.intake.acting_as(SYSTEM)

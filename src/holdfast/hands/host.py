@@ -32,7 +32,7 @@ def run_directory(uid: int) -> Path:
     """A folder for sockets with a path short enough for them, ours alone. Makes it when it is not there.
 
     `/run/holdfast` as root, else under `/run/user/UID`, else `/tmp/holdfast-UID`. Raises
-    `CannotRunSafely` when someone else made a folder of that name.
+    `CannotRunSafely` when another user made a folder of that name.
     """
     path = _run_path(uid)
     try:

@@ -17,7 +17,7 @@ Round = Literal["first", "reminder", "second"]
 """Rounds of notices for one item, named as in `notice.sent`."""
 
 _KINDS: dict[Round, NoticeKind] = {"first": "approval", "reminder": "reminder", "second": "escalation"}
-_OPENINGS: dict[Round, str] = {"first": "", "reminder": "Still waiting: ", "second": "Nobody has answered: "}
+_OPENINGS: dict[Round, str] = {"first": "", "reminder": "Still waiting: ", "second": "No answer yet: "}
 
 
 def item_notice(

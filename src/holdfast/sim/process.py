@@ -1,7 +1,7 @@
 """A simulated process, killed, frozen, and asked to stop at the seams of its door calls.
 
 Once killed, each of its door calls raises `Killed` first, so that its `finally` blocks cannot change the world. A
-frozen process (SIGSTOP) halts at its next door call until it thaws, then continues with stale knowledge: a zombie.
+frozen process (SIGSTOP) halts at its next door call until it is resumed, then continues with stale knowledge: a zombie.
 """
 
 from __future__ import annotations

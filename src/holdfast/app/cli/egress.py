@@ -122,7 +122,7 @@ async def _push(call: Call, runtime: Runtime, row: SessionRow, state: State) -> 
     try:
         await runtime.egress.change(row.session_id, state.outside.policy, held=held, wary=may_become_tainted(state))
     except (EgressUnavailable, SecretUnavailable) as error:
-        call.note(f"the change is in the log, and its proxy could not be told: {error}")
+        call.note(f"the change is in the log, but its proxy did not receive it: {error}")
 
 
 # --- showing ---------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ async def _ended(call: Call, runtime: Runtime, session_id: str) -> None:
     """Print why there are no further events to follow."""
     row = await runtime.store.find(session_id)
     state, _ = await recall(session_id, runtime.store, runtime.store, runtime.kinds)
-    call.note(f"{name_of(row)} is {row.status}; nobody runs it now. {next_step(row, state, call.typed)}")
+    call.note(f"{name_of(row)} is {row.status}; no process is running it. {next_step(row, state, call.typed)}")
 
 
 class _Lines:

@@ -72,7 +72,7 @@ async def interrupt_run(call: Call) -> int:
         else:
             call.say(f"interrupt posted as event {receipt.seq} of {name_of(row)}")
         if not running:
-            call.note(f"nobody runs it now; it stops when it is woken: `{call.typed('wake', name_of(row))}`")
+            call.note(f"no process is running it; it stops when it is woken: `{call.typed('wake', name_of(row))}`")
         return 0
 
 

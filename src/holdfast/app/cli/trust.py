@@ -270,5 +270,5 @@ def _remove(call: Call, name: str) -> int:
     else:
         call.say(f"{name} is removed from {where}" if was else f"there was nothing at {where}")
     if name in known:
-        call.note(f"your holdfast.toml still has [secrets.{name}]; delete it, or set the secret anew")
+        call.note(f"your holdfast.toml still has [secrets.{name}]; delete it, or set the secret again")
     return exits.DONE

@@ -285,7 +285,7 @@ _LONG: dict[type[Fact], Line] = {
     task.RepoMerged: lambda fact, _: (
         f"main line at {fact.commit[:DIGITS]}: {', '.join(fact.tasks) or 'base'} in, {len(fact.passed)} criteria pass"
     ),
-    task.RepoConflicted: lambda fact, _: f"{fact.task_id}: conflict in {', '.join(fact.paths[:3])}; it begins anew",
+    task.RepoConflicted: lambda fact, _: f"{fact.task_id}: conflict in {', '.join(fact.paths[:3])}; it starts again",
     task.RepoMoved: lambda fact, _: f"another process moved {fact.ref} to {fact.found[:DIGITS]}",
     task.BatchRefused: lambda fact, _: (
         f"the merge of {', '.join(fact.tasks) or 'the base'} is red: {', '.join(fact.failed[:3])}"

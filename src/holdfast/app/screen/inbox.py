@@ -100,7 +100,7 @@ def _standing(row: SessionRow, running: bool, now_us: int) -> tuple[Group, str] 
             return "needs you", detail
         case "runnable":
             failed = row.detail and row.detail != STOPPED_BY_HAND
-            return ("errors", row.detail) if failed else ("running", "nobody runs it now")
+            return ("errors", row.detail) if failed else ("running", "no process is running it")
     if now_us - row.updated_us > FINISHED_US:
         return None
     if row.status == "failed":
@@ -236,7 +236,7 @@ def _expiry(item: ItemRow, request: ApprovalRequested) -> str:
     if item.expires_us is None or request.default is None:
         return "never: it waits for an answer"
     done = "approved" if request.default == "approve" else "denied"
-    unseen = "" if item.seen_us is not None else ", once somebody has seen it"
+    unseen = "" if item.seen_us is not None else ", after a user has seen it"
     return f"{minute(item.expires_us)}, then it counts as {done}{unseen}"
 
 

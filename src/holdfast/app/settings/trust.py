@@ -287,11 +287,15 @@ class TrustStore:
             return ()
         place = self._folder.resolve() / STORE
         if problem := unsafe(place):
-            raise CannotRunSafely(f"{self.path} is not believed: {problem}; mend that, or remove it and accept anew")
+            raise CannotRunSafely(
+                f"{self.path} is not trusted: {problem}; fix that, or remove it and accept the settings again"
+            )
         try:
             return msgspec.json.decode(read_beneath(place.parent, STORE), type=_Store).files
         except (OSError, msgspec.MsgspecError) as error:
-            raise CannotRunSafely(f"{self.path} cannot be read ({error}); remove it and accept anew") from error
+            raise CannotRunSafely(
+                f"{self.path} cannot be read ({error}); remove it and accept the settings again"
+            ) from error
 
     def accepts(self, file: SettingsFile) -> bool:
         """True if the user accepted this file in its current state."""

@@ -278,7 +278,7 @@ async def ask_use(shift: Shift, action: AskUse) -> None:
             action_digest=use_digest(use),
             guards={EGRESS_GUARD: egress_digest(outside.policy)},
             why="\n\n".join(part for part in (tainted, words) if part),
-            touches=f"{use.host}, as whoever the secret belongs to",
+            touches=f"{use.host}, as the owner of the secret",
             evidence=(*outside.read, use.seq),
             default="deny",
         )

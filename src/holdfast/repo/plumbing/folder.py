@@ -210,7 +210,7 @@ def write_folder(folder: Path, entries: Entries, blobs: IO[bytes], user: Owner |
         _fill(root, top, blobs, user)
     except FileExistsError as error:
         raise RepositoryUnfit(
-            f"{folder} was changed by somebody while a commit was written into it ({error.filename}); remove it and "
+            f"{folder} was changed by another process while a commit was written into it ({error.filename}); remove it and "
             "try again"
         ) from None
     except OSError as error:

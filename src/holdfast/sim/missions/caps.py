@@ -34,7 +34,7 @@ def children_are_opened_once(history: MissionHistory) -> Iterator[str]:
 
 
 def _handed_in(history: MissionHistory, task_id: str, before: int) -> int:
-    """The number of submissions for a task before a position: each is judged anew.
+    """The number of submissions for a task before a position: each is judged again.
 
     Without a task, the number of merges: a later merge may lead back to an earlier tree.
     """
