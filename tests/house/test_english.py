@@ -36,6 +36,8 @@ def test_no_phrase_that_was_given_up_comes_back() -> None:
     wrong = []
     for file in tracked():
         parts = file.relative_to(ROOT).parts
+        if "synthetic" in parts:  # phrases that models write
+            continue
         if file.suffix in PAGES and (parts[0] in READ or (len(parts) == 1 and file.suffix == ".md")):
             text = file.read_text()
             wrong += [

@@ -157,8 +157,8 @@ def endpoint_of(name: ModelName) -> Endpoint:
     if remote.needs_key and not key:
         others = "".join(f" (or {other})" for other in remote.keys[1:])
         raise CannotRunSafely(
-            f"there is no key for {name.provider}: set {remote.keys[0]}{others} in the environment of the process that runs or "
-            "wakes the session, and type it again; `holdfast doctor` shows which keys and local servers are there"
+            f"there is no key for {name.provider}: set {remote.keys[0]}{others} in the environment of the process that "
+            "runs or wakes the session, then try again; `holdfast doctor` shows the keys and local servers it finds"
         )
     if not key.isprintable() or not key.isascii() or " " in key:
         raise CannotRunSafely(f"the value of {remote.keys[0]} cannot be a key: it has spaces or odd characters in it")

@@ -210,8 +210,8 @@ def write_folder(folder: Path, entries: Entries, blobs: IO[bytes], user: Owner |
         _fill(root, top, blobs, user)
     except FileExistsError as error:
         raise RepositoryUnfit(
-            f"{folder} was changed by another process while a commit was written into it ({error.filename}); remove it and "
-            "try again"
+            f"{folder} was changed by another process while a commit was written into it ({error.filename}); "
+            "remove it and try again"
         ) from None
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
