@@ -1,8 +1,8 @@
-"""The door to the hands: two Protocols and the shapes that cross them.
+"""The hands interface: two Protocols and their data types.
 
-`Provider` makes hands and finds them again; `Hands` is one incarnation. Every verb of an
-incarnation carries the caller's epoch and a lower one than it has seen is refused (S9). A call id is
-run at most once by one incarnation: `start` on a known call changes nothing.
+`Provider` creates hands and finds them again; `Hands` is one incarnation. Every verb of an incarnation carries the
+caller's epoch; one lower than an epoch already seen is refused (S9). One incarnation runs a call id at most once:
+`start` on a known call changes nothing.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from holdfast.facts.tool import FileSeen
 class HandsSpec(msgspec.Struct, frozen=True):
     """Request for hands: the session, the workspace, and read-only extras.
 
-    `read_only` maps a host folder to the path where it appears inside. `env` is added to the clean
-    environment of every command. `policy` limits all of them together. `network` is the only way outside; none
-    without it. `layers` are laid over folders inside, see `Layer`.
+    `read_only` maps a host folder to its path in the sandbox. `env` is added to the clean environment of every command.
+    `policy` limits all commands together. `network` is the only network access; without it there is none. `layers` are
+    mounted over folders of the sandbox, see `Layer`.
 
-    `on_news` is a host command that runs, with a clean environment, when a job has news and no client waits for
-    it. `{call}` in its parts becomes the call's id, `{news}` one of `line`, `exit` and `lost` (the hands died while it
-    ran). It is no child of the supervisor, is not ended with the hands, and is repeated until it exits with 0, with
+    `on_news` is a host command that runs, with a clean environment, when a job has news and no client waits for it.
+    `{call}` in its arguments becomes the call's id, `{news}` one of `line`, `exit` and `lost` (the hands died while the
+    job ran). It is not a child of the supervisor and outlives the hands. It is retried until it exits with 0, with
     growing pauses, ten times at most.
 
-    `guarded` are files and folders of the workspace, by their paths from its root, that are shown read-only by
-    providers that can show a single file so (the sandbox, containers); others leave them as they are.
+    `guarded` are files and folders of the workspace, relative to its root, that providers able to mount a single file
+    read-only (the sandbox, containers) show read-only; other providers leave them writable.
 
-    `continues` are lost hands whose workspace, where it is with the hands, is to go on.
+    `continues` are lost hands whose workspace, if it is with those hands, the new ones continue with.
     """
 
     session_id: str
@@ -52,10 +52,10 @@ class HandsSpec(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """The way outside: a unix socket of this host that leads to the session's proxy.
+    """Network access: a unix socket on this host that leads to the session's egress proxy.
 
-    Inside it is reached at `http://127.0.0.1:PORT`. `env` are the variables that make programs use it. `files` maps
-    paths inside to the content of files that are shown read-only, such as the certificates to trust.
+    The sandbox reaches it at `http://127.0.0.1:PORT`. `env` are the variables that make programs use it. `files` maps
+    paths in the sandbox to the content of read-only files, such as the certificates to trust.
     """
 
     socket: str
@@ -65,12 +65,12 @@ class Network(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """A folder of this host that is laid over one inside; or one file, which is then read-only.
+    """A host folder mounted over a folder in the sandbox, or a single file, which is then read-only.
 
-    `lower` are folders of the host, the first on top, under which the folder that is there anyway stays visible when
-    `over` is set. What is written goes to `upper`, a folder of these hands alone, or with `private` to one that goes
-    with them; without either the layer is read-only. `/workspace` and what is in it, `/usr`, and folders that are
-    nowhere else can be laid over. One in the workspace whose parent is not there is left out.
+    `lower` are host folders, the topmost first; with `over` the folder already at that path stays visible below them.
+    Writes go to `upper`, a folder of these hands alone, or with `private` to a folder removed with them; without either
+    the layer is read-only. Layers can cover `/workspace` and paths in it, `/usr`, and folders that exist nowhere else.
+    A layer in the workspace whose parent folder is missing is left out.
     """
 
     inside: str
@@ -84,17 +84,17 @@ class ExecRequest(msgspec.Struct, frozen=True):
     """One tool call for the hands.
 
     `tool` is one of bash, read, write, edit, glob, grep, web_fetch, web_search, job, service; `input` its validated
-    input. A `job` ({command, name, line, keep_bytes}) and a `service` ({command, name, health, ready_s}) go on until
-    they end, are killed, or the hands go; a `job` lasts `timeout_s` at most, a `service` as long as the hands,
-    whatever its `timeout_s` says. The call's id is the job's. `line` is a regular expression: the first line of
-    output that it matches is news. `keep_bytes` is how much output of a job is kept. `health` is a command that is
-    run inside again and again until it exits with 0 or `ready_s` have passed. The name of a service that runs is
-    taken: a second one is refused by `HandsError`. With `stdin` true, a bash, job or service reads what `write`
-    gives it; its standard input is empty otherwise.
+    input. A `job` ({command, name, line, keep_bytes}) and a `service` ({command, name, health, ready_s}) run until they
+    end, are killed, or the hands end; a `job` runs for `timeout_s` at most, a `service` as long as the hands, whatever
+    its `timeout_s`. The call's id is the job's id. `line` is a regular expression: the first line of output that
+    matches it is news. `keep_bytes` is how much output of a job is kept. `health` is a command that runs in the sandbox
+    repeatedly until it exits with 0 or `ready_s` have passed. `HandsError` refuses a second service with the name of a
+    running one. With `stdin` true, a bash, job or service reads the input of `write`; otherwise its standard input is
+    empty.
 
-    `seen` holds, for write and edit, the digest under which the model last read the file, keyed by path: a file
-    that has another content now is not touched (S18); the empty string says never read.
-    `output_cap` is in bytes of output kept in the result, half from the head and half from the tail.
+    `seen` holds, for write and edit, the digest under which the model last read the file, keyed by path: a file whose
+    content has changed since is left alone (S18); the empty string means never read. `output_cap` is in bytes of output
+    kept in the result, half from the head and half from the tail.
     """
 
     tool: str
@@ -107,9 +107,9 @@ class ExecRequest(msgspec.Struct, frozen=True):
 class ExecResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of a call, from the supervisor's journal, never from text that a command printed.
 
-    `ok` is False for a tool error (a refused edit, a non-zero exit, a timeout); `output` is what the
-    model may read. `killed` counts processes that were left behind and ended; `limit`
-    is the limit of the hands that ended it, empty when none did.
+    `ok` is False for a tool error (a refused edit, a non-zero exit, a timeout); `output` is the text for the model.
+    `killed` counts leftover processes that were killed; `limit` is the exceeded limit of the hands that ended the call,
+    empty if none did.
     """
 
     ok: bool
@@ -136,14 +136,14 @@ class FileExpectation(msgspec.Struct, frozen=True):
 
 
 class CallStatus(msgspec.Struct, frozen=True):
-    """Status of one call, as its incarnation testifies (S8).
+    """Status of one call, as its incarnation records it (S8).
 
-    `unknown`: it started, no exit is journaled and no process lives. `expectation` is there when the
-    call was a write or edit whose intent was journaled: a probe can then settle the question.
+    `unknown`: it started, no exit is journaled and no process lives. `expectation` is set when the call was a write or
+    edit whose intent was journaled: a probe can then determine the outcome.
 
-    `line` is the first line that a job's `line` matched, None before it came; `problem` says why it is looked for no
-    more. `ready` tells of a service with a health command whether it has answered: `waiting`, `yes`, or `no` when it
-    did not in time or ended before; `problem` then has what the command said last.
+    `line` is the first line that a job's `line` matched, None until then; `problem` is why the search was given up.
+    `ready` is the health of a service with a health command: `waiting`, `yes`, or `no` if it did not become healthy in
+    time or ended before; `problem` then has the last output of the health command.
     """
 
     state: Literal["never_started", "running", "finished", "unknown"]
@@ -155,15 +155,15 @@ class CallStatus(msgspec.Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """True when there is something to tell: it ended, its line came or cannot, its readiness is known."""
+        """True when there is news: the call ended, its line matched or cannot match, or its readiness is known."""
         return self.state != "running" or self.line is not None or self.ready in ("yes", "no") or bool(self.problem)
 
 
 class Output(msgspec.Struct, frozen=True):
-    """A piece of what a running or finished call printed.
+    """A piece of the output of a running or finished call.
 
-    `seq` is the number of its first byte in all that the call printed, `next_seq` of the byte after it: ask for that
-    next. `dropped` bytes before it are no longer kept. `ended` says that nothing comes after it.
+    `seq` is the position of its first byte in the whole output, `next_seq` that of the byte after it: the position to
+    request next. `dropped` bytes before it are no longer kept. `ended` means that no more output follows.
     """
 
     seq: int
@@ -174,7 +174,7 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Hands(Protocol):
-    """One incarnation of hands. Raises `Fenced` for a stale epoch, `HandsLost` when it is gone."""
+    """One incarnation of hands. Raises `Fenced` for a stale epoch, `HandsLost` when the incarnation is gone."""
 
     identity: HandsProvisioned
 
@@ -187,81 +187,80 @@ class Hands(Protocol):
         ...
 
     async def wait(self, epoch: int, call_id: str) -> ExecResult:
-        """Wait until that call has ended. Giving up waiting does not end the call.
+        """Wait until that call has ended. Cancelling the wait does not end the call.
 
         Raises `HandsLost` when the incarnation dies meanwhile.
         """
         ...
 
     async def kill(self, epoch: int, call_id: str) -> None:
-        """End a running call with all its descendants; `wait` then returns with `cancelled`."""
+        """Kill a running call with all its descendants; `wait` then returns with `cancelled`."""
         ...
 
     async def status(self, epoch: int, call_id: str, *, wait_s: float = 0.0) -> CallStatus:
         """Return the status of a call, from the journal when the supervisor is dead.
 
-        With `wait_s` it answers when the status is `settled`, or after that time.
+        With `wait_s` it returns when the status is `settled`, or after that time.
         """
         ...
 
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """Return the output of a call from byte `after` on; waits up to `wait_s` when there is none yet.
+        """Return the output of a call from byte `after` on; waits up to `wait_s` if there is none yet.
 
-        A character is never cut in two, bytes that are no UTF-8 become U+FFFD. Works after the call's end, and for
-        what is left when the supervisor is dead. Raises `HandsError` for a call that was never started here.
+        Characters are never split; bytes that are not UTF-8 become U+FFFD. Works after the call's end, and for the kept
+        output when the supervisor is dead. Raises `HandsError` for a call that was never started here.
         """
         ...
 
     async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
-        """Give a running command input; `close` ends it. `offset` is how much it was given before: a repeat is one.
+        """Write input to a running command; `close` ends it. `offset` is the bytes written before, so a repeat is safe.
 
-        Raises `HandsError` when the call has no input or has ended, when bytes before `offset` are missing, or when
-        it reads too slowly: nothing was given then.
+        Raises `HandsError`, with nothing written, when the call has no input or has ended, when bytes before `offset`
+        are missing, or when the command reads too slowly.
         """
         ...
 
     async def pause(self, epoch: int) -> None:
-        """Stop everything that runs here where it is. Raises `HandsError` where the provider cannot.
+        """Pause all processes of these hands. Raises `HandsError` if the provider cannot.
 
-        Time limits stand still meanwhile. Nothing can be started until `resume`; a kill still ends a call. Safe to
-        repeat.
+        Time limits are suspended. Nothing can start until `resume`; a kill still ends a call. Safe to repeat.
         """
         ...
 
     async def resume(self, epoch: int) -> None:
-        """Let it go on. Safe to repeat."""
+        """Resume all processes of these hands. Safe to repeat."""
         ...
 
     async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
-        """Write a tar of a folder inside to `target`; returns its size in bytes. Read inside, as the hands' user.
+        """Write a tar of a folder in the sandbox to `target`; returns its size in bytes. Reads as the hands' user.
 
-        Sockets, pipes and devices are left out. Raises `HandsError` when something cannot be read or changes meanwhile.
+        Sockets, pipes and devices are left out. Raises `HandsError` if something cannot be read or changes meanwhile.
         """
         ...
 
     async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
-        """Put a tar into a folder inside; returns the number of entries. What would leave the folder is refused.
+        """Extract a tar into a folder in the sandbox; returns the number of entries. Refuses paths outside it.
 
-        `HandsError` then names the entry; those before it are there. Nothing is written through a link, no device is
-        made, set-user bits are dropped.
+        `HandsError` then names the entry; earlier entries are already extracted. Never writes through a link or makes a
+        device; drops set-user-id bits.
         """
         ...
 
     async def release(self, epoch: int) -> None:
-        """End this incarnation and everything in it; its journal goes with it. Safe to repeat."""
+        """End this incarnation and everything in it, and delete its journal. Safe to repeat."""
         ...
 
 
 @runtime_checkable
 class Carrying(Protocol):
-    """Hands that have the workspace with them, elsewhere."""
+    """Hands on another machine that hold the workspace there."""
 
     async def bring_back(self, epoch: int) -> None:
-        """Make the workspace's folder here what it is there, but for `.git`. Works for dead hands too.
+        """Copy the remote workspace back to its folder here, except `.git`. Works for dead hands too.
 
-        Raises `WorkspaceGone` when it is not there any more, `HandsUnreachable` without an answer.
+        Raises `WorkspaceGone` if it no longer exists there, `HandsUnreachable` without an answer.
         """
         ...
 
@@ -269,7 +268,7 @@ class Carrying(Protocol):
 class Capabilities(msgspec.Struct, frozen=True):
     """Capabilities of a provider on this machine.
 
-    `usable` is False when it must refuse; `findings` are sentences for `doctor`, each with its fix.
+    `usable` is False if it must refuse; `findings` are sentences for `doctor`, each with its fix.
     """
 
     provider: str
@@ -279,7 +278,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of health: what was looked at, how it is, how to mend it (empty when it is well)."""
+    """One finding: the item checked, its state, and the fix (empty if there is no problem)."""
 
     name: str
     level: Literal["hard", "soft", "absent", "ok", "bad"]
@@ -288,20 +287,20 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Provider(Protocol):
-    """Makes hands, and finds those of an earlier shift again."""
+    """Creates hands, and finds those of an earlier shift again."""
 
     async def probe(self) -> Capabilities:
-        """Check what this machine allows. Cheap enough to run at every start."""
+        """Check the capabilities of this machine. Cheap enough to run at every start."""
         ...
 
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
-        """Make a new incarnation. Raises `SandboxUnavailable` or `HandsError`; leaves nothing then.
+        """Create a new incarnation. Raises `SandboxUnavailable` or `HandsError`, and then leaves nothing behind.
 
-        `HandsLost` says that it was ended while it started: another one may well work. `WorkspaceGone` says that the
+        `HandsLost` means that it was ended while it started: another attempt may work. `WorkspaceGone` means that the
         workspace of the hands that `spec` continues is no longer where they were.
         """
         ...
 
     async def attach(self, identity: HandsProvisioned) -> Hands:
-        """The incarnation of that event. Never fails for a dead one: its `status` still testifies."""
+        """Return the incarnation of that event. Never fails for a dead one: its `status` still works."""
         ...

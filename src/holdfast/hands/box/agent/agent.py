@@ -1,8 +1,8 @@
-"""The hands' agent: runs inside the sandbox, takes calls over its standard input, runs the tools.
+"""The hands' agent: runs inside the sandbox, receives calls on its standard input, and runs the tools.
 
-Every call runs in a child of its own, so neither a slow pattern nor a runaway command holds the
-agent up. Where it is the first process of its namespace no command can kill or stop it; its memory
-and descriptors are closed to commands either way. It ends when the supervisor does.
+Every call runs in its own child process, so neither a slow pattern nor a runaway command blocks the agent. If it is the
+first process of its namespace, no command can kill or stop it; its memory and descriptors are closed to commands in any
+case. It ends when the supervisor does.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from holdfast.hands.box.processes import Pause
 from holdfast.hands.box.wire import Channel, Message, encode
 
 OVERTIME_S = 20.0
-"""How long after its time limit, or after it was told to stop, a call's own child may take to end it."""
+"""Seconds that a call's child may take to end the call after its time limit or after it was told to stop."""
 
 HEED_S = 0.25
-"""Between two looks at whether that child is at it: a command can stop it where it stands."""
+"""Seconds between checks that the child is doing so: a command can stop it."""
 
 LOOK_S = 600.0
-"""How long to sleep at most: a number of days is too long for the kernel's."""
+"""Longest sleep in seconds: the kernel does not accept a timeout of several days."""
 
 COMMANDS = ("bash", "job", "service")
-"""The tools whose calls run a command, in a child that ends all that the command started."""
+"""Tools whose calls run a command, in a child that ends all processes the command started."""
 
 KEEP_MAX = 64 << 20
-"""Bytes of a job's or service's output that are kept when nothing else was said: a quarter of them its beginning."""
+"""Default for the kept bytes of a job's or service's output: a quarter of them from its beginning."""
 
 
 class Work:
-    """One child at work on one step of a call."""
+    """One child process that runs one step of a call."""
 
     def __init__(self, pid: int, link: Channel, message: Message, deadline: float) -> None:
         self.pid = pid
@@ -56,7 +56,7 @@ class Work:
 
 
 class Agent:
-    """The loop: messages from the supervisor, answers from children, dead children, deadlines."""
+    """The main loop: messages from the supervisor, answers from children, dead children, deadlines."""
 
     def __init__(self, control: Channel) -> None:
         self._control = control
@@ -72,7 +72,7 @@ class Agent:
         self._poll.register(control.fd, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the supervisor is gone; then everything started here ends first."""
+        """Run until the supervisor is gone; then end every process started here first."""
         while True:
             now = time.monotonic()
             self._overdue(now)
@@ -115,11 +115,11 @@ class Agent:
                 self._begin(message)
 
     def _at(self, call: str) -> list[Work]:
-        """The children at work on that call."""
+        """Return the children that work on that call."""
         return [work for work in self._work.values() if work.call == call]
 
     def _resume(self) -> None:
-        """All goes on, with as much time left as there was."""
+        """Resume all processes, with the time they had left."""
         if self._pause.since is not None:
             late_s = time.monotonic() - self._pause.since
             for work in self._work.values():
@@ -165,7 +165,7 @@ class Agent:
         self._control.send({"ev": "began", "call": work.call, "pid": pid})
 
     def _child(self, link: int, message: Message) -> None:
-        """In the child: do the step, say how it went, end."""
+        """In the child: run the step, report its outcome, exit."""
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -233,7 +233,7 @@ class Agent:
         del self._work[fd]
         work.link.close()
         if work.answer is None:
-            # a child died with its work undone: its processes are now ours, and end
+            # A child died before it finished: its processes are now ours; end them.
             spare = self._bridge.pids | {work.pid for work in self._work.values()}
             if processes.sweep(self._reap, spare) is None:
                 os._exit(70)
@@ -251,13 +251,13 @@ class Agent:
             self._bridge.reaped(pid)
 
     def _end(self) -> None:
-        """The supervisor is gone. The first process of a namespace takes all others with it."""
+        """End after the supervisor is gone. The first process of a namespace takes all others with it."""
         if os.getpid() != 1:
             processes.sweep(self._reap, limit_s=5.0)
 
 
 def do(message: Message, place: dict[str, Any], link: int) -> Message:
-    """One step of one call, in a child of its own."""
+    """Run one step of one call, in its own child process."""
     if message["op"] in archive.STEPS:
         runner.limit(place["limits"])
         return {"result": archive.move(message["op"], message["path"], place, link)}
@@ -326,7 +326,7 @@ def _cut_short(why: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Standard input is the conversation with the supervisor."""
+    """Serve the supervisor, which is connected to standard input."""
     processes.hide_memory()
     control = os.dup(0)
     os.set_inheritable(control, False)

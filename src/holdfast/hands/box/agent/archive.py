@@ -1,7 +1,7 @@
-"""A folder as a tar, made and read inside the sandbox: one stream in, one stream out, nothing held in memory.
+"""Pack and unpack a folder as a tar inside the sandbox: streamed, with nothing held in memory.
 
-A tar may be hostile. Nothing is written through a link, links may not lead out of the folder, no
-device or pipe is made, and no file keeps a bit that lends its owner's rights.
+A tar may be hostile. Nothing is written through a link, links may not lead out of the folder, no device or pipe is
+made, and set-user-id and set-group-id bits are dropped.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from holdfast.hands.box.agent.text import Refusal
 from holdfast.hands.box.wire import Message, encode
 
 CHUNK = 1 << 20
-"""Bytes that are handed on at a time."""
+"""Bytes transferred at a time."""
 
 ENTRIES_MAX = 1_000_000
-"""Entries of one tar at most."""
+"""Maximum number of entries in one tar."""
 
 BYTES_MAX = 32 << 30
-"""Bytes of all files in one tar at most."""
+"""Maximum total bytes of the files in one tar."""
 
 
 class Bounds:
@@ -35,7 +35,7 @@ class Bounds:
         self.bytes = 0
 
     def count(self, member: Any) -> None:
-        """One more. Raises `Refusal` when it is too much."""
+        """Count one more entry. Raises `Refusal` over a limit."""
         self.entries += 1
         self.bytes += max(0, member.size)
         if self.entries > ENTRIES_MAX:
@@ -45,7 +45,7 @@ class Bounds:
 
 
 def place_of(name: str) -> tuple[str, ...]:
-    """The parts of a path in a tar. Raises `Refusal` for one that could leave the folder."""
+    """Return the parts of a path in a tar. Raises `Refusal` for one that could leave the folder."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise Refusal(f"{name!r} leads out of the folder; this tar is refused")
@@ -126,7 +126,7 @@ def _add_file(archive: Any, path: str, member: Any, bounds: Bounds) -> None:
 
 
 def unpack(folder: str, source: IO[bytes]) -> int:
-    """Put what `source` holds into a folder, which is made; returns the number of entries."""
+    """Extract `source` into a folder, which is created; returns the number of entries."""
     import tarfile
 
     os.makedirs(folder, exist_ok=True)
@@ -152,7 +152,7 @@ def _unpack(folder: str, archive: Any) -> int:
 
 
 class _Folder:
-    """A folder that is written to by descriptors only, one step of a path at a time, never through a link."""
+    """A folder that is written to by descriptors only, one path component at a time, never through a link."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.realpath(path)
@@ -168,7 +168,7 @@ class _Folder:
         os.close(self._root)
 
     def put(self, archive: Any, member: Any, parts: tuple[str, ...]) -> None:
-        """Make one entry."""
+        """Create one entry."""
         if member.isdir():
             self._into(parts)
             if parts:
@@ -188,7 +188,7 @@ class _Folder:
             self._file(archive, member, parent, name)
 
     def judge(self, links: list[tuple[str, ...]]) -> None:
-        """All is there now: where do the links really lead? Those that lead out are taken away and told."""
+        """Once all entries exist, resolve the links; remove and report those that lead out of the folder."""
         for parts in links:
             path = os.path.join(self._path, *parts)
             if not os.path.islink(path):
@@ -226,7 +226,7 @@ class _Folder:
             _date(file.fileno(), member)
 
     def _into(self, parts: tuple[str, ...]) -> int:
-        """The folder at those steps, made where it is absent. The last one is kept open."""
+        """Open the folder at those path components, created if absent. The last one is kept open."""
         if parts == self._kept:
             return self._parent
         at = os.dup(self._root)
@@ -247,7 +247,7 @@ def _date(path: str | int, member: Any, **where: Any) -> None:
     try:
         os.utime(path, (member.mtime, member.mtime), **where)
     except (OverflowError, ValueError, OSError):
-        pass  # a time that this file system does not know
+        pass  # a time that this file system does not support
 
 
 def _step(at: int, part: str) -> int:
@@ -267,7 +267,7 @@ STEPS = ("pack", "unpack")
 
 
 class _Line:
-    """The conversation with the agent, blocking. When the agent is gone, so is this process."""
+    """The connection to the agent, blocking. When the agent is gone, this process exits."""
 
     def __init__(self, link: int) -> None:
         os.set_blocking(link, True)
@@ -275,13 +275,13 @@ class _Line:
         self._in = open(link, "rb", closefd=False)
 
     def tell(self, message: Message) -> None:
-        """Say something."""
+        """Send a message."""
         left = memoryview(encode(message))
         while left:
             left = left[os.write(self._link, left) :]
 
     def hear(self) -> Message:
-        """The next that is said."""
+        """Receive the next message."""
         line = self._in.readline()
         if not line:
             os._exit(0)
@@ -297,14 +297,14 @@ class _Outlet(io.RawIOBase):
         self._left = bytearray()
 
     def write(self, data: Any) -> int:
-        """Gather a piece, wait to be asked, and hand it on."""
+        """Buffer bytes, wait for a request, and send a piece."""
         self._left += data
         if len(self._left) >= CHUNK:
             self.send()
         return len(data)
 
     def send(self) -> None:
-        """Hand on what there is, if anything."""
+        """Send the buffered bytes, if any."""
         if self._left:
             self._line.hear()
             self._line.tell({"piece": {"data": base64.b64encode(self._left).decode()}})
@@ -320,7 +320,7 @@ class _Inlet(io.RawIOBase):
         self._ended = False
 
     def read(self, size: int = -1) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Read up to that many bytes; none at the end."""
         data = self._left.read(size)
         if data or self._ended:
             return data
@@ -332,13 +332,13 @@ class _Inlet(io.RawIOBase):
         return self._left.read(size)
 
     def drain(self) -> None:
-        """Take what comes after the end of the tar."""
+        """Discard input after the end of the tar."""
         while self.read(CHUNK):
             pass
 
 
 def move(step: str, path: str, place: dict[str, Any], link: int) -> dict[str, Any]:
-    """Pack or unpack a folder, `path` being as the caller gave it."""
+    """Pack or unpack a folder; `path` is the one that the caller gave."""
     line = _Line(link)
     folder = os.path.join(place["root"], path)
     try:

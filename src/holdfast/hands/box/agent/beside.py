@@ -1,7 +1,7 @@
 """Helpers of a running command: its input, the expected line of output, and its health check.
 
-Each is a part of the runner's loop: `waits` names the descriptors it waits on, `due` when it must be looked at
-although nothing came, `look` lets it go on. What becomes known is returned as a note for the supervisor.
+Each is a part of the runner's loop: `waits` names the descriptors it waits on, `due` when it must run even without
+input, and `look` lets it work. Results are returned as notes for the supervisor.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from typing import Any
 from holdfast.hands.box.wire import Message
 
 MATCH_S = 0.25
-"""Processor time that a pattern may take on one line; then it is looked for no more."""
+"""Processor seconds that a pattern may take on one line; the search is given up after that."""
 
 LINE_BYTES = 4096
-"""Bytes of a line that a pattern is tried on."""
+"""Bytes of a line that a pattern is matched against."""
 
 TOLD_MAX = 2000
-"""Characters of a line, or of what a health command said, that are told."""
+"""Characters of a line, or of a health command's output, that are reported."""
 
 BACKLOG_MAX = 1 << 20
-"""Bytes that may wait for a slow pattern. The command's output is taken no faster then."""
+"""Bytes that may queue for a slow pattern. The command's output is read no faster then."""
 
 LAG_S = 10.0
-"""How long, all in all, a command may be held up by a slow pattern."""
+"""Seconds in total that a slow pattern may delay a command."""
 
 PROBE_S = 5.0
-"""How long one run of a health command may take."""
+"""Seconds that one run of a health command may take."""
 
 READY_S = 60.0
-"""How long a service may take to be ready when nothing else was said."""
+"""Default for the seconds that a service may take to become ready."""
 
 FINISH_S = 2.0
-"""How long the search for a line may go on after its command has ended."""
+"""Seconds that the search for a line may continue after its command has ended."""
 
 
 class Feed:
-    """Input on its way to a command."""
+    """Input for a command, with a buffer."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -55,18 +55,18 @@ class Feed:
         self._taken = 0
 
     def give(self, data: bytes, *, close: bool) -> Message | None:
-        """More of it; with `close` the last."""
+        """Add input; with `close` it is the last."""
         self._left += data
         self._closing = self._closing or close
         return self.look()
 
     @property
     def waits(self) -> dict[int, int]:
-        """The pipe, while something is left to write."""
+        """Return the pipe while something is left to write."""
         return {self._fd: select.POLLOUT} if self._fd >= 0 and self._left else {}
 
     def look(self) -> Message | None:
-        """Write what the command takes now. A note says how much it has taken altogether."""
+        """Write as much as the command accepts now. A note reports the total bytes it has accepted."""
         before = self._taken
         if self._fd < 0:
             self._taken += len(self._left)
@@ -77,7 +77,7 @@ class Feed:
             except BlockingIOError:
                 break
             except OSError:
-                sent = len(self._left)  # it closed its end: the rest stays unread
+                sent = len(self._left)  # the command closed its end: the rest stays unread
                 self._closing = True
             self._taken += sent
             del self._left[:sent]
@@ -89,7 +89,7 @@ class Feed:
 
 
 class Lines:
-    """The search for the first line that a pattern matches, in a process of its own with bounded cost."""
+    """Search for the first line that a pattern matches, in its own process with bounded cost."""
 
     def __init__(self, pattern: str, fork: Callable[[], int]) -> None:
         source, self._to = os.pipe2(os.O_CLOEXEC)
@@ -108,19 +108,19 @@ class Lines:
         self._lagged_s = 0.0
 
     def add(self, data: bytes) -> None:
-        """More output."""
+        """Add output to search."""
         if self._to >= 0:
             self._left += data
             self._write()
 
     @property
     def full(self) -> bool:
-        """True while no more output should be taken."""
+        """True while no more output should be read."""
         return len(self._left) >= BACKLOG_MAX
 
     @property
     def waits(self) -> dict[int, int]:
-        """Its answer, and the pipe to it while something is left to write."""
+        """Return the pipe for its answer, and the pipe to it while something is left to write."""
         out = {self._verdict: select.POLLIN} if self._verdict >= 0 else {}
         if self._to >= 0 and self._left:
             out[self._to] = select.POLLOUT
@@ -144,7 +144,7 @@ class Lines:
             self._to = -1
 
     def look(self) -> Message | None:
-        """Go on. A note is the answer: the line, or why there will be none."""
+        """Continue. A note is the answer: the line, or the reason that there will be none."""
         self._write()
         if self._verdict < 0:
             return None
@@ -166,7 +166,7 @@ class Lines:
         return {"problem": f"the pattern took longer than {MATCH_S} s on one line, so it is looked for no more"}
 
     def _lag(self) -> Message | None:
-        """Give up when the command was held up for too long."""
+        """Give up if the search delayed the command for too long."""
         now = time.monotonic()
         if self._full_since is not None:
             self._lagged_s += now - self._full_since
@@ -179,7 +179,7 @@ class Lines:
         return {"problem": "output comes faster than the pattern can be tried on it, so it is looked for no more"}
 
     def finish(self) -> Message | None:
-        """The command has ended: search what is left."""
+        """Search the remaining output after the command has ended."""
         self._finishing = True
         end = time.monotonic() + FINISH_S
         note = self.look()
@@ -193,11 +193,11 @@ class Lines:
 
 
 def _search(pattern: str, source: int, verdict: int) -> None:
-    """In a process of its own: read lines, say what was found, end. A timer that is not set back ends it."""
+    """In its own process: read lines, report the match, exit. A timer that is not reset ends it."""
     try:
         low, high = sorted((source, verdict))
         for first, end in ((3, low), (low + 1, high), (high + 1, 1024)):
-            os.closerange(first, end)  # none of the runner's: others wait for their ends
+            os.closerange(first, end)  # drop the runner's descriptors: other processes wait for them to close
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         os.write(verdict, json.dumps(_found(pattern, source)).encode())
@@ -231,7 +231,7 @@ def _found(pattern: str, source: int) -> Message:
 
 
 class Health:
-    """A command that is run again and again until it is well, or time is over."""
+    """A command that runs repeatedly until it succeeds or the time is up."""
 
     def __init__(self, command: str, ready_s: float, begin: Callable[[str, int], int]) -> None:
         self._command = command
@@ -247,26 +247,26 @@ class Health:
 
     @property
     def waits(self) -> dict[int, int]:
-        """Nothing: its child's end wakes the loop."""
+        """Return nothing: the end of its child wakes the loop."""
         return {}
 
     @property
     def pid(self) -> int:
-        """The process that runs the command now, 0 when none does."""
+        """The process that runs the command now, 0 if none does."""
         return self._pid
 
     @property
     def due(self) -> float:
-        """When it must be looked at again."""
+        """Return the next time at which `look` must run."""
         return math.inf if self.over else min(self._next, self._end)
 
     def later(self, seconds: float) -> None:
-        """All stood still for that long."""
+        """Shift the times by the length of a pause."""
         self._end += seconds
         self._next += seconds
 
     def look(self) -> Message | None:
-        """Go on. A note says whether the service is ready, when that is known."""
+        """Continue. A note reports the service's readiness once it is known."""
         now = time.monotonic()
         if self.over:
             return None
@@ -297,7 +297,7 @@ class Health:
         self._next = now + (PROBE_S if self._pid else self._pause_s)
 
     def _collect(self) -> None:
-        """Take what it said, and end what is left of it."""
+        """Read its output, and end what is left of it."""
         try:
             os.killpg(self._pid, signal.SIGKILL)
         except OSError:
@@ -310,16 +310,16 @@ class Health:
         self._pid, self._out = 0, -1
 
     def stop(self) -> None:
-        """No more runs."""
+        """Stop running the command."""
         if self._pid:
             self._collect()
         self.over = True
 
 
 Part = Feed | Lines | Health
-"""Anything that goes on beside a command."""
+"""Any helper of a command."""
 
 
 def input_of(message: dict[str, Any]) -> tuple[bytes, bool]:
-    """The bytes of an input message, and whether they are the last."""
+    """Return the bytes of an input message, and True if they are the last."""
     return base64.b64decode(message["data"]), bool(message["close"])

@@ -1,7 +1,7 @@
-"""The bridge: runs inside the sandbox, leads a port of its loopback to the unix socket of the session's proxy.
+"""The bridge: runs inside the sandbox and forwards a loopback port to the unix socket of the session's proxy.
 
-It understands nothing of what goes through. The agent keeps the listening socket and starts another bridge when a
-command kills this one, so the port is never anybody else's. One connection of its own tells the proxy that hands live.
+It does not interpret the traffic. The agent keeps the listening socket and starts another bridge when a command kills
+this one, so no other process can take the port. A separate connection shows the proxy that the hands live.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BREATH_S = 0.1
 
 
 class Keeper:
-    """The agent's side: has a bridge running when the hands have a network."""
+    """The agent's side: keeps a bridge running when the hands have a network."""
 
     def __init__(self, network: dict[str, Any] | None) -> None:
         self._network = network
@@ -40,16 +40,16 @@ class Keeper:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Processes that are no command's."""
+        """Processes that do not belong to a command."""
         return frozenset((self._pid,)) if self._pid else frozenset()
 
     def reaped(self, pid: int) -> None:
-        """A child has ended."""
+        """Record that a child has ended."""
         if pid == self._pid:
             self._pid = 0
 
     def tend(self) -> None:
-        """Start a bridge when there is none."""
+        """Start a bridge if there is none."""
         if self._network is None or self._pid:
             return
         now = time.monotonic()
@@ -83,7 +83,7 @@ def _become(listener: socket.socket, path: str, pause: float) -> None:
 
 
 class _End:
-    """One end of a pair of connections: what came from it goes to its peer."""
+    """One end of a pair of connections: bytes read from it go to its peer."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -95,7 +95,7 @@ class _End:
 
 
 class Bridge:
-    """The loop. Each client has a connection of its own to the proxy."""
+    """The main loop. Each client has its own connection to the proxy."""
 
     def __init__(self, listener: socket.socket, path: str) -> None:
         self._listener = listener
@@ -108,7 +108,7 @@ class Bridge:
         self._tried = 0.0
 
     def serve(self) -> None:
-        """For ever."""
+        """Serve forever."""
         while True:
             self._show_life()
             for fd, event in self._poll.poll(_RETRY_S if self._sign is None else -1):
@@ -131,7 +131,7 @@ class Bridge:
         return sock
 
     def _show_life(self) -> None:
-        """Have one connection that says that hands live."""
+        """Keep one connection open that shows that the hands live."""
         now = time.monotonic()
         if self._sign is not None or now - self._tried < _RETRY_S / 2:
             return
@@ -161,7 +161,7 @@ class Bridge:
             self._poll.register(end.fd, select.EPOLLIN)
 
     def _work(self, end: _End, event: int) -> None:
-        """Something can be read from this end, or written to it."""
+        """Handle an end that is ready to read or write."""
         try:
             if event & select.EPOLLOUT:
                 self._push(end.peer)
@@ -180,7 +180,7 @@ class Bridge:
             self._poll.modify(each.fd, wanted)
 
     def _pull(self, end: _End) -> None:
-        """Read from this end, and send to its peer."""
+        """Read from this end and send to its peer."""
         try:
             size = end.sock.recv_into(self._buffer)
         except BlockingIOError:
@@ -194,7 +194,7 @@ class Bridge:
             end.left = memoryview(bytes(end.left))
 
     def _push(self, end: _End) -> None:
-        """Send what came from this end to its peer."""
+        """Send the bytes read from this end to its peer."""
         while end.left:
             try:
                 end.left = end.left[end.peer.sock.send(end.left) :]

@@ -24,20 +24,20 @@ from holdfast.hands.box.agent.text import (
 )
 
 EDIT_MAX = 64 * 1024 * 1024
-"""Bytes of a file that edit takes at most."""
+"""Largest file in bytes that edit accepts."""
 
 _CHUNK = 1 << 20
 
 
 def inside(place: dict[str, Any], path: str) -> str:
-    """A path as it was given to its absolute, normal form. Relative ones begin at the workspace."""
+    """Return the absolute, normal form of a path. Relative paths begin at the workspace."""
     if not path or "\0" in path:
         raise Refusal("the path is empty or holds a zero byte")
     return os.path.normpath(os.path.join(place["root"], path))
 
 
 def read(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """Numbered lines, and the digest of the whole file."""
+    """Return numbered lines, and the digest of the whole file."""
     path = inside(place, given["file_path"])
     view = View(given.get("view_range"), cap)
     digest = hashlib.sha256()
@@ -57,7 +57,7 @@ def read(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, An
 
 
 def _lines(head: bytes, file: Any, digest: Any) -> Iterator[tuple[bytes, int]]:
-    """Each line's beginning and its length, in bounded memory whatever the length."""
+    """Yield each line's beginning and its length, in bounded memory for any length."""
     rest, length = b"", 0
     chunk = head
     while chunk:
@@ -74,7 +74,7 @@ def _lines(head: bytes, file: Any, digest: Any) -> Iterator[tuple[bytes, int]]:
 
 
 def _open(path: str) -> int:
-    """A descriptor of a regular file. Never waits for the other end of a pipe."""
+    """Open a regular file. Never waits for the other end of a pipe."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
@@ -105,7 +105,7 @@ def prepare(tool: str, given: dict[str, Any], place: dict[str, Any], seen: dict[
 
 
 def _contents(tool: str, path: str, given: dict[str, Any], seen: str | None) -> tuple[bytes | None, bytes]:
-    """The content now (None: absent) and the wanted one. `seen` None: the check was made before."""
+    """Return the current content (None: absent) and the wanted one. `seen` None: already checked."""
     old = _current(path)
     before = "" if old is None else hashlib.sha256(old).hexdigest()
     if seen is not None and (problem := stale(tool, path, old is not None, before, seen)):
@@ -130,7 +130,7 @@ def _current(path: str) -> bytes | None:
 
 
 def commit(tool: str, given: dict[str, Any], place: dict[str, Any], expect: dict[str, str]) -> dict[str, Any]:
-    """Do what was prepared, if the file is still as it was then."""
+    """Apply the prepared change if the file has not changed since."""
     path = expect["path"]
     old, new = _contents(tool, path, given, None)
     before = "" if old is None else hashlib.sha256(old).hexdigest()
@@ -145,7 +145,7 @@ def commit(tool: str, given: dict[str, Any], place: dict[str, Any], expect: dict
 
 
 def _replace(target: str, content: bytes) -> None:
-    """Put `content` in the place of `target`, all or nothing, keeping its mode."""
+    """Replace `target` with `content` atomically, keeping its mode."""
     folder = os.path.dirname(target)
     temporary = os.path.join(folder, f".holdfast-{os.getpid()}.tmp")
     try:
@@ -174,13 +174,13 @@ def _mode(target: str) -> int:
 
 
 GREP_FILE_MAX = 16 * 1024 * 1024
-"""Bytes of a file beyond which grep passes over it."""
+"""Size in bytes above which grep skips a file."""
 
 _SKIP = frozenset({".git", ".hg", ".svn"})
 
 
 def glob(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """Files whose path matches, newest first."""
+    """Return the files whose path matches, newest first."""
     base, pattern = _base(given, place)
     wanted = pattern_of(pattern)
     found: list[tuple[int, str]] = []
@@ -217,13 +217,13 @@ def _walk(base: str, skip: bool) -> Iterator[str]:
 
 
 def _shown(path: str, place: dict[str, Any]) -> str:
-    """Relative to the workspace where it lies in it."""
+    """Return the path relative to the workspace if it is in it."""
     root = place["root"].rstrip("/") + "/"
     return path[len(root) :] if path.startswith(root) else path
 
 
 def grep(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """Lines that match, as `path:line:text`."""
+    """Return the matching lines as `path:line:text`."""
     wanted = expression(given["pattern"])
     base = inside(place, given.get("path") or ".")
     if not os.path.lexists(base):

@@ -1,8 +1,8 @@
 """Output of a command: captured in constant memory, kept in files, and read by position.
 
-The files lie in a folder of the sandbox's user, so their content is as untrusted as output itself: they are opened
-without following links, and only as plain files of the folder's owner. The first is `NAME.txt`; the names of later
-ones carry the position of their first byte: `NAME.POSITION.txt`."""
+The files are in a folder of the sandbox's user, so their content is as untrusted as the output itself: they are opened
+without following links, and only as plain files of the folder's owner. The first is `NAME.txt`; later ones have the
+position of their first byte in the name: `NAME.POSITION.txt`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Capture:
         self.total = 0
 
     def add(self, data: bytes) -> None:
-        """More output."""
+        """Add output."""
         self.total += len(data)
         self._keep.add(data)
         if self.total <= self._cap:
@@ -42,14 +42,14 @@ class Capture:
             data = bytes(self._held) + data
             self._held = bytearray(data[: self._head_max])
             try:
-                make_room(os.path.dirname(self._path))  # this file will stay: older ones make room for it
+                make_room(os.path.dirname(self._path))  # this file will stay: remove older ones to make room
             except OSError:
                 pass
         self._tail += data[-self._tail_max :]
         del self._tail[: -self._tail_max]
 
     def result(self) -> dict[str, Any]:
-        """The fields of the result that speak of output. Ends the capture."""
+        """Return the output fields of the result, and end the capture."""
         if self.total <= self._cap:
             text = self._held.decode("utf-8", "replace")
             self._keep.shut(drop=text.encode("utf-8", "replace") == self._held)
@@ -78,23 +78,23 @@ def _back(data: bytes) -> str:
 
 
 FILE_MAX = 64 * 1024 * 1024
-"""Bytes of the beginning of one command's output that are kept."""
+"""Bytes kept from the beginning of one command's output."""
 
 RECENT_MAX = 8 * 1024 * 1024
-"""Bytes of the latest output that are kept beside the beginning."""
+"""Bytes kept of the latest output, in addition to the beginning."""
 
 FOLDER_MAX = 256 * 1024 * 1024
-"""Bytes of all such files at most: the oldest make room."""
+"""Maximum bytes of all such files: the oldest are removed first."""
 
 FILES_MAX = 2_000
-"""Such files at most."""
+"""Maximum number of such files."""
 
 _PARTS = 8
-"""How many files the latest output is spread over: the oldest of them goes when a new one begins."""
+"""Number of files that hold the latest output: a new file replaces the oldest."""
 
 
 class Keep:
-    """The files of one command, `path` and its successors. `saved` is how much of the beginning is kept."""
+    """The output files of one command, `path` and its successors. `saved` is how much of the beginning is kept."""
 
     def __init__(self, path: str, first_max: int = FILE_MAX, recent_max: int = RECENT_MAX) -> None:
         self._path = path
@@ -107,7 +107,7 @@ class Keep:
         self.problem = ""
 
     def add(self, data: bytes) -> None:
-        """More output."""
+        """Add output."""
         try:
             while data and not self.problem:
                 if not self._open or not self._left:
@@ -124,7 +124,7 @@ class Keep:
                 self.problem = f"it could not be kept in a file: {error.strerror}"
 
     def _next(self) -> None:
-        """Begin the next file. It stays open, and locked, so that others who need room leave it alone."""
+        """Begin the next file. It stays open and locked, so that other commands do not remove it to make room."""
         path = self._path
         if self._open:
             path, self._left = later_name(self._path, self._position), self._part
@@ -141,7 +141,7 @@ class Keep:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def shut(self, *, drop: bool) -> None:
-        """Nothing comes after this. With `drop` nothing is kept."""
+        """End the output. With `drop` nothing is kept."""
         for fd in self._open:
             os.close(fd)
         if drop and self._open:
@@ -153,7 +153,7 @@ class Keep:
 
 
 def make_room(folder: str) -> None:
-    """Remove the oldest files when there is no room for another; never those of a command that runs."""
+    """Remove the oldest files until another one fits; never those of a running command."""
     with os.scandir(folder) as found:
         kept = [
             (entry.stat(follow_symlinks=False), entry.path) for entry in found if entry.is_file(follow_symlinks=False)
@@ -181,10 +181,10 @@ def _in_use(path: str) -> bool:
 
 
 LEAST = 4
-"""Bytes that one answer must be able to hold: the longest character."""
+"""Minimum size of an answer in bytes: the longest character."""
 
 MOST = 1 << 20
-"""Bytes of one answer at most."""
+"""Maximum size of an answer in bytes."""
 
 
 class Piece(NamedTuple):
@@ -198,19 +198,19 @@ class Piece(NamedTuple):
 
 
 def file_name(call_id: str) -> str:
-    """The name of a call's first output file."""
+    """Return the name of a call's first output file."""
     return "".join(char if char.isalnum() or char in "-_" else "_" for char in call_id) + ".txt"
 
 
 def later_name(first: str, position: int) -> str:
-    """The name of the file that goes on at that position."""
+    """Return the name of the file that continues at that position."""
     return f"{first.removesuffix('.txt')}.{position}.txt"
 
 
 def cut(data: bytes, seq: int, after: int, max_bytes: int, *, over: bool) -> Piece:
-    """Of `data`, which begins at position `seq`, as much as an answer holds; no character is cut in two.
+    """Return as much of `data`, which begins at position `seq`, as fits an answer; no character is split.
 
-    `over` says that nothing comes after `data`.
+    `over` means that nothing comes after `data`.
     """
     limit = min(max(max_bytes, LEAST), MOST)
     whole = over and len(data) <= limit
@@ -240,7 +240,7 @@ def from_result(result: dict[str, Any], after: int, max_bytes: int) -> Piece | N
     if result.get("truncated") or result.get("output_path"):
         return None
     data = str(result.get("output", "")).encode("utf-8", "replace")
-    if len(data) != total:  # bytes that are no text stand in it as others
+    if len(data) != total:  # bytes that are not text were replaced in it
         return None
     after = min(after, total)
     return cut(data[after:], after, after, max_bytes, over=True)
@@ -268,13 +268,13 @@ def from_files(folder: str, call_id: str, after: int, max_bytes: int, total: int
 
 
 def _nothing(after: int, total: int | None) -> Piece:
-    """Nothing is kept from there on."""
+    """Return an empty piece: nothing is kept from there on."""
     end = after if total is None else max(after, total)
     return Piece(end, "", end, end - after, total is not None)
 
 
 def _collect(parts: int, first: str, uid: int, after: int, limit: int) -> tuple[int, bytes, bool]:
-    """Position and bytes of the first run of kept bytes from `after` on; whether more is kept after a gap."""
+    """Return position and bytes of the first kept run from `after` on, and True if more is kept after a gap."""
     seq, data = after, b""
     for position, name in _found(parts, first):
         fd = _open(parts, name, uid)
@@ -300,7 +300,7 @@ def _collect(parts: int, first: str, uid: int, after: int, limit: int) -> tuple[
 
 
 def _found(parts: int, first: str) -> list[tuple[int, str]]:
-    """The files of a call by their positions."""
+    """Return the files of a call by their positions."""
     stem = first.removesuffix(".txt") + "."
     out = []
     for name in os.listdir(parts):
@@ -314,7 +314,7 @@ def _found(parts: int, first: str) -> list[tuple[int, str]]:
 
 
 def _open(parts: int, name: str, uid: int) -> int:
-    """A plain file of that user without a second name, -1 for anything else."""
+    """Open a plain file of that user with a single name; -1 for anything else."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY, dir_fd=parts)
     except OSError:

@@ -1,8 +1,8 @@
-"""One command: started in its own process session, watched, and ended whole.
+"""One command: started in its own process session, watched, and ended with all its processes.
 
-The runner is a process of its own per command and the subreaper of all that the command leaves
-behind. It ends by timeout, on request, when the agent is gone, or when the command exits.
-Beside the command go its input, the search for a line, and the looks at its health, see `aside`.
+Each command has its own runner process, the subreaper of all that the command leaves behind. The runner ends on a
+timeout, on request, when the agent is gone, or when the command exits. Beside the command run its input, the search for
+a line, and its health check, see `beside`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from holdfast.hands.box.agent.output import Capture
 from holdfast.hands.box.wire import Channel, Message
 
 DRAIN_S = 0.25
-"""How long what a command left running may still print after its shell has exited."""
+"""Seconds that processes left running may still print after the command's shell has exited."""
 
 LEAVE_S = 0.01
-"""How long those that can print no more may take to leave by themselves."""
+"""Seconds that processes that cannot print any more may take to exit."""
 
 LOOK_S = 600.0
-"""How long to sleep at most: a number of days is too long for the kernel's."""
+"""Longest sleep in seconds: the kernel does not accept a timeout of several days."""
 
 _PIPE_SIZE = 1 << 20
 _F_SETPIPE_SZ = 1031
@@ -42,7 +42,7 @@ _LIMITS = {
 
 
 def limit(limits: dict[str, int]) -> None:
-    """Apply resource limits to this process and what it starts; never above what it may have."""
+    """Apply resource limits to this process and its children; never above the current maximum."""
     for name, value in limits.items():
         kind = _LIMITS[name]
         _, hard = resource.getrlimit(kind)
@@ -51,7 +51,7 @@ def limit(limits: dict[str, int]) -> None:
 
 
 class Runner:
-    """One run of one command. What comes over `link` are its input, pauses, and the word to end it."""
+    """One run of one command. `link` carries its input, pauses, and the request to end it."""
 
     def __init__(self, given: Message, place: dict[str, Any], link: int, capture: Capture) -> None:
         self._given = given
@@ -72,7 +72,7 @@ class Runner:
         self._aside: set[int] = set()
 
     def run(self, timeout_s: float) -> dict[str, Any]:
-        """Run it to its end and say how it ended."""
+        """Run the command to its end and report how it ended."""
         processes.become_subreaper()
         began = time.monotonic()
         self._deadline = began + timeout_s
@@ -105,7 +105,7 @@ class Runner:
         }
 
     def _halt(self) -> None:
-        """Stop all that stayed in the command's group at once: a fork bomb would not let the sweep have a turn."""
+        """Stop the whole process group of the command at once: a fork bomb would starve the sweep."""
         if self._status is None or self._orphans:
             try:
                 os.killpg(self._leader, signal.SIGSTOP)
@@ -155,7 +155,7 @@ class Runner:
         return pid
 
     def _become(self, command: str, out: int, source: int) -> None:
-        """In the child: become the command, or say why not."""
+        """In the child: become the command, or report the error."""
         try:
             os.setsid()
             os.dup2(os.open("/dev/null", os.O_RDONLY) if source < 0 else source, 0)
@@ -192,7 +192,7 @@ class Runner:
         return [part for part in (self._feed, self._lines, self._health) if part is not None]
 
     def _watch(self) -> str:
-        """Until the command is over: `exit`, `timeout` or `stop`."""
+        """Wait until the command is over: `exit`, `timeout` or `stop`."""
         while True:
             now = time.monotonic()
             exited = self._status is not None
@@ -201,7 +201,7 @@ class Runner:
             if self._stopped:
                 return "exit" if exited else "stop"
             if now >= self._deadline:
-                self._listen()  # all may have stood still, and the limit with it
+                self._listen()  # after a pause the limit is later
                 if now >= self._deadline and not self._stopped:
                     return "timeout"
                 continue
@@ -222,7 +222,7 @@ class Runner:
                 self._note(part.look())
 
     def _poll(self, now: float) -> set[int]:
-        """Wait for something to happen, or to be due."""
+        """Wait for an event or for the next due time."""
         poll = select.poll()
         for fd in (self._out, self._wake):
             if fd >= 0 and not (fd == self._out and self._lines is not None and self._lines.full):
@@ -237,7 +237,7 @@ class Runner:
         return {fd for fd, _ in poll.poll(min(max(0.0, until - now), LOOK_S) * 1000 + 1)}
 
     def _listen(self) -> None:
-        """Take what the agent says. When it is gone, this ends too."""
+        """Handle messages of the agent. When the agent is gone, this process ends too."""
         self._link.flush()
         for message in self._link.receive():
             if "input" in message and self._feed is not None:
@@ -253,7 +253,7 @@ class Runner:
         self._stopped = self._stopped or self._link.closed
 
     def _note(self, note: Message | None) -> None:
-        """Tell what became known."""
+        """Send a note to the agent."""
         if note:
             self._link.send({"note": note})
 
@@ -269,14 +269,14 @@ class Runner:
         return bool(data)
 
     def _drain(self) -> None:
-        """Read the rest of the pipe, which has no writer any more."""
+        """Read the rest of the pipe, which no process writes to any more."""
         while self._out >= 0:
             before = self._capture.total
             if not self._take() or self._capture.total == before:
                 return
 
     def _reap(self) -> bool:
-        """Collect the dead; False when no child is left."""
+        """Collect dead children; False if none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -291,7 +291,7 @@ class Runner:
 
 
 def _widen(pipe: int) -> None:
-    """A larger pipe, when the kernel gives one: fewer turns for much output."""
+    """Enlarge the pipe if the kernel allows it: fewer reads for much output."""
     try:
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_SIZE)
     except OSError:

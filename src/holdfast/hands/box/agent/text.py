@@ -1,4 +1,4 @@
-"""The parts of the file tools that need no file: shared by the box and by the hands in memory."""
+"""The parts of the file tools that need no file: shared by the sandbox agent and the in-memory hands."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ LINE_MAX = 2_000
 """Characters of one line that `read` shows."""
 
 LINE_KEPT = LINE_MAX * 4
-"""Bytes of a line that can hold as many characters."""
+"""Bytes that can hold that many characters."""
 
 MATCH_MAX = 500
 """Characters of one matching line that `grep` shows."""
 
 RESULTS_MAX = 1_000
-"""Paths that `glob`, and lines that `grep`, list at most."""
+"""Maximum number of paths that `glob`, and of lines that `grep`, list."""
 
 _BINARY_PROBE = 8192
 
 
 class Refusal(Exception):
-    """A tool call that cannot be done; the message is for the model."""
+    """A tool call that cannot be carried out; the message is for the model."""
 
 
 def is_binary(data: bytes) -> bool:
-    """True when this beginning of a file holds a zero byte."""
+    """True if this beginning of a file holds a zero byte."""
     return b"\0" in data[:_BINARY_PROBE]
 
 
 def stale(tool: str, path: str, exists: bool, before: str, seen: str) -> str:
-    """Why a write or edit must not touch `path`; empty when it may (S18).
+    """Return why a write or edit must not change `path`; empty if it may (S18).
 
     `before` is the digest of the file now, `seen` the one under which the model last read it.
     """
@@ -44,7 +44,7 @@ def stale(tool: str, path: str, exists: bool, before: str, seen: str) -> str:
 
 
 def edited(path: str, data: bytes, old: str, new: str, replace_all: bool) -> bytes:
-    """The content after an edit. Raises `Refusal`."""
+    """Return the content after an edit. Raises `Refusal`."""
     if not old:
         raise Refusal("old_string is empty; give the text to replace, or use write for a whole file")
     if old == new:
@@ -62,7 +62,7 @@ def edited(path: str, data: bytes, old: str, new: str, replace_all: bool) -> byt
 
 
 def as_bytes(name: str, text: str) -> bytes:
-    """Text as UTF-8. Raises `Refusal` for half a surrogate pair."""
+    """Encode text as UTF-8. Raises `Refusal` for a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -70,7 +70,7 @@ def as_bytes(name: str, text: str) -> bytes:
 
 
 def view_bounds(view_range: list[int] | None) -> tuple[int, int | None]:
-    """First and last line, from 1; None for the end. Raises `Refusal`."""
+    """Return the first and last line, counted from 1; None for the end. Raises `Refusal`."""
     if view_range is None:
         return 1, None
     first, last = view_range
@@ -94,7 +94,7 @@ class View:
         self.lines = 0
 
     def add(self, line: bytes, length: int) -> None:
-        """The beginning of the next line, and the length of the whole of it without its end."""
+        """Add the beginning of the next line; the length is that of the whole line without its end."""
         self.lines += 1
         number = self.lines
         if number < self._first or (self._last is not None and number > self._last) or self._next:
@@ -123,7 +123,7 @@ class View:
 
 
 def pattern_of(pattern: str) -> re.Pattern[str]:
-    """A glob over relative paths as a regular expression: `**` crosses folders, `*` and `?` do not."""
+    """Translate a glob over relative paths to a regular expression: `**` crosses folders, `*` and `?` do not."""
     out = ["".join(_glob_part(part)) for part in _split_braces(pattern)]
     return re.compile("(?:" + "|".join(out) + r")\Z", re.DOTALL)
 
@@ -169,7 +169,7 @@ def _glob_part(pattern: str) -> Iterator[str]:
 
 
 def expression(pattern: str) -> re.Pattern[str]:
-    """A regular expression of the model's. Raises `Refusal`."""
+    """Compile a regular expression from the model. Raises `Refusal`."""
     try:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -177,7 +177,7 @@ def expression(pattern: str) -> re.Pattern[str]:
 
 
 def matching_lines(path: str, data: bytes, wanted: re.Pattern[str]) -> Iterator[str]:
-    """`path:line:text` of each line that matches."""
+    """Return `path:line:text` of each matching line."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -189,7 +189,7 @@ def matching_lines(path: str, data: bytes, wanted: re.Pattern[str]) -> Iterator[
 
 
 class Lines:
-    """Result lines within a count and a number of bytes, and a sentence when there were more."""
+    """Result lines within a count and a number of bytes, and a sentence if there were more."""
 
     def __init__(self, cap: int) -> None:
         self._left = cap
@@ -197,7 +197,7 @@ class Lines:
         self.full = False
 
     def add(self, line: str) -> bool:
-        """Take one more; False when no more are wanted."""
+        """Add one line; False when no more fit."""
         size = len(line.encode("utf-8", "replace")) + 1
         if len(self._shown) >= RESULTS_MAX or (self._shown and size > self._left):
             self.full = True
@@ -207,7 +207,7 @@ class Lines:
         return True
 
     def text(self, nothing: str) -> str:
-        """Return the text for the model; `nothing` when there is no line."""
+        """Return the text for the model; `nothing` if there is no line."""
         if self.full:
             return "\n".join([*self._shown, "[... there are more; narrow the pattern or the path]"])
         return "\n".join(self._shown) or nothing

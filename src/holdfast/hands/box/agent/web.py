@@ -1,4 +1,4 @@
-"""web_fetch and web_search: from inside the hands, through the session's proxy, which alone decides what is reached."""
+"""web_fetch and web_search: from the sandbox, through the session's proxy, which alone decides on access."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from holdfast.hands.box.agent.text import Refusal, is_binary
 
 Connection = Any
 Response = Any
-"""Those of `http.client`, which is loaded where it is used: its mail parser is slow to load, and few calls need it."""
+"""Types of `http.client`, imported where it is used: its mail parser loads slowly, and few calls need it."""
 
 BODY_MAX = 5 << 20
-"""Bytes of a page that are read."""
+"""Maximum bytes read of a page."""
 
 REDIRECTS_MAX = 5
 SILENCE_S = 20.0
-"""How long a server may say nothing."""
+"""Seconds that a server may stay silent."""
 
 FETCH_S = 60.0
-"""How long a page may take with all its redirects."""
+"""Seconds that a page may take with all its redirects."""
 
 RESULTS_SHOWN = 10
 SNIPPET_MAX = 300
@@ -38,7 +38,7 @@ _HTML = ("text/html", "application/xhtml+xml")
 
 
 class Page:
-    """An answer: where it came from in the end, its status, its type, its body as far as it was read."""
+    """An answer: its final address, status, type, and the body as far as it was read."""
 
     def __init__(self, url: str, response: Response, body: bytes, whole: bool) -> None:
         self.url = url
@@ -52,7 +52,7 @@ class Page:
 
 
 def fetch(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """A page as text; what was not read has no bytes, and nothing in it is a stranger's."""
+    """Return a page as text. A page that was not read has no bytes and holds no untrusted content."""
     try:
         return page_text(given, place, cap)
     except Refusal as refusal:
@@ -60,7 +60,7 @@ def fetch(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, A
 
 
 def page_text(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """A page as text. Raises `Refusal` for what is not reached, and for what is no text."""
+    """Return a page as text. Raises `Refusal` if it cannot be reached or is not text."""
     page = _get(str(given["url"]), place["env"], {}, time.monotonic() + FETCH_S)
     size = f"{len(page.body)} bytes" if page.whole else f"more than {BODY_MAX} bytes, cut there"
     head = f"{page.url}\n{page.status} {page.reason}, {page.type}, {size}"
@@ -78,7 +78,7 @@ def page_text(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[st
 
 
 def _part(head: str, text: str, after: int, cap: int) -> dict[str, Any]:
-    """As much of the text as fits, from a character on."""
+    """Return as much of the text as fits, from that character on."""
     shown = text[after:].encode("utf-8", "replace")[: max(1_000, cap - len(head) - 200)].decode("utf-8", "ignore")
     through = after + len(shown)
     told = [head, "", shown or "[nothing to read]"]
@@ -103,7 +103,7 @@ def _is_text(page: Page) -> bool:
 
 
 def search(given: dict[str, Any], place: dict[str, Any], cap: int) -> dict[str, Any]:
-    """Results of the first provider that has some. The harness hands the providers over with the query."""
+    """Return the results of the first provider that has some. The harness passes the providers with the query."""
     problems: list[str] = []
     answered = False
     for each in given.get("searchers") or ():
@@ -178,7 +178,7 @@ def _said(result: Any, path: str) -> str:
 
 
 def _get(url: str, env: dict[str, str], headers: dict[str, str], deadline: float) -> Page:
-    """The answer to GET, redirects followed: each is asked of the proxy anew, and takes no credentials along."""
+    """Send a GET and follow redirects: each is checked by the proxy again and carries no credentials."""
     from http.client import HTTPException
 
     for _ in range(REDIRECTS_MAX + 1):
@@ -256,7 +256,7 @@ def _proxy_of(env: dict[str, str], secure: bool) -> tuple[str, int] | None:
 
 
 def _connected(secure: bool, host: str, port: int, env: dict[str, str]) -> tuple[Connection, bool]:
-    """A connection to a server, and whether requests on it name the whole address, for the proxy to send on."""
+    """Connect to a server; True if requests must carry the whole address for the proxy to forward."""
     import ssl
     from http.client import HTTPConnection
 
@@ -277,11 +277,11 @@ def _connected(secure: bool, host: str, port: int, env: dict[str, str]) -> tuple
 
 
 def _tunnel(sock: socket.socket, authority: str) -> None:
-    """Have the proxy connect us. Raises `OSError` with its words when it does not."""
+    """Ask the proxy for a tunnel. Raises `OSError` with its message if it refuses."""
     sock.sendall(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii"))
     answer = b""
     while b"\r\n\r\n" not in answer and len(answer) < 65_536:
-        piece = sock.recv(1)  # what comes after the head belongs to the tunnel
+        piece = sock.recv(1)  # bytes after the head belong to the tunnel
         if not piece:
             break
         answer += piece
@@ -297,7 +297,7 @@ def _tunnel(sock: socket.socket, authority: str) -> None:
 
 
 def _body(response: Response, deadline: float) -> tuple[bytes, bool]:
-    """As much of the body as is read at most, unpacked, and whether that is all of it."""
+    """Return the body up to the limit, decompressed, and True if that is all of it."""
     unpack = None
     if response.headers.get("Content-Encoding", "").lower() in ("gzip", "x-gzip"):
         unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)

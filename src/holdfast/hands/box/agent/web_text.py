@@ -1,4 +1,4 @@
-"""A web page as text for a reader: Markdown with its links, without scripts, styles, and hidden elements."""
+"""A web page as readable text: Markdown with its links, without scripts, styles, and hidden elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from urllib.parse import urljoin
 
 LINK_MAX = 500
-"""Characters of a link that is kept."""
+"""Maximum characters of a link that is kept."""
 
 _DROPPED = frozenset("script style noscript template svg math iframe object canvas video audio select head".split())
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
@@ -20,13 +20,13 @@ _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _DECLARED = re.compile(r"<[!?][^<>]*>")
-"""Taken out first: what of these is never closed takes the parser a time that grows with its square."""
+"""Removed first: an unclosed one makes the parser's time grow with the square of the page's size."""
 _NESTING_MAX = 2_000
 _INDENT_MAX = 8
 
 
 def decoded(data: bytes, charset: str) -> str:
-    """The text of a body: by its mark, by what the server said, by what the page says, as UTF-8."""
+    """Decode a body: by its byte order mark, the server's charset, the page's own charset, or UTF-8."""
     for mark, name in (
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF16_LE, "utf-16"),
@@ -45,7 +45,7 @@ def decoded(data: bytes, charset: str) -> str:
 
 
 def readable(page: str, url: str) -> tuple[str, str]:
-    """The title of a page and its text."""
+    """Return the title of a page and its text."""
     reader = _Reader(url)
     reader.feed(_DECLARED.sub("", _COMMENT.sub("", page)).replace("<!", "&lt;!").replace("<?", "&lt;?"))
     reader.close()
@@ -53,12 +53,12 @@ def readable(page: str, url: str) -> tuple[str, str]:
 
 
 def plain(fragment: str) -> str:
-    """A piece of HTML on one line, without its tags."""
+    """Return a piece of HTML on one line, without its tags."""
     return " ".join(re.sub(r"[#*`>|\[\]]", "", readable(fragment, "")[1]).split())
 
 
 class _Reader(HTMLParser):
-    """Takes a page apart, tag by tag."""
+    """Reads a page, tag by tag."""
 
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -97,7 +97,7 @@ class _Reader(HTMLParser):
             self._begin(tag, given)
 
     def handle_endtag(self, tag: str) -> None:
-        """End an element, and what was left open in it."""
+        """End an element, and any element left open in it."""
         if tag == "title":
             self._in_title = False
         if not any(name == tag for name, _ in self._open):
@@ -111,7 +111,7 @@ class _Reader(HTMLParser):
                 return
 
     def handle_data(self, data: str) -> None:
-        """Text."""
+        """Handle text."""
         if self._in_title:
             self.title = (self.title + data)[:500]
         if self._silent or self._in_title:
@@ -124,7 +124,7 @@ class _Reader(HTMLParser):
             return
         self._out.append(words.lstrip() if not self._out or self._out[-1].endswith("\n") else words)
 
-    # --- what they become ---------------------------------------------------------------------------
+    # --- their output -------------------------------------------------------------------------------
 
     def _begin(self, tag: str, given: dict[str, str]) -> None:
         if tag in _BLOCKS:
@@ -133,7 +133,7 @@ class _Reader(HTMLParser):
             self._lists.append(1 if tag == "ol" else None)
         elif tag == "a":
             if self._links:
-                self._link_ends()  # links do not stand in links
+                self._link_ends()  # links do not nest
             self._links.append((self._absolute(given.get("href", "")), len(self._out)))
         elif tag == "pre":
             self._pre += 1
@@ -181,11 +181,11 @@ class _Reader(HTMLParser):
         if self._out and not self._pre:
             last = self._out[-1]
             if last.lstrip(" ") in ("- ",) or re.fullmatch(r" *\d+\. ", last):
-                return  # the first block of a list's entry stands beside its mark
+                return  # the first block of a list item follows its marker
             self._out.append("\n" if self._lists else "\n\n")
 
     def _absolute(self, link: str) -> str:
-        """A link as it can be asked for; empty for what leads nowhere."""
+        """Return a link as an absolute address; empty if it leads nowhere."""
         try:
             full = urljoin(self._base, link.strip())
         except ValueError:
