@@ -1,5 +1,5 @@
-"""Programs inside and beside the sandbox: standard library only, no imports of ours but these files.
+"""Programs inside and beside the sandbox: they import only the standard library and each other.
 
-`agent` and what it needs run inside, under the system's own Python, handed over by descriptor;
-`supervisor` runs outside as the parent of the sandbox.
+`agent` and its modules run inside, under the system's own Python, passed in by descriptor; `supervisor` runs outside as
+the parent of the sandbox.
 """

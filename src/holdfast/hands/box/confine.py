@@ -1,10 +1,10 @@
-"""Walls that a process puts around itself before it becomes the agent: Landlock, a filter of calls, no new rights.
+"""Confinement that a process applies before it becomes the agent: Landlock, a system call filter, no new privileges.
 
-Run as a program of its own, in the user that hands have, with what it is told as JSON in its first argument:
+Runs as its own program, as the hands' user, with its arguments as JSON in its first argument:
 
     {"read": […], "write": […], "filter": "…"}     paths; the filter in base 64
 
-What the kernel here cannot do of it is an error, never left out: the provider has asked the kernel before.
+A mechanism that this kernel lacks is an error and is never skipped: the provider has checked the kernel before.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _FIRST = (1 << 13) - 1
-"""What the first version of Landlock can refuse; later ones added moving, truncating, device ioctls."""
+"""Rights that the first version of Landlock handles; later versions added moving, truncating, device ioctls."""
 
 _BIND_TCP, _CONNECT_TCP = 1, 2
 _ABSTRACT_UNIX, _SIGNAL = 1, 2
 
 
 def abi() -> int:
-    """The version of Landlock of this kernel, 0 when there is none."""
+    """Return the Landlock version of this kernel, 0 if there is none."""
     libc = ctypes.CDLL(None, use_errno=True)
     return max(0, int(libc.syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))))
 
 
 def handled(version: int) -> tuple[int, int, int]:
-    """Rights that this version of Landlock handles: files, TCP ports, and other scopes."""
+    """Return the rights that this version of Landlock handles: files, TCP ports, and other scopes."""
     files = _FIRST
     for since, right in ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV)):
         files |= right if version >= since else 0
@@ -66,11 +66,11 @@ class Confinement:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def no_new_rights(self) -> None:
-        """No set-user program gives anything from now on."""
+        """Stop set-user-id programs from granting privileges from now on."""
         self._prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
     def landlock(self, read: list[str], write: list[str]) -> None:
-        """Only those files and folders, no TCP, no signal and no abstract socket to the outside. Not undone by exec."""
+        """Allow only those files and folders, no TCP, no signal or abstract socket to outside. Survives exec."""
         files, ports, scopes = handled(abi())
         attributes = struct.pack("=QQQ", files, ports, scopes)
         size = 24 if scopes else 16 if ports else 8
@@ -95,14 +95,14 @@ class Confinement:
             os.close(fd)
 
     def filter_calls(self, program: bytes) -> None:
-        """Answer system calls by that classic BPF program from now on."""
+        """Filter system calls with that classic BPF program from now on."""
         code = ctypes.create_string_buffer(program, len(program))
         header = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
         self._prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.c_char_p(header))
 
 
 def confine(told: dict[str, Any]) -> None:
-    """Put them all up, in the order in which each still may."""
+    """Apply all of them, in the order in which each is still allowed."""
     this = Confinement()
     this.no_new_rights()
     if "read" in told:
@@ -111,6 +111,6 @@ def confine(told: dict[str, Any]) -> None:
 
 
 def fail(error: BaseException) -> None:
-    """Say why there are no walls, and end: without them nothing starts."""
+    """Report why confinement failed and exit: nothing starts without it."""
     print(f"the walls could not be put up: {error}", file=sys.stderr, flush=True)
     os._exit(70)

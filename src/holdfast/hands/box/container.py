@@ -1,8 +1,8 @@
-"""Between a supervisor and a container: standard library only, run as a program of its own outside the container.
+"""Relay between a supervisor and a container: standard library only, run as its own program outside the container.
 
-The engine is started with one socket of ours bound into the container. Who comes in by it first is the agent; the
-socket is gone then. What the supervisor and the agent say to each other is passed on as it is. Either side's end is the
-end of the container. What it is told is JSON behind the descriptor that its first argument names:
+The engine starts with one of our sockets bound into the container. The first process to connect to it is the agent; the
+socket is removed then. Messages between supervisor and agent are relayed unchanged. When either side ends, the
+container ends. The arguments are JSON behind the descriptor that the first argument names:
 
     {"door": "…", "files": {path: base64}, "folders": […], "links": {path: target}, "command": […], "after": […],
      "uid": n, "gid": n}
@@ -22,13 +22,13 @@ import sys
 from typing import Any
 
 END_S = 5.0
-"""How long an engine may take to end by itself when its container has."""
+"""Seconds that an engine may take to exit after its container has."""
 
 _CHUNK = 1 << 18
 
 
 def prepare(told: dict[str, Any]) -> None:
-    """Make what the engine is pointed at."""
+    """Create the files, folders and links that the engine uses."""
     for path in told["folders"]:
         os.makedirs(path, mode=0o755, exist_ok=True)
     for path, target in told["links"].items():
@@ -39,7 +39,7 @@ def prepare(told: dict[str, Any]) -> None:
 
 
 def opened(told: dict[str, Any]) -> socket.socket:
-    """The socket that the agent comes in by: the hands' user's alone."""
+    """Open the socket that the agent connects to, accessible to the hands' user alone."""
     os.chdir(os.path.dirname(told["door"]))  # the path may be too long for a socket
     door = socket.socket(socket.AF_UNIX)
     door.bind(os.path.basename(told["door"]))
@@ -51,7 +51,7 @@ def opened(told: dict[str, Any]) -> socket.socket:
 
 
 def let_in(door: socket.socket, engine: subprocess.Popen[bytes]) -> socket.socket | None:
-    """The agent's connection; None when the engine ends, or the supervisor does, before there is one."""
+    """Return the agent's connection; None if the engine or the supervisor ends first."""
     handle = os.pidfd_open(engine.pid)
     try:
         poll = select.poll()
@@ -83,7 +83,7 @@ def pass_on(one: int, two: int) -> None:
 
 
 def main() -> None:
-    """Until the container is over."""
+    """Run until the container is over."""
     with open(int(sys.argv[1]), "rb") as file:
         told = json.load(file)
     os.set_blocking(0, True)

@@ -1,7 +1,7 @@
 """Linux processes: find, signal, pause, and end process trees; prctl; file locks that die with their holder.
 
-Pausing works by signals, not by a freezer of control groups: it is the same on every machine, and the agent can still
-end a call meanwhile. A process that was already stopped stays stopped."""
+Pausing uses signals, not the freezer of control groups: it is the same on every machine, and the agent can still end a
+call meanwhile. A process that was already stopped stays stopped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 def list_all() -> dict[int, Entry]:
-    """Every process that can be seen from here."""
+    """Return every visible process."""
     out: dict[int, Entry] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -41,7 +41,7 @@ def list_all() -> dict[int, Entry]:
 
 
 def entry_of(pid: int) -> Entry | None:
-    """That process, None when it is gone."""
+    """Return that process, None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()
@@ -52,7 +52,7 @@ def entry_of(pid: int) -> Entry | None:
 
 
 def descendants(root: int, spare: frozenset[int] = frozenset()) -> list[Entry]:
-    """The live descendants of `root`, without those of `spare` and what stems from them."""
+    """Return the live descendants of `root`, except `spare` and their descendants."""
     children: dict[int, list[Entry]] = {}
     for entry in list_all().values():
         children.setdefault(entry.parent, []).append(entry)
@@ -91,7 +91,7 @@ def send(entry: Entry, number: int) -> None:
 
 
 def reap() -> bool:
-    """Collect the dead; False when this process has no child left."""
+    """Collect dead children; False if this process has no child left."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -102,11 +102,11 @@ def reap() -> bool:
 
 
 def sweep(reap: Callable[[], bool], spare: frozenset[int] = frozenset(), limit_s: float = 10.0) -> set[int] | None:
-    """End all descendants of this process but `spare`. Returns their pids, None when some would not die.
+    """End all descendants of this process except `spare`. Returns their pids, None if some would not die.
 
-    `reap` collects dead children and says whether any child is left; this process must be a
-    subreaper, or the first of its process namespace, so that no orphan escapes. Stopping all of them
-    before killing any keeps a fork bomb from refilling the places of its dead.
+    `reap` collects dead children and returns True if any child is left; this process must be a subreaper, or the first
+    of its process namespace, so that no orphan escapes. Stopping all of them before killing any keeps a fork bomb from
+    replacing its dead.
     """
     seen: set[int] = set()
     end = time.monotonic() + limit_s
@@ -136,10 +136,10 @@ def _freeze(spare: frozenset[int], end: float) -> list[Entry]:
 
 
 LIMIT_S = 5.0
-"""How long it may take until no process is left that runs."""
+"""Seconds that all running processes may take to be gone."""
 
 STEP_S = 0.001
-"""How long to wait for those that were told to stop and have not yet."""
+"""Seconds between checks for processes that were told to stop and have not yet."""
 
 
 class Pause:
@@ -150,7 +150,7 @@ class Pause:
         self._held: dict[tuple[int, int], Entry] = {}
 
     def begin(self, spare: frozenset[int]) -> bool:
-        """Stop all descendants of this process but `spare`. False when new ones come faster than they are stopped."""
+        """Stop all descendants of this process except `spare`. False if new ones appear faster."""
         if self.since is not None:
             return True
         self.since = time.monotonic()
@@ -210,18 +210,18 @@ def _prctl(option: int, value: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt every orphan among our descendants, so that none can get away by forking twice."""
+    """Adopt every orphan among our descendants, so that none can escape by forking twice."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def hide_memory() -> None:
-    """No process of our own uid may trace us, read our memory or open our descriptors. Ends at exec."""
+    """Keep processes of our uid from tracing us, reading our memory, or opening our descriptors. Ends at exec."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def end_first() -> None:
     """Make this process the kernel's first choice when memory runs out. Its memory is readable for a moment."""
-    _prctl(_PR_SET_DUMPABLE, 1)  # what is hidden belongs to root, also in /proc
+    _prctl(_PR_SET_DUMPABLE, 1)  # root owns the /proc files of a process with hidden memory
     try:
         fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)  # every command waits for this
         try:
@@ -234,15 +234,15 @@ def end_first() -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Get this signal when the thread that forked us ends."""
+    """Receive this signal when the thread that forked us ends."""
     _prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
 def hold_lock(path: str) -> int:
-    """Lock a file for as long as the returned descriptor is open, that is until we die.
+    """Lock a file for as long as the returned descriptor is open, that is, until this process dies.
 
-    An open-file-description lock: closing another descriptor of the same file does not drop it.
-    Raises `BlockingIOError` when another holder lives.
+    An open-file-description lock: closing another descriptor of the same file does not drop it. Raises
+    `BlockingIOError` if another holder lives.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -254,7 +254,7 @@ def hold_lock(path: str) -> int:
 
 
 def is_locked(path: str) -> bool:
-    """True while some process holds that lock; False when the file is not there."""
+    """True while some process holds that lock; False if the file does not exist."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
