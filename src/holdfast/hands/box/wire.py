@@ -1,4 +1,4 @@
-"""Messages over a byte stream: one JSON object a line, on a non-blocking descriptor."""
+"""Messages over a byte stream: one JSON object per line, on a non-blocking descriptor."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 Message = dict[str, Any]
 
 LINE_MAX = 64 * 1024 * 1024
-"""Bytes in one message at most: a longer line ends the conversation."""
+"""Maximum bytes of one message: a longer line ends the connection."""
 
 _CHUNK = 1 << 18
 
 
 class WireError(Exception):
-    """The other side sent something that is no message."""
+    """The other side sent bytes that are not a message."""
 
 
 class Channel:
-    """One side of a conversation. It owns the descriptor and never blocks."""
+    """One side of a connection. It owns the descriptor and never blocks."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -36,7 +36,7 @@ class Channel:
         return bool(self._out) and not self.closed
 
     def receive(self) -> list[Message]:
-        """All messages that have come. Sets `closed` at the end of the stream."""
+        """Return all messages that have arrived. Sets `closed` at the end of the stream."""
         while True:
             try:
                 chunk = os.read(self.fd, _CHUNK)
@@ -68,12 +68,12 @@ class Channel:
         return out
 
     def send(self, message: Message) -> None:
-        """Queue a message and send what the other side takes now."""
+        """Queue a message and send as much as the other side accepts now."""
         self._out += encode(message)
         self.flush()
 
     def flush(self) -> None:
-        """Send what the other side takes now."""
+        """Send as much as the other side accepts now."""
         while self._out and not self.closed:
             try:
                 sent = os.write(self.fd, memoryview(self._out)[:_CHUNK].tobytes())
@@ -85,7 +85,7 @@ class Channel:
             del self._out[:sent]
 
     def hung_up(self) -> bool:
-        """True when the other side has gone away, whether or not that was heard yet."""
+        """True if the other side has closed the connection, even if that was not read yet."""
         poll = select.poll()
         poll.register(self.fd, 0)
         return bool(poll.poll(0))
@@ -99,7 +99,7 @@ class Channel:
 
 
 def encode(message: Message) -> bytes:
-    """A message as its line."""
+    """Encode a message as its line."""
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""One call as the supervisor sees it, and a verb that it does not serve."""
+"""One call as the supervisor sees it, and the error for a refused verb."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.hands.box.supervisor.notifier import Notifier
 from holdfast.hands.box.wire import Channel, Message
 
 COMMANDS = ("bash", "job", "service")
-"""The tools whose calls run a command."""
+"""Tools whose calls run a command."""
 
 
 class Call:
-    """One call: `preparing` (nothing was done yet), `running`, `done`.
+    """One call: `preparing` (nothing has run yet), `running`, `done`.
 
-    `notes` is what became known of it while it ran. `given` and `taken` count the bytes of its input: those that were
-    accepted for it, and those that it read.
+    `notes` are the results reported while it ran. `given` and `taken` count the bytes of its input: those accepted for
+    it, and those that it read.
     """
 
     def __init__(self, call_id: str, request: Message, deadline: float) -> None:
@@ -44,7 +44,7 @@ class Call:
 
 
 class Refusal(Exception):
-    """A verb that is not served; `kind` tells the client which error to raise."""
+    """A refused verb; `kind` tells the client which error to raise."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ def alive(client: Channel) -> bool:
 
 
 OVERDUE_S = 60.0
-"""How long after its time limit, or after a kill, a call may have no end before the sandbox is given up."""
+"""Seconds after its time limit or a kill that a call may stay without an end; then the sandbox is given up."""
 
 _PREPARED = ("write", "edit")
 
@@ -73,11 +73,11 @@ class Register:
         self._watch = watch
         self._notifier = notifier
 
-    # --- what the loop asks ---
+    # --- queries of the main loop ---
 
     @property
     def open(self) -> list[Call]:
-        """Those that have not ended."""
+        """Return the calls that have not ended."""
         return [call for call in self.calls.values() if call.state != "done"]
 
     def busy(self) -> bool:
@@ -89,15 +89,15 @@ class Register:
         return any(call.unsaved is not None for call in self.calls.values())
 
     def save_again(self) -> None:
-        """Try to journal what did not fit before."""
+        """Retry the journal records that did not fit before."""
         for call in self.calls.values():
             if call.unsaved is not None:
                 self._save(call, call.unsaved)
 
-    # --- what clients ask ---
+    # --- requests of clients ---
 
     def start(self, client: Channel, ask: object, epoch: int, call_id: str, request: Message) -> None:
-        """Start a call; the answer goes out when its start is journaled. A known one is not started again."""
+        """Start a call; the answer is sent once its start is journaled. A known one is not started again."""
         call = self.calls.get(call_id)
         if call is None:
             limit_s = math.inf if request["tool"] == "service" else float(request["timeout_s"]) + OVERDUE_S
@@ -118,14 +118,14 @@ class Register:
             client.send({"id": ask, "ok": {}})
 
     def known(self, call_id: str) -> Call:
-        """A call that was started here. Raises `Refusal` for any other."""
+        """Return a call that was started here. Raises `Refusal` for any other."""
         call = self.calls.get(call_id)
         if call is None:
             raise Refusal("no", f"call {call_id} was never started here")
         return call
 
     def wait(self, client: Channel, ask: object, epoch: int, call_id: str) -> None:
-        """Answer with the result when there is one."""
+        """Answer with the result once it is known."""
         call = self.known(call_id)
         if call.state == "done":
             client.send({"id": ask, "ok": self.result(call)})
@@ -133,7 +133,7 @@ class Register:
             call.waiters.append((client, ask, epoch))
 
     def kill(self, call_id: str) -> None:
-        """End a call that runs."""
+        """Kill a running call."""
         call = self.calls.get(call_id)
         if call is not None and call.state != "done" and not call.stop:
             call.stop = True
@@ -157,7 +157,7 @@ class Register:
         result: Message = self._journal.read(call.place)["result"]
         return result
 
-    # --- what the agent says ---
+    # --- messages of the agent ---
 
     def prepared(self, call: Call, message: Message, epoch: int) -> None:
         """Run a write or edit whose effect is known now, or finish it with its refusal."""
@@ -182,7 +182,7 @@ class Register:
         self._note(call, news)
 
     def finish(self, call: Call, result: Message) -> None:
-        """Journal the end of a call, and tell its clients, or the notifier."""
+        """Journal the end of a call, and notify its clients, or the notifier."""
         heard = self._is_heard(call)
         if call.notes.get("ready") == "waiting":
             self._note(call, {"ready": "no", "problem": "it ended before it was ready"})
@@ -217,7 +217,7 @@ class Register:
         try:
             self._journal.write({"t": "epoch", "epoch": epoch})
         except JournalFull:
-            pass  # only the dead would need to read it, and they serve no call
+            pass  # only a reader after our death would need it, and then no call is served
         for call in self.calls.values():
             for client, ask, theirs in call.waiters:
                 if theirs < epoch:
@@ -229,10 +229,10 @@ class Register:
         for call in self.calls.values():
             call.deadline += seconds
 
-    # --- the lives of calls ---
+    # --- running and ending calls ---
 
     def _run(self, call: Call, epoch: int, *, asked: bool = True) -> bool:
-        """Journal that it starts, and only then ask the agent for it (S8)."""
+        """Journal the start of a call, and only then send it to the agent (S8)."""
         fields = {"call": call.id, "epoch": epoch, "tool": call.tool, "expect": call.expect}
         try:
             self._journal.write({"t": "started", **fields})
@@ -260,10 +260,10 @@ class Register:
         try:
             self._journal.write({"t": "note", "call": call.id, **news})
         except JournalFull:
-            pass  # it stays known here, and only the dead would need to read it
+            pass  # it stays known here; only a reader after our death would need the record
 
     def _save(self, call: Call, result: Message) -> None:
-        """Journal the end. When the disk is full it is kept here and tried again."""
+        """Journal the end. If the disk is full, keep it here and retry."""
         try:
             call.place = self._journal.write({"t": "exit", "call": call.id, "result": result})
             call.unsaved = None
@@ -275,5 +275,5 @@ class Register:
 
 
 def fenced(epoch: int) -> Message:
-    """The error of who asked under a lower epoch than that."""
+    """Return the error for a request under a lower epoch than that."""
     return {"kind": "fenced", "message": f"epoch {epoch} owns these hands now", "current": epoch}

@@ -1,13 +1,13 @@
-"""The control groups that hold a whole sandbox in: made, joined, asked, emptied, removed.
+"""Control groups of a whole sandbox: created, joined, read, emptied, removed.
 
-What is to be made comes with the launch, as data (`plan`):
+The groups to create come with the launch, as data (`plan`):
 
     folders   paths of the groups, one of cgroup v2 or one for each controller of v1
-    settings  [path in a folder, value, whether it must hold], in order
-    own       for v2 in a scope of our own: the mount point and the file that says where we are; the folder is
-              then found here, and this process first moves into a leaf of its own (v2 has no processes in inner nodes)
+    settings  [path in a folder, value, True if it must succeed], in order
+    own       for v2 in a scope of our own: the mount point and the file with our path in it; the folder is then
+              found here, and this process first moves into its own leaf (v2 has no processes in inner nodes)
 
-Every folder is recorded before it is made, so that a later process can remove what a dead supervisor left.
+Every folder is recorded before it is created, so that a later process can remove those of a dead supervisor.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import time
 from typing import Any
 
 PREFIX = "holdfast-"
-"""How the name of every group of ours begins."""
+"""Prefix of the names of our groups."""
 
 RECORD = "groups"
 """The file in an incarnation's folder that names its groups."""
 
 EMPTY_S = 5.0
-"""How long the processes of a group may take to be gone once they are killed."""
+"""Seconds that the processes of a group may take to be gone after they are killed."""
 
 _STEP_S = 0.002
 _MEMORY = (("memory.events", "oom_kill"), ("memory.oom_control", "oom_kill"))
@@ -34,7 +34,7 @@ _PROCESSES = (("pids.events", "max"),)
 
 
 class Group:
-    """The groups of one sandbox. Without folders it is none, and every verb does nothing."""
+    """The groups of one sandbox. Without folders every method does nothing."""
 
     def __init__(self, folders: list[str]) -> None:
         self.folders = folders
@@ -49,7 +49,7 @@ class Group:
         return {"memory": self._sum(_MEMORY), "processes": self._sum(_PROCESSES)}
 
     def full(self) -> bool:
-        """True while there may be no more processes, or hardly any."""
+        """True while no more processes may start, or hardly any."""
         for folder in self.folders:
             most, there = (_number(os.path.join(folder, f"pids.{name}")) for name in ("max", "current"))
             if most > 0 and there + 2 >= most:
@@ -57,7 +57,7 @@ class Group:
         return False
 
     def used(self) -> int:
-        """Bytes of memory in use, as the kernel counts them; 0 when it does not tell."""
+        """Return the bytes of memory in use, as the kernel counts them; 0 if unknown."""
         names = ("memory.current", "memory.usage_in_bytes")
         return max((_number(os.path.join(folder, name)) for folder in self.folders for name in names), default=0)
 
@@ -69,7 +69,7 @@ class Group:
         return total
 
     def kill(self) -> None:
-        """End every process in it."""
+        """Kill every process in the groups."""
         for folder in self.folders:
             if write(os.path.join(folder, "cgroup.kill"), "1", make=False):
                 continue
@@ -78,7 +78,7 @@ class Group:
                     os.kill(pid, signal.SIGKILL)
 
     def remove(self) -> bool:
-        """End what is in it and take it away. Safe to repeat; False when it would not go."""
+        """Kill the processes in the groups and remove the groups. Safe to repeat; False if removal failed."""
         end = time.monotonic() + EMPTY_S
         left = list(self.folders)
         while left:
@@ -93,7 +93,7 @@ class Group:
 
 
 def make(plan: dict[str, Any], record: str) -> Group:
-    """Make the groups of a plan. Raises `OSError` when one that must hold cannot be made."""
+    """Create the groups of a plan. Raises `OSError` if one that must succeed cannot be created."""
     if not plan:
         return Group([])
     folders = [str(folder) for folder in plan["folders"]]
@@ -108,7 +108,7 @@ def make(plan: dict[str, Any], record: str) -> Group:
         _settle(inner, plan["controllers"])
     for folder in folders:
         os.mkdir(folder)
-        os.chmod(folder, 0o711)  # the supervisor reads the counters, and is no root by then; the files stay root's
+        os.chmod(folder, 0o711)  # the supervisor, no longer root by then, reads the counters; the files stay root's
     for place, value, needed in plan["settings"]:
         if not write(os.path.join(folders[0], place) if inner else place, value) and needed:
             raise OSError(f"the limit {place} could not be set to {value}")
@@ -116,7 +116,7 @@ def make(plan: dict[str, Any], record: str) -> Group:
 
 
 def recorded(record: str) -> Group:
-    """The groups that a record names; none when there is no record, or it is not ours."""
+    """Return the groups that a record names; none if there is no record, or it is not ours."""
     try:
         with open(record, encoding="utf-8") as file:
             found = json.load(file)
@@ -136,7 +136,7 @@ def own_path(where: str, controller: str = "") -> str:
 
 
 def _settle(inner: str, controllers: list[str]) -> None:
-    """Move this process into a leaf, so that the controllers can be given to its sibling."""
+    """Move this process into a leaf, so that its sibling can receive the controllers."""
     leaf = os.path.join(inner, PREFIX + "supervisor")
     os.makedirs(leaf, exist_ok=True)
     if not write(os.path.join(leaf, "cgroup.procs"), "0"):
@@ -147,7 +147,7 @@ def _settle(inner: str, controllers: list[str]) -> None:
 
 
 def write(path: str, value: str, *, make: bool = True) -> bool:
-    """Write a file of a group; True when the kernel took it. In its folders no file can be made."""
+    """Write a file of a group; True if the kernel accepted it. No new file can be created in these folders."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o644)
     except OSError:
@@ -174,7 +174,7 @@ def _count(path: str, key: str) -> int:
 
 
 def _number(path: str) -> int:
-    """The number in a file; -1 when there is none."""
+    """Return the number in a file; -1 if there is none."""
     try:
         with open(path, encoding="ascii") as file:
             return int(file.read())

@@ -1,15 +1,15 @@
-"""The supervisor's journal: what an incarnation of hands did, one JSON object a line (S8, S10).
+"""The supervisor's journal: the history of an incarnation of hands, one JSON object per line (S8, S10).
 
     open     hands_id, boot_id, pid            the first line
     epoch    epoch                             no lower one is served from now on
     started  call, epoch, tool, expect         written before the agent is asked to run it
-    note     call, line | ready, problem       what became known of it while it ran
+    note     call, line | ready, problem       a result reported while it ran
     exit     call, result                      written when its end is known
     lost     reason                            the sandbox is gone
 
-No line is synced: a power cut changes the boot, and then nothing here counts. A last line that was
-not finished was never written. Each record carries a checksum, `sum`: where one is wrong the journal is damaged, and a
-call that it does not name may have been started.
+No line is synced: a power cut changes the boot, and then the journal does not count. An unfinished last line counts as
+never written. Each record carries a checksum, `sum`: if one is wrong the journal is damaged, and a call that it does
+not name may have been started.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SUM = "sum"
 _BEGINNING = b'{"t":"'
 
 NOTES = ("line", "ready", "problem")
-"""What a note may tell of a call."""
+"""Fields of a note about a call."""
 
 
 class JournalFull(Exception):
-    """The disk took no more; what was written before is whole."""
+    """The disk is full; earlier records are complete."""
 
 
 class Place(NamedTuple):
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Journal:
-    """The writing side. One process has it."""
+    """The writing side, used by one process."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -52,8 +52,7 @@ class Journal:
     def write(self, record: Record) -> Place:
         """Append a record, whole or not at all. Raises `JournalFull`.
 
-        The beginning of one that did not fit has no line end, so it counts as nothing; the next
-        record takes its place.
+        The beginning of one that did not fit has no line end, so it does not count; the next record overwrites it.
         """
         line = encode({**record, _SUM: zlib.crc32(encode(record))})
         done = 0
@@ -67,7 +66,7 @@ class Journal:
         return place
 
     def read(self, place: Place) -> Record:
-        """A record that was written here."""
+        """Return a record that was written here."""
         record: Record = json.loads(os.pread(self._fd, place.length, place.offset))
         record.pop(_SUM, None)
         return record
@@ -76,7 +75,7 @@ class Journal:
 class Testimony(NamedTuple):
     """Content of a journal. `started`, `exits` and `notes` are by call id; `opened` is empty without a first line.
 
-    A `damaged` one has lines that are not what was written; they say nothing here.
+    A `damaged` journal has lines that differ from the records written; those lines are ignored.
     """
 
     opened: Record
@@ -89,7 +88,7 @@ class Testimony(NamedTuple):
 
 
 def replay(path: str) -> Testimony:
-    """Read a whole journal. A missing or empty one testifies to nothing."""
+    """Read a whole journal. A missing or empty one yields an empty content."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -116,7 +115,7 @@ def _is_unfinished(rest: bytes) -> bool:
 
 
 def _record(line: bytes) -> Record | None:
-    """The record of a line, None when the line is not what was written."""
+    """Return the record of a line, None if the line is damaged."""
     try:
         record = json.loads(line)
     except ValueError:

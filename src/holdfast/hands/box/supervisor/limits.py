@@ -34,7 +34,7 @@ class _Seen:
 class Watch:
     """The limits of one sandbox, as its supervisor sees them. `fd` is readable when there is something to `hear`.
 
-    It is the supervisor's end of the steward, which holds `lock` until all is cleared away.
+    It is the supervisor's end of the steward, which holds `lock` until the cleanup is done.
     """
 
     def __init__(self, launch: dict[str, Any], group: Group, lock: int) -> None:
@@ -52,7 +52,7 @@ class Watch:
 
     @property
     def fd(self) -> int:
-        """-1 when there is nothing to listen to."""
+        """The descriptor to poll; -1 if there is nothing to listen to."""
         return self._link.fd if self._link is not None else -1
 
     def claimed(self) -> None:
@@ -61,7 +61,7 @@ class Watch:
             os.write(self._life, CLAIMED)
 
     def began(self, call: str, inner: int) -> None:
-        """A call runs in that process, by its number inside."""
+        """Record that a call runs in the process with that pid inside the sandbox."""
         if call in self._calls:
             self._calls[call].inner = inner
             self._send({"began": call, "pid": inner})
@@ -78,7 +78,7 @@ class Watch:
             self._link.send(message)
 
     def hear(self) -> tuple[list[str], str]:
-        """The calls that have to be ended now, and why these hands must be given up, if they must."""
+        """Return the calls that must end now, and the reason to give up these hands, if any."""
         if self._link is None:
             return [], ""
         self._link.flush()
@@ -109,7 +109,7 @@ class Watch:
         return call
 
     def ended(self, call: str, result: Message) -> Message:
-        """The result of a call, with the limit that ended it or a process of it."""
+        """Return the result of a call, with the limit that ended it or one of its processes."""
         seen = self._calls.pop(call, None)
         if seen is None:
             return result
@@ -120,7 +120,7 @@ class Watch:
         return {**result, "limit": limit} if limit else result
 
     def _by_itself(self, seen: _Seen, result: Message) -> str:
-        """The limit that the kernel held a call to, which then ended before it was looked at."""
+        """Return the limit that the kernel enforced on a call which then ended before the watcher looked."""
         if result.get("timed_out") or result.get("cancelled"):
             return seen.near
         code, number = result.get("exit_code"), result.get("signal")
@@ -136,7 +136,7 @@ class Watch:
         return ""
 
     def gone(self, call: str) -> Message | None:
-        """The result of a call that ran when the sandbox ended, when that was for memory: then it is known."""
+        """Return the result of a call that ran when the sandbox ended for memory: then the outcome is known."""
         seen = self._calls.get(call)
         if seen is None:
             return None
@@ -148,7 +148,7 @@ class Watch:
         return self.ended(call, {"ok": False, "output": told, "bytes_total": len(told)})
 
     def close(self) -> None:
-        """The sandbox has ended. Returns when the steward has taken away what is left."""
+        """Record the end of the sandbox. Returns when the steward has removed what is left."""
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -158,10 +158,10 @@ class Watch:
 
 
 LIVES = 3
-"""How often the watcher is started before these hands are given up: what is not watched is not limited."""
+"""Starts of the watcher before these hands are given up: without a watcher nothing is limited."""
 
 CLAIMED = b"c"
-"""What the supervisor says when somebody knows of these hands: their folder has to testify from then on."""
+"""Message of the supervisor after a client claimed these hands: from then on their journal must stay readable."""
 
 _MOST = 65_536
 
@@ -183,7 +183,7 @@ class Steward:
             self._lives = LIVES
 
     def serve(self) -> None:
-        """Until the supervisor has ended; then nothing of it is left."""
+        """Run until the supervisor has ended; then remove everything it left."""
         poll = select.poll()
         poll.register(self._life, select.POLLIN)
         again = False
@@ -210,7 +210,7 @@ class Steward:
         self._handle = os.pidfd_open(pid)
 
     def _lost(self) -> bool:
-        """The watcher has ended. After the last one the supervisor is told by the end of the link."""
+        """Handle the end of the watcher. After the last one the supervisor sees the end of the link."""
         os.close(self._handle)
         os.waitpid(-1, 0)
         self._handle = -1
@@ -234,7 +234,7 @@ class Steward:
 
 
 def become(launch: dict[str, Any], group: Group, lock: int, log: int, ends: tuple[int, socket.socket]) -> NoReturn:
-    """In a child of the supervisor: keep its lock, leave all else that was inherited, and serve."""
+    """In a child of the supervisor: keep its lock, close all other inherited descriptors, and serve."""
     try:
         life, link, supervisor = ends[0], ends[1], os.getppid()
         null = os.open("/dev/null", os.O_RDWR)

@@ -17,14 +17,14 @@ _MS_NODEV = 4
 _PR_SET_DUMPABLE = 4
 
 TROUBLE = "the layers could not be laid"
-"""Begins every message of this part."""
+"""Prefix of every message of this module."""
 
 
 def mount_overlays(plan: dict[str, Any], uid: int, gid: int) -> None:
-    """Enter namespaces of our own and mount every overlay of `plan` (`{stage, overlays}`).
+    """Enter our own namespaces and mount every overlay of `plan` (`{stage, overlays}`).
 
-    An overlay is `{at, lower, upper, work}`: `at` names it in the folder `stage`, `lower` are folders, the first on
-    top, `upper` takes what is written and needs `work` beside it; both empty for a read-only one. The caller has
+    An overlay is `{at, lower, upper, work}`: `at` names it in the folder `stage`, `lower` are folders, the topmost
+    first, `upper` receives writes and needs `work` beside it; both are empty for a read-only one. The caller has
     already become `uid` for good. Raises `OSError`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +61,7 @@ def _trouble(what: str) -> OSError:
 
 
 def main() -> None:
-    """Try it: the arguments are a folder with `stage`, `lower`, `upper` and `work` in it, and the ids to be."""
+    """Try it: the arguments are a folder with `stage`, `lower`, `upper` and `work` in it, and the uid and gid."""
     base, uid, gid = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     lower, upper, work = (os.path.join(base, name) for name in ("lower", "upper", "work"))
     overlays = [
@@ -83,11 +83,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 MODES = {"folder": 0o555, "file": 0o444}
-"""Of what was made for a mount."""
+"""Modes of files and folders created as mount points."""
 
 
 def make_mount_point(place: Sequence[str]) -> int:
-    """Make it unless it is there, and share it with other holders until the returned descriptor is closed."""
+    """Create a mount point unless it exists; shared with other holders until the returned descriptor closes."""
     folder, below, kind = place
     parent, name = _parent(folder, below)
     try:
@@ -107,7 +107,7 @@ def make_mount_point(place: Sequence[str]) -> int:
 
 
 def remove_mount_point(place: Sequence[str]) -> None:
-    """Remove a place that was held, when it is empty and no other holder lives. Never fails."""
+    """Remove a mount point if it is empty and no other holder lives. Never fails."""
     folder, below, kind = place
     fd = -1
     try:
@@ -135,7 +135,7 @@ def is_mount_point(found: os.stat_result) -> bool:
 
 
 def _parent(folder: str, below: str) -> tuple[int, str]:
-    """The folder that a place is in, and its name there. Raises `OSError` when a link stands in the way."""
+    """Open the folder of a mount point; returns it with the name in it. Raises `OSError` for a link on the path."""
     *middle, name = below.split("/")
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in middle:
@@ -170,7 +170,7 @@ _MS_BIND, _MS_REC, _MS_SLAVE = 4096, 16384, 1 << 19
 
 
 def hide_home(plan: Mapping[str, Any]) -> None:
-    """Veil `plan["home"]` but for the files and folders of `plan["shown"]`, all real paths. Raises `OSError`."""
+    """Hide `plan["home"]` except the files and folders of `plan["shown"]`, all real paths. Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) != 0:
         raise _hide_error("mount namespace")

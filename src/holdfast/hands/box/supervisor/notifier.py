@@ -1,9 +1,8 @@
 """The notifier: a process beside the supervisor that runs a command on the host when a job has news.
 
-It is the supervisor's parent and not its child, so neither the command nor what it starts is ended with the hands. It
-hears from the supervisor over a pipe which jobs run and what is new about them. When the pipe ends with jobs still
-running, the supervisor was killed: that is news too. A command that does not exit with 0 is run again, with growing
-pauses.
+It is the supervisor's parent, not its child, so neither the command nor its children end with the hands. The supervisor
+reports the running jobs and their news over a pipe. If the pipe ends while jobs run, the supervisor was killed: that is
+news too. A command that does not exit with 0 is retried, with growing pauses.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from typing import NoReturn
 from holdfast.hands.box.wire import Channel, Message
 
 TRIES = 10
-"""How often a command is run for one piece of news."""
+"""Attempts to run the command for one piece of news."""
 
 FIRST_PAUSE_S = 0.2
-"""The pause before the second time; each later one is twice as long."""
+"""Seconds of pause before the second attempt; each later pause is twice as long."""
 
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin"}
-"""All that the command finds in its environment."""
+"""The complete environment of the command."""
 
 
 class Notifier:
@@ -33,7 +32,7 @@ class Notifier:
         self._to = Channel(fd) if fd >= 0 else None
 
     def watch(self, call: str) -> None:
-        """That job runs now."""
+        """Record that a job runs now."""
         self._send({"watch": call})
 
     def over(self, call: str, *, tell: bool) -> None:
@@ -41,15 +40,15 @@ class Notifier:
         self._send({"over": call, "tell": tell})
 
     def line(self, call: str) -> None:
-        """The line that was waited for has come."""
+        """Report that the expected line has come."""
         self._send({"line": call})
 
     def hush(self) -> None:
-        """These hands were given back: there is nothing to tell any more."""
+        """Stop notifications: these hands were released."""
         self._send({"hush": True})
 
     def flush(self) -> None:
-        """Go on sending what did not fit into the pipe."""
+        """Continue to send messages that did not fit into the pipe."""
         if self._to is not None:
             self._to.flush()
 
@@ -59,7 +58,7 @@ class Notifier:
 
 
 class _News:
-    """One piece of news, until a command took it."""
+    """One piece of news, until a command succeeds with it."""
 
     def __init__(self, call: str, kind: str) -> None:
         self.call = call
@@ -82,7 +81,7 @@ class _Teller:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
     def serve(self) -> None:
-        """Until the supervisor is gone and all is told."""
+        """Run until the supervisor is gone and all news is delivered."""
         while not self._from.closed or self._news:
             now = time.monotonic()
             for news in list(self._news):
@@ -153,7 +152,7 @@ class _Teller:
 
 
 def _become(argv: list[str]) -> NoReturn:
-    """In the child: become the command, in a process session of its own."""
+    """In the child: become the command, in its own process session."""
     try:
         signal.set_wakeup_fd(-1)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:

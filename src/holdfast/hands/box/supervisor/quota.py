@@ -1,9 +1,9 @@
-"""A limit on what some folders grow by, in bytes and in files, that needs nothing from the file system.
+"""A limit on the growth of some folders, in bytes and in files, that needs no support by the file system.
 
-How far the free space and the free inodes of the disk fell is looked at often, for that is cheap. Only when they fell
-by half of what is left to these hands are the folders counted, by a process of its own, and now and then
-otherwise, since others may give back what these hands take. Growth is measured from the first count ever made for the
-session, which a file keeps: hands made anew do not get it all once more.
+The watch often checks how far the free space and free inodes of the disk fell, which is cheap. A separate process
+counts the folders only when they fell by half of the remaining allowance, and now and then otherwise, since other
+processes may free space that these hands use. Growth is measured from the first count ever made for the session, kept
+in a file, so that new hands do not get the full allowance again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from holdfast.hands.box import processes
 from holdfast.hands.box.supervisor import usage
 
 LEAST = (1 << 20, 64)
-"""Bytes and inodes below which nothing is suspicious."""
+"""Bytes and inodes below which a change is ignored."""
 
 QUICK_S = 0.05
 SLOW_S = 30.0
-"""Between two looks at the free space; between two counts that nothing asks for."""
+"""Seconds between two checks of the free space, and between two routine counts."""
 
 SHARE = 20.0
-"""How many times longer than a count took nothing that is not suspicious is counted."""
+"""A routine count waits this many times as long as the last count took."""
 
 FULL = 64 << 20
-"""Bytes free on the disk below which what grew is ended, whatever the count says."""
+"""Bytes free on the disk below which a call that grows is ended, whatever the count says."""
 
 
 class Quota:
-    """The state of one watch. `over` names the limit that was passed: `disk` or `inodes`.
+    """The state of one watch. `over` names the exceeded limit: `disk` or `inodes`.
 
-    `pids` tells the processes of the sandbox, which may hold files open that have no name any more.
+    `pids` returns the processes of the sandbox, which may hold deleted files open.
     """
 
     def __init__(self, holding: dict[str, Any], pids: Callable[[], tuple[int, ...]]) -> None:
@@ -58,18 +58,18 @@ class Quota:
         self.over = ""
 
     def struck(self) -> None:
-        """A call is ended for it, or has ended: judge the next one from what is there then."""
+        """Reset after a call ended: the next one is judged by the state found then."""
         self.over = ""
         self._low = None
         self._stale = self.fd >= 0
 
     def rest(self) -> None:
-        """Nothing runs any more: what a count found, or is about to find, is not the next call's doing."""
+        """Reset when nothing runs: a finished or running count is not the next call's doing."""
         self.over = ""
         self._stale = self.fd >= 0
 
     def look(self, now: float, busy: bool) -> float | None:
-        """Look at the free space, and start to count when there is a reason. Returns how long to rest."""
+        """Check the free space, and start a count if there is a reason. Returns the seconds until the next check."""
         if not self._on:
             return None
         if self.fd >= 0:
@@ -88,7 +88,7 @@ class Quota:
         return fell[0] > LEAST[0] and min(free for free, _ in self._read_free().values()) < FULL
 
     def _fell(self) -> tuple[int, int]:
-        """By how much the disks have less free than at the last count."""
+        """Return the loss of free bytes and inodes of the disks since the last count."""
         size = inodes = 0
         for device, (free, spare) in self._read_free().items():
             before = self._free.get(device, (free, spare))
@@ -120,7 +120,7 @@ class Quota:
         os.set_blocking(self.fd, False)
 
     def hear(self) -> None:
-        """Take what the count says."""
+        """Read the result of a count."""
         try:
             data = os.read(self.fd, 4096)
         except BlockingIOError:
@@ -142,12 +142,12 @@ class Quota:
             self._base = (size, inodes)
             _keep(self._kept, self._base)
         if self._stale:
-            self._stale = False  # it saw what another call was doing
+            self._stale = False  # it measured another call
             return
         self._judge(size, inodes, deep)
 
     def _judge(self, size: int, inodes: int, deep: bool) -> None:
-        """Over, when there is more than there may be and it still grows: who makes room is left to it."""
+        """Set `over` if usage is above the limit and still grows: a call that frees space may go on."""
         assert self._base is not None
         found = self._grown = (size - self._base[0], inodes - self._base[1])
         if self._low is None:
@@ -164,7 +164,7 @@ class Quota:
 
 
 def _counted(paths: list[str], pids: Callable[[], tuple[int, ...]], out: int) -> None:
-    """In the child: count, also what has no name any more and is held open, say it, end."""
+    """In the child: count, including deleted files that are held open, report, exit."""
     try:
         processes.die_with_parent(signal.SIGKILL)
         found = usage.disk(paths)
@@ -184,7 +184,7 @@ def _load(path: str) -> tuple[int, int] | None:
 
 
 def _keep(path: str, base: tuple[int, int]) -> None:
-    """For the next hands of the session. One that cannot be kept is measured anew by them."""
+    """Save the first count for the next hands of the session. If that fails, they measure it again."""
     if not path:
         return
     try:

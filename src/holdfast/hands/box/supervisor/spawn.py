@@ -17,7 +17,7 @@ _NICE = 5
 
 
 class Sandbox(NamedTuple):
-    """A started sandbox: its process, the agent's conversation, what it says on standard error."""
+    """A started sandbox: its process, the connection to the agent, and its standard error."""
 
     pid: int
     control: int
@@ -27,9 +27,8 @@ class Sandbox(NamedTuple):
 def start(launch: dict[str, Any], doors: Sequence[str] = ()) -> Sandbox:
     """Fork and exec the launch's `argv`, in the control groups whose `doors` are named.
 
-    `blobs` maps a name to bytes in base 64: each becomes a descriptor of an unnamed file, whose
-    number stands in `argv` where `{fd:NAME}` stood. `uid` and `gid` are taken on for good, without
-    supplementary groups, when we are root.
+    `blobs` maps a name to bytes in base 64: each becomes a descriptor of an unnamed file, whose number replaces
+    `{fd:NAME}` in `argv`. As root, the process takes on `uid` and `gid` for good, without supplementary groups.
     """
     mine, theirs = socket.socketpair()
     errors, errors_in = os.pipe2(os.O_CLOEXEC)
@@ -43,7 +42,7 @@ def start(launch: dict[str, Any], doors: Sequence[str] = ()) -> Sandbox:
 
 
 def _become(launch: dict[str, Any], doors: Sequence[str], control: int, errors: int) -> None:
-    """In the child: become the sandbox, or say why not."""
+    """In the child: become the sandbox, or report the error."""
     try:
         os.dup2(control, 0)
         os.dup2(errors, 1)

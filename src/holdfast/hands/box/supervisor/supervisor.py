@@ -1,10 +1,10 @@
 """The supervisor: parent of one sandbox, outside it; keeps its journal and serves its verbs (S9, S10).
 
-Made of a launch (see `entry`), it locks its lock file for life, starts the sandbox and waits for the
-agent's first word. Then it serves a unix socket, see `verbs`; what its calls are doing is in `register`. It ends
-when it is idle and unclaimed for a while, at its longest life, when its sandbox is gone, or when released; never for
-idleness while anything runs, and never during a call or job that still may run. A service alone keeps it from
-idleness, not from its longest life.
+It reads a launch (see `hands.launch`), holds its lock file for life, starts the sandbox and waits for the agent's first
+message. Then it serves a unix socket, see `verbs`; `calls` has the state of its calls. It ends when it is idle and
+unclaimed for a while, at its longest life, when its sandbox is gone, or when released; never for idleness while
+anything runs, and never during a call or job that still may run. A service alone prevents the end for idleness, not the
+end at its longest life.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.hands.box.wire import Channel, Message, WireError, encode
 from holdfast.privileges import CAP_KILL, give_up
 
 LOOK_S = 600.0
-"""How long to sleep at most: a number of days is too long for the kernel's."""
+"""Longest sleep in seconds: the kernel does not accept a timeout of several days."""
 
 _RETRY_S = 0.5
 
@@ -68,7 +68,7 @@ class Supervisor:
         self._watch = Watch(launch, limits, self._lock)
         self._user = os.getuid()
         os.chdir(folder)
-        self._launch = launch = {**launch, "folder": "."}  # what is above it may be closed from now on
+        self._launch = launch = {**launch, "folder": "."}  # the folders above it may be closed from now on
         self._confine()
         self._agent = Channel(self._sandbox.control)
         self._agent.send({"op": "setup", **launch["setup"]})
@@ -76,21 +76,21 @@ class Supervisor:
         self._verbs = Verbs(launch, self._register, self._agent, release=self._release, refusal=self._no_start)
 
     def _confine(self) -> None:
-        """Give up all privileges but that to kill the sandbox's processes: its messages are untrusted."""
+        """Give up all privileges except to kill the sandbox's processes: its messages are untrusted."""
         launch = self._launch
         uid, gid = (launch["own_uid"], launch["own_gid"]) if self._user == 0 else (self._user, os.getgid())
         calls = watcher.filter_of(launch)
         give_up(uid=uid, gid=gid, keep=(CAP_KILL,), filter_calls=calls)
 
     def _retire(self, number: int, frame: object) -> None:
-        """Handle SIGTERM: take no new call, and end after the running ones."""
+        """Handle SIGTERM: accept no new call, and end after the running ones."""
         self._life_end = self._began
         self._retired = True
 
     # --- the sandbox ---
 
     def meet(self) -> str:
-        """Wait for the agent's first word. Returns why there is none, empty when all is well."""
+        """Wait for the agent's first message. Returns the reason if there is none, empty on success."""
         end = time.monotonic() + self._launch["hello_s"]
         poll = select.poll()
         poll.register(self._agent.fd, select.POLLIN)
@@ -114,7 +114,7 @@ class Supervisor:
         return bool(data)
 
     def _end_sandbox(self) -> None:
-        """End everything inside. What we started is a descendant of ours, wherever it fled."""
+        """End everything inside. All processes of the sandbox are our descendants, even after double forks."""
         processes.sweep(processes.reap, frozenset({self._watch.steward}), limit_s=20.0)
 
     def clean(self) -> None:
@@ -127,7 +127,7 @@ class Supervisor:
 
     def serve(self) -> None:
         """Serve clients until there is a reason to end."""
-        self._idle_since = time.monotonic()  # the start of the sandbox is no idleness
+        self._idle_since = time.monotonic()  # the start of the sandbox does not count as idle
         poll = select.poll()
         errors = self._sandbox.errors
         poll.register(self._listener.fileno(), select.POLLIN)
@@ -178,7 +178,7 @@ class Supervisor:
         return min(due, default=now + LOOK_S)
 
     def _look(self, now: float) -> None:
-        """Deadlines, and the reasons to end."""
+        """Handle deadlines, and the reasons to end."""
         self._register.save_again()
         self._verbs.look(now)
         self._notifier.flush()
@@ -246,7 +246,7 @@ class Supervisor:
             self._register.finish(call, message["result"])
 
     def _hear_watch(self) -> None:
-        """End the calls that went over a limit."""
+        """End the calls that exceeded a limit."""
         over, problem = self._watch.hear()
         for call_id in over:
             self._register.kill(call_id)
@@ -254,7 +254,7 @@ class Supervisor:
             self._lost(problem)
 
     def _hear_client(self, client: Channel, gone: bool) -> None:
-        """Serve a client's messages. Those of a client that is gone are dropped."""
+        """Serve a client's messages. Those of a disconnected client are dropped."""
         client.flush()
         try:
             messages = client.receive()
@@ -287,21 +287,21 @@ class Supervisor:
         self._end_sandbox()
 
     def _no_start(self) -> str:
-        """Why nothing can be started any more. While a job runs these hands do not age."""
+        """Return the reason that nothing can start any more. While a job runs these hands do not age."""
         jobs = any(call.tool == "job" for call in self._register.open)
         if time.monotonic() >= self._life_end and (self._retired or not jobs):
             return "these hands reached their longest life; make new ones"
         return ""
 
     def _lost(self, reason: str) -> None:
-        """The sandbox is gone."""
+        """Handle the loss of the sandbox."""
         self._ending = reason
         self._end_sandbox()
         self._register.lost(reason)
 
 
 def _leave(launch: Message) -> int:
-    """Detach from the parent and its process session, so that their end does not reach us.
+    """Detach from the parent and its process session, so that their end does not affect us.
 
     The process in between stays as the notifier, if `on_news` is set; returns the descriptor that leads to it.
     """
@@ -338,7 +338,7 @@ def main() -> None:
     try:
         os.write(1, encode({"ok": not problem, "problem": problem, "pid": os.getpid()}))
     except OSError:
-        pass  # who asked for these hands is dead: they will be found idle and unclaimed
+        pass  # the process that started us is dead: these hands become idle and unclaimed
     if problem or supervisor is None:
         return
     null = os.open("/dev/null", os.O_RDWR)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from holdfast.hands.box import processes
 
 DEEPEST = 1000
-"""Levels of folders that are counted; what is nested deeper counts as over every limit."""
+"""Levels of folders that are counted; deeper nesting counts as over every limit."""
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -18,7 +18,7 @@ _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Disk(NamedTuple):
     """Disk usage of folders: allocated bytes, and number of files and folders.
 
-    `deep` is set when some were nested too deep to count.
+    `deep` is set if some were nested too deep to count.
     """
 
     size: int
@@ -27,7 +27,7 @@ class Disk(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Processes of one call or of all: their memory in bytes and how many threads they have."""
+    """Processes of one call or of all: their bytes of memory and number of threads."""
 
     memory: int
     tasks: int
@@ -35,9 +35,9 @@ class Held(NamedTuple):
 
 
 def disk(paths: list[str], pause: float = 0.0) -> Disk:
-    """Walk those folders without following a link. What has several names counts once.
+    """Walk those folders without following a link. A file with several names counts once.
 
-    `pause` is the share of time to leave to others: 1.0 rests as long as it works.
+    `pause` is the share of time left to others: 1.0 sleeps as long as it works.
     """
     seen: set[tuple[int, int]] = set()
     size = inodes = 0
@@ -53,7 +53,7 @@ def disk(paths: list[str], pause: float = 0.0) -> Disk:
 
 
 def _walk(top: int, seen: set[tuple[int, int]], pause: float) -> Disk:
-    """Depth first by descriptors: a folder that is swapped for a link meanwhile is not followed."""
+    """Walk depth first by descriptors: a folder that is replaced by a link meanwhile is not followed."""
     size = inodes = 0
     deep = False
     device = os.fstat(top).st_dev
@@ -90,7 +90,7 @@ def _walk(top: int, seen: set[tuple[int, int]], pause: float) -> Disk:
 
 
 def _listed(fd: int, folders: list[str], seen: set[tuple[int, int]]) -> tuple[int, int]:
-    """Measure one folder's direct content; names of its folders are appended to `folders`."""
+    """Measure one folder's direct content; appends the names of its folders to `folders`."""
     size = count = 0
     try:
         with os.scandir(fd) as found:
@@ -114,7 +114,7 @@ def _listed(fd: int, folders: list[str], seen: set[tuple[int, int]]) -> tuple[in
 
 
 def unlinked(pids: tuple[int, ...], devices: set[int]) -> int:
-    """Bytes on those devices of files without a name that those processes hold open."""
+    """Return the bytes on those devices of deleted files that those processes hold open."""
     seen: dict[tuple[int, int], int] = {}
     for pid in pids:
         folder = f"/proc/{pid}/fd"
@@ -133,7 +133,7 @@ def unlinked(pids: tuple[int, ...], devices: set[int]) -> int:
 
 
 def written(pids: tuple[int, ...]) -> int:
-    """Bytes that those processes wrote to disks so far, as far as one may know."""
+    """Return the bytes that those processes have written to disks, as far as permissions allow reading it."""
     total = 0
     for pid in pids:
         try:
@@ -146,7 +146,7 @@ def written(pids: tuple[int, ...]) -> int:
 
 
 class Tree:
-    """One look at the processes of a sandbox: all descendants of its supervisor but its helpers."""
+    """One scan of the processes of a sandbox: all descendants of its supervisor except its helpers."""
 
     def __init__(self, supervisor: int, spare: frozenset[int]) -> None:
         self._entries = processes.list_all()
@@ -156,11 +156,11 @@ class Tree:
         self.all = self._sum([pid for pid in self._below(supervisor, spare) if pid != supervisor])
 
     def below(self, pid: int) -> Held:
-        """That process and all that stem from it."""
+        """Return that process and all its descendants."""
         return self._sum(self._below(pid, frozenset()))
 
     def pid_of(self, inner: int) -> int:
-        """The process that is known by that number inside, 0 when there is none."""
+        """Return the process with that pid inside the sandbox, 0 if there is none."""
         for pid in self.all.pids:
             if _inner(pid) == inner:
                 return pid
@@ -176,7 +176,7 @@ class Tree:
         return out
 
     def _sum(self, pids: list[int]) -> Held:
-        """Zombies count too: each takes the place of a new process."""
+        """Sum up processes. Zombies count too: each takes the place of a new process."""
         found = [self._entries[pid] for pid in pids]
         memory = sum(entry.pages for entry in found) * _PAGE
         live = tuple(entry.pid for entry in found if entry.state not in "ZX")
@@ -184,7 +184,7 @@ class Tree:
 
 
 def available(path: str = "/proc/meminfo") -> tuple[int, int]:
-    """Bytes of memory that this machine could still give, and that it has; zeros where it does not say."""
+    """Return this machine's available and total bytes of memory; zeros if unknown."""
     found = {}
     try:
         with open(path, encoding="ascii") as file:
@@ -198,7 +198,7 @@ def available(path: str = "/proc/meminfo") -> tuple[int, int]:
 
 
 def proportional(pids: tuple[int, ...]) -> int:
-    """Bytes of memory with what is shared counted once; of those who do not tell, what is resident."""
+    """Return the bytes of memory with shared memory counted once; resident memory where that is unknown."""
     total = 0
     for pid in pids:
         try:

@@ -1,4 +1,4 @@
-"""The verbs of one incarnation: what a client may ask for, each under its epoch (S9)."""
+"""The verbs of one incarnation: requests of clients, each under its epoch (S9)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ INPUT_MAX = 1 << 20
 """Bytes of input that a command may leave unread."""
 
 INPUT_WAIT_S = 2.0
-"""Time that a client waits to write more than that."""
+"""Seconds that a client waits to write more than that."""
 
 WAIT_MAX_S = 3600.0
-"""How long an answer may be waited for at most."""
+"""Longest wait for an answer in seconds."""
 
 
 class _Question:
-    """A question whose answer may have to wait. `answer` returns None until then; at the deadline `late` answers."""
+    """A request whose answer may have to wait. `answer` returns None until then; at the deadline `late` answers."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Verbs:
         register.listened = self._is_listened
 
     def serve(self, client: Channel, message: Message) -> None:
-        """Answer, now or later. Raises `Refusal`, and `KeyError`, `TypeError`, `ValueError` for what is no question."""
+        """Answer, now or later. Raises `Refusal`, and `KeyError`, `TypeError`, `ValueError` for an invalid request."""
         epoch = int(message["epoch"])
         self._check(epoch)
         reply: Callable[[Message], None] = lambda body: client.send({"id": message["id"], "ok": body})  # noqa: E731
@@ -105,7 +105,7 @@ class Verbs:
                 raise Refusal("bad", f"there is no verb {verb!r}")
 
     def _check(self, epoch: int) -> None:
-        """Refuse a lower epoch than was seen (S9); a higher one shuts the lower ones out."""
+        """Refuse a lower epoch than the highest seen (S9); a higher one shuts out the lower ones."""
         if epoch < self.epoch:
             raise Refusal("fenced", f"these hands belong to epoch {self.epoch}, this came from epoch {epoch}")
         if epoch == self.epoch:
@@ -125,7 +125,7 @@ class Verbs:
         if self._standing:
             raise Refusal("no", "these hands are paused; resume them before something is started")
 
-    # --- questions that may have to wait ---
+    # --- requests that may have to wait ---
 
     def _ask(self, client: Channel, message: Message) -> None:
         wait_s = float(message.get("wait_s", 0.0))
@@ -181,7 +181,7 @@ class Verbs:
         return _Question(client, message, INPUT_WAIT_S, lambda: self._give(call, data, offset, close=close), slow)
 
     def _give(self, call: Call, data: bytes, offset: int, *, close: bool) -> Message | None:
-        """Hand on what is new of that input. None while there is no room for it."""
+        """Pass new input on to the command. None while there is no room for it."""
         if call.closed and offset + len(data) <= call.given:
             return {}
         fresh = data[max(0, call.given - offset) :]
@@ -202,7 +202,7 @@ class Verbs:
         return {}
 
     def _settle(self, question: _Question, now: float) -> bool:
-        """Answer a question when that can be done, or must be."""
+        """Answer a request once that is possible, or at its deadline."""
         try:
             body = question.answer()
             if body is None and now >= question.until:
@@ -217,14 +217,14 @@ class Verbs:
         return True
 
     def look(self, now: float) -> None:
-        """Answer what can be answered now."""
+        """Answer all requests that can be answered now."""
         self._questions = [
             question for question in self._questions if not question.client.closed and not self._settle(question, now)
         ]
         self.transfers.look(now)
 
     def due(self) -> float | None:
-        """Return the next time at which a question or transfer is due without a message."""
+        """Return the next time at which a request or transfer is due without a message."""
         if not self._questions and not self.transfers:
             return None
         now = time.monotonic()
@@ -250,7 +250,7 @@ class Verbs:
         self._agent.send({"op": "pause" if still else "resume"})
 
     def stood(self, message: Message) -> None:
-        """The agent has paused or resumed all that runs inside."""
+        """Record that the agent has paused or resumed all processes inside."""
         done = message["ev"] == "paused" and bool(message["done"])
         if done:
             self.paused_since = time.monotonic()
@@ -268,17 +268,17 @@ class Verbs:
 
 
 IDLE_S = 60.0
-"""How long a client may leave one alone before it is ended."""
+"""Seconds that a client may leave a transfer alone before it is ended."""
 
 MOST = 8
-"""How many there are at once at most."""
+"""Maximum number of concurrent transfers."""
 
 _PREFIX = "//"
-"""How their names in the agent begin: no call's does."""
+"""Prefix of their ids in the agent: no call id begins with it."""
 
 
 class Transfer:
-    """One of them. `pending` is the question that waits for the next piece, `result` its end."""
+    """One transfer. `pending` is the request that waits for the next piece, `result` its end."""
 
     def __init__(self) -> None:
         self.pending: tuple[Channel, object, int] | None = None
@@ -287,7 +287,7 @@ class Transfer:
 
 
 class Transfers:
-    """All of them."""
+    """All transfers."""
 
     def __init__(self, agent: Channel) -> None:
         self._agent = agent
@@ -295,11 +295,11 @@ class Transfers:
         self._count = 0
 
     def __bool__(self) -> bool:
-        """True while any is under way."""
+        """True while any is in progress."""
         return bool(self._open)
 
     def begin(self, step: str, path: str) -> Message:
-        """Start one."""
+        """Start a transfer."""
         if step not in STEPS:
             raise Refusal("bad", f"there is no step {step!r}")
         if len(self._open) >= MOST:
@@ -311,7 +311,7 @@ class Transfers:
         return {"transfer": self._count}
 
     def ask(self, client: Channel, ask: object, epoch: int, number: int, data: str) -> None:
-        """Ask for the next piece, or hand it on; the answer goes out when the child has made or taken it."""
+        """Request the next piece, or send it; the answer is sent when the child has produced or accepted it."""
         name = f"{_PREFIX}{number}"
         transfer = self._open.get(name)
         if transfer is None or transfer.pending is not None:
@@ -324,7 +324,7 @@ class Transfers:
             self._agent.send({"op": "piece", "call": name, "data": data})
 
     def hear(self, name: str, message: Message) -> bool:
-        """Handle a message of the agent. False when it belongs to no transfer."""
+        """Handle a message of the agent. False if it belongs to no transfer."""
         if not name.startswith(_PREFIX):
             return False
         transfer = self._open.get(name)
@@ -341,7 +341,7 @@ class Transfers:
         return True
 
     def _end(self, name: str, transfer: Transfer) -> None:
-        """Answer with the end of the transfer, when a client waits for it."""
+        """Answer with the end of the transfer, if a client waits for it."""
         result = transfer.result
         if transfer.pending is None or result is None:
             return
@@ -364,7 +364,7 @@ class Transfers:
             self._agent.send({"op": "kill", "call": name})
 
     def shut_out(self, epoch: int, error: Message) -> None:
-        """Those of a lower epoch are ended."""
+        """End the transfers under a lower epoch."""
         for name, transfer in list(self._open.items()):
             if transfer.pending is not None and transfer.pending[2] < epoch:
                 transfer.pending[0].send({"id": transfer.pending[1], "error": error})

@@ -1,10 +1,10 @@
-"""The process beside a supervisor that looks at what its sandbox uses, and says which call went over a limit.
+"""The process beside a supervisor that measures its sandbox's usage and reports calls that exceed a limit.
 
-It sleeps while no call runs. While one does it looks every few milliseconds: at the kernel's counters where a control
-group holds the sandbox in, at the processes themselves where none does, and at the free space of the disk, whose
-fall makes it count the folders that these hands may fill. It ends with its steward.
+It sleeps while no call runs. During calls it checks every few milliseconds: the kernel's counters if a control group
+holds the sandbox, otherwise the processes themselves, and the free space of the disk, whose fall makes it count the
+folders that these hands may fill. It ends with its steward.
 
-In: {began: call, pid} (the number inside), {ended: call}. Out: {over: limit, call}, {near: limit, call}, {again: true}.
+In: {began: call, pid} (the pid inside), {ended: call}. Out: {over: limit, call}, {near: limit, call}, {again: true}.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from holdfast.hands.box.wire import Channel, Message
 from holdfast.privileges import CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SYS_PTRACE, die_with, give_up
 
 QUICK_S = 0.05
-"""Between two looks when the memory of processes has to be added up, and may reach its limit."""
+"""Seconds between two checks when memory is summed over processes and may reach its limit."""
 
 CALM_S = 0.25
-"""Between two looks when it cannot."""
+"""Seconds between two checks when it cannot."""
 
 FAST = 4 << 30
-"""Bytes a second that memory may be taken at."""
+"""Bytes per second at which memory may be allocated."""
 
 SPARE = 16
-"""The part of the machine's memory that is left to others, whatever is counted: one of so many."""
+"""Fraction of the machine's memory reserved for others, whatever is counted: one part in this many."""
 
 STUCK_S = 1.0
-"""How long new processes must go on to be refused before the call is ended for it."""
+"""Seconds that new processes must be refused before the call is ended for it."""
 
 SETTLE_S = 0.2
-"""How long a call may take to end by itself when the kernel ended a process of it."""
+"""Seconds that a call may take to end by itself after the kernel killed a process of it."""
 
 PASSES = 3
-"""How often the processes of a fork bomb are looked for, to be stopped before it is ended."""
+"""Passes to find and stop the processes of a fork bomb before it is ended."""
 
 DYING_S = 5.0
-"""How long a call that was over a limit may take to end before another is looked for."""
+"""Seconds that a call over a limit may take to end before another one is selected."""
 
 
 WATCHERS = (CAP_DAC_READ_SEARCH, CAP_KILL, CAP_SYS_PTRACE)
-"""What root's watcher keeps: it counts folders and memory of another user, and stops processes of theirs."""
+"""Capabilities that root's watcher keeps: to measure another user's folders and memory, and stop their processes."""
 
 
 class Run:
-    """One running call: its number inside, its process here once it was found."""
+    """One running call: its pid inside, and its process here once found."""
 
     def __init__(self, inner: int) -> None:
         self.inner = inner
@@ -61,7 +61,7 @@ class Run:
 
 
 class Watcher:
-    """The loop."""
+    """The main loop."""
 
     def __init__(
         self, link: Channel, supervisor: int, holding: dict[str, Any], group: Group, meminfo: str = "/proc/meminfo"
@@ -84,7 +84,7 @@ class Watcher:
         self._checked = (0.0, 0)
 
     def serve(self) -> None:
-        """Until the supervisor is gone."""
+        """Run until the supervisor is gone."""
         poll = select.poll()
         poll.register(self._link.fd, select.POLLIN)
         pause = self._look(time.monotonic())
@@ -116,7 +116,7 @@ class Watcher:
                 self._disk.rest()
 
     def _look(self, now: float) -> float | None:
-        """One look. Returns how long to rest, None while nothing runs."""
+        """Check once. Returns the seconds until the next check, None while nothing runs."""
         wait = self._disk.look(now, bool(self._runs))
         if not self._runs:
             self._refused = self._oom = None
@@ -133,7 +133,7 @@ class Watcher:
             self._disk.struck()
         return rest if wait is None else min(rest, wait)
 
-    # --- where the kernel counts ---
+    # --- with the kernel's counters ---
 
     def _kernel(self, now: float) -> float:
         found, before = self._group.counters(), self._counted
@@ -155,7 +155,7 @@ class Watcher:
         return QUICK_S
 
     def _at_most(self, refused: bool, now: float) -> None:
-        """New processes are refused, or would be: once is the program's to deal with, on and on is not."""
+        """Handle refused new processes: the program must cope with a few refusals, lasting ones end the call."""
         if refused:
             first = self._refused[0] if self._refused else now
             self._refused = (first, now)
@@ -165,7 +165,7 @@ class Watcher:
         elif self._refused and now - self._refused[1] >= STUCK_S / 2:
             self._refused = None
 
-    # --- where it does not ---
+    # --- without them ---
 
     def _processes_themselves(self, now: float) -> float:
         if self._memory is None and self._processes is None:
@@ -201,7 +201,7 @@ class Watcher:
         self._checked = (now, found.all.memory)
         return usage.proportional(found.all.pids) > most
 
-    # --- who it was ---
+    # --- the responsible call ---
 
     def _tree(self) -> usage.Tree:
         found = usage.Tree(self._supervisor, self._spare)
@@ -210,11 +210,11 @@ class Watcher:
         return found
 
     def _largest(self, found: usage.Tree, *, by: str) -> str:
-        """The running call that has most of it."""
+        """Return the running call that uses most of it."""
         return max(self._runs, key=lambda call: getattr(found.below(self._runs[call].pid), by))
 
     def _writer(self) -> str:
-        """The running call that wrote most; of those that wrote nothing the one that began last."""
+        """Return the running call that wrote most; if none wrote, the one that began last."""
         found = self._tree()
 
         def wrote(call: str) -> tuple[int, float]:
@@ -226,8 +226,8 @@ class Watcher:
     def _strike(self, limit: str, call: str, now: float) -> None:
         """Report a call over its limit; the supervisor kills it.
 
-        What would not wait for that is seen to here: the process that has most memory is ended, and anything else is
-        stopped where it stands, for those inside would hardly get a turn, or were stopped themselves.
+        Urgent steps are taken here: for memory the largest process is killed; for other limits the processes of the
+        call are stopped, because the agent inside would hardly get to run, or is stopped itself.
         """
         self._dying = (call, now + DYING_S)
         self._tell("over", limit, call)
@@ -250,12 +250,12 @@ class Watcher:
 
 
 def filter_of(launch: dict[str, Any]) -> bytes:
-    """The filter of system calls for processes beside a sandbox: none of them starts a program."""
+    """Return the system call filter for processes beside a sandbox: none of them may start a program."""
     return base64.b64decode(launch["filter"])
 
 
 def become(link: int, parent: int, supervisor: int, launch: dict[str, Any], group: Group, *, again: bool) -> NoReturn:
-    """In a child of the steward: watch until it is gone. `again` when another one was before."""
+    """In a child of the steward: watch until it is gone. `again` if this watcher replaces an earlier one."""
     try:
         os.dup2(link, 3, inheritable=False)
         os.closerange(4, 65536)
