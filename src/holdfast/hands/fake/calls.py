@@ -33,11 +33,11 @@ from holdfast.hands.box.agent.text import (
 )
 
 COMMANDS = ("bash", "job", "service")
-"""The tools whose calls run a command."""
+"""Tools whose calls run a command."""
 
 
 class Call:
-    """One call. `changed` is set, and replaced, whenever something about it is new."""
+    """One call. `changed` is set, and replaced, whenever the call changes."""
 
     def __init__(
         self, call_id: str, request: ExecRequest, expectation: FileExpectation | None, started_s: float
@@ -60,7 +60,7 @@ class Call:
         self.changed = anyio.Event()
 
     def tell(self) -> None:
-        """Wake all who wait for something about it."""
+        """Wake all waiters of the call."""
         self.changed.set()
         self.changed = anyio.Event()
 
@@ -71,7 +71,7 @@ class Call:
         return CallStatus(state, self.result, expectation, self.line, self.ready, self.problem)  # type: ignore[arg-type]
 
     def prints(self, text: str) -> bool:
-        """It printed something. True when that holds the line that is waited for, for the first time."""
+        """Add output. True if the expected line comes for the first time."""
         self.printed += text.encode("utf-8", "replace")
         pattern = self.request.input.get("line")
         if not pattern or self.line is not None or self.request.tool != "job":
@@ -85,12 +85,12 @@ class Call:
         return found is not None
 
     def output(self, after: int, max_bytes: int, *, over: bool) -> Output:
-        """Return the output from there on."""
+        """Return the output from that position on."""
         after = min(after, len(self.printed))
         return Output(*cut(self.printed[after:], after, after, max_bytes, over=over))
 
     def give(self, data: bytes, offset: int, *, close: bool) -> bool:
-        """Take input. True when that was the last of it. Raises `HandsError`."""
+        """Accept input. True if it was the last. Raises `HandsError`."""
         if not (self.request.tool in COMMANDS and self.request.input.get("stdin")):
             raise HandsError(f"call {self.call_id} has no input; it was started without `stdin`")
         if offset + len(data) <= len(self.given) and not (close and not self.closed):
@@ -105,7 +105,7 @@ class Call:
 
 
 class Incarnation:
-    """One incarnation: its calls, who may ask, and whether it lives."""
+    """One incarnation: its calls, its epoch, and its state."""
 
     def __init__(self, identity: HandsProvisioned, epoch: int, session_id: str) -> None:
         self.identity = identity
@@ -119,7 +119,7 @@ class Incarnation:
 
 
 class Due(NamedTuple):
-    """Something that happens at a time. Two at the same time happen in the order they were planned."""
+    """An event at a time. Two at the same time happen in the order in which they were planned."""
 
     when_s: float
     order: int
@@ -128,24 +128,24 @@ class Due(NamedTuple):
 
 
 class Stage(Protocol):
-    """The part of the provider that its hands in memory use."""
+    """The part of the provider that its in-memory hands use."""
 
     clock: Clock
 
     def find(self, identity: HandsProvisioned) -> Incarnation | None:
-        """The incarnation as far as this machine, in this boot, can know it."""
+        """Return the incarnation as far as this machine, in this boot, can know it."""
         ...
 
     def files(self, workspace: str) -> Files:
-        """The files of a workspace."""
+        """Return the files of a workspace."""
         ...
 
     def settle(self) -> None:
-        """Bring about everything that the clock has passed."""
+        """Process all events up to the current time of the clock."""
         ...
 
     def next_due(self) -> float:
-        """Seconds until something happens by itself."""
+        """Return the seconds until the next event."""
         ...
 
     def begin(self, made: Incarnation, call_id: str, request: ExecRequest) -> None:
@@ -153,7 +153,7 @@ class Stage(Protocol):
         ...
 
     def give(self, made: Incarnation, call: Call, data: bytes, offset: int, *, close: bool) -> None:
-        """Give a call input."""
+        """Write input to a call."""
         ...
 
     def cancel(self, made: Incarnation, call: Call) -> None:
@@ -161,20 +161,20 @@ class Stage(Protocol):
         ...
 
     def pause(self, made: Incarnation) -> None:
-        """Nothing of these hands happens any more."""
+        """Pause all events of these hands."""
         ...
 
     def resume(self, made: Incarnation) -> None:
-        """It goes on."""
+        """Resume the events of these hands."""
         ...
 
     def erase(self, made: Incarnation) -> None:
-        """Take an incarnation away with its journal."""
+        """Remove an incarnation with its journal."""
         ...
 
 
 def packed(files: Files, path: str, target: BinaryIO) -> int:
-    """Write the files under a path as a tar; its size in bytes."""
+    """Write the files under a path as a tar; returns its size in bytes."""
     base = inside(path)
     out = io.BytesIO()
     with tarfile.open(mode="w", fileobj=out, format=tarfile.PAX_FORMAT) as archive:
@@ -188,7 +188,7 @@ def packed(files: Files, path: str, target: BinaryIO) -> int:
 
 
 def unpacked(files: Files, path: str, source: BinaryIO) -> int:
-    """Put what a tar holds under a path; the number of its entries. Links become copies, folders nothing."""
+    """Extract a tar under a path; returns the number of its entries. Links become copies; folders are skipped."""
     base = inside(path)
     count = 0
     try:
@@ -207,11 +207,11 @@ def unpacked(files: Files, path: str, source: BinaryIO) -> int:
 
 
 ROOT = "/workspace"
-"""Where the workspace is inside."""
+"""Path of the workspace inside the sandbox."""
 
 
 class Files(MutableMapping[str, bytes]):
-    """Files by absolute path inside, knowing which was written last."""
+    """Files by absolute path inside the sandbox, with the order of their writes."""
 
     def __init__(self) -> None:
         self._content: dict[str, bytes] = {}
@@ -233,26 +233,26 @@ class Files(MutableMapping[str, bytes]):
         return len(self._content)
 
     def newest_first(self) -> list[str]:
-        """All paths, the last written one first."""
+        """Return all paths, the most recently written one first."""
         return list(reversed(self._content))
 
 
 Effect = Callable[[str, Files], tuple[int, str]]
-"""What a bash command does: command and files → exit status and output. The web is asked `web_fetch URL`."""
+"""Effect of a bash command: command and files → exit status and output. Web requests are `web_fetch URL`."""
 
 
 def nothing_happens(command: str, files: Files) -> tuple[int, str]:
-    """The effect of a command that succeeds without doing or saying anything."""
+    """Effect of a command that succeeds without changes or output."""
     return 0, ""
 
 
 def inside(path: str) -> str:
-    """The absolute, normal form of a path."""
+    """Return the absolute, normal form of a path."""
     return posixpath.normpath(posixpath.join(ROOT, path))
 
 
 def digest(content: bytes | None) -> str:
-    """SHA-256 hex of a file, empty when it is absent."""
+    """Return the SHA-256 of a file in hex, empty if it is absent."""
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
@@ -280,7 +280,7 @@ def _wanted(request: ExecRequest, path: str, files: Files) -> bytes:
 
 
 def carry_out(request: ExecRequest, files: Files, expectation: FileExpectation | None, effect: Effect) -> ExecResult:
-    """Do it."""
+    """Run the tool."""
     if request.tool in ("bash", "job", "service"):
         return _bash(request, files, effect)
     if request.tool in ("web_fetch", "web_search"):
@@ -335,7 +335,7 @@ def _read(given: dict[str, Any], files: Files, cap: int) -> ExecResult:
 
 
 def _under(base: str, files: Files) -> Iterator[tuple[str, str]]:
-    """(path, path relative to `base`), the newest first."""
+    """Return (path, path relative to `base`) pairs, newest first."""
     for path in files.newest_first():
         relative = posixpath.relpath(path, base)
         if not relative.startswith("../"):

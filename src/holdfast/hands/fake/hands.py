@@ -1,4 +1,4 @@
-"""One incarnation of hands in memory, as `FakeProvider` makes it: its verbs."""
+"""One incarnation of in-memory hands, as `FakeProvider` creates it: its verbs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FakeHands:
         return call.result
 
     async def _something(self, call: Call, wait_s: float = math.inf) -> None:
-        """Until something is new about the call, something else is due, or that time is over."""
+        """Wait until the call changes, something else is due, or that time is over."""
         changed = call.changed
 
         async def alarm() -> None:
@@ -64,7 +64,7 @@ class FakeHands:
         self._provider.settle()
 
     async def kill(self, epoch: int, call_id: str) -> None:
-        """End a running call."""
+        """Kill a running call."""
         made = await self._living(epoch)
         if call_id in made.calls:
             self._provider.cancel(made, made.calls[call_id])
@@ -92,7 +92,7 @@ class FakeHands:
     async def read(
         self, epoch: int, call_id: str, after: int = 0, *, wait_s: float = 0.0, max_bytes: int = 65_536
     ) -> Output:
-        """Return the output of a call from there on."""
+        """Return the output of a call from that position on."""
         made = await self._known(epoch)
         call = made.calls.get(call_id)
         if call is None:
@@ -107,7 +107,7 @@ class FakeHands:
             self._check(made, epoch)
 
     async def write(self, epoch: int, call_id: str, data: bytes, *, offset: int, close: bool = False) -> None:
-        """Give a running command input."""
+        """Write input to a running command."""
         made = await self._living(epoch)
         call = made.calls.get(call_id)
         if call is None:
@@ -115,11 +115,11 @@ class FakeHands:
         self._provider.give(made, call, data, offset, close=close)
 
     async def pause(self, epoch: int) -> None:
-        """Nothing happens any more."""
+        """Pause all events of these hands."""
         self._provider.pause(await self._living(epoch))
 
     async def resume(self, epoch: int) -> None:
-        """It goes on."""
+        """Resume the events of these hands."""
         self._provider.resume(await self._living(epoch))
 
     async def pack(self, epoch: int, path: str, target: BinaryIO) -> int:
@@ -128,7 +128,7 @@ class FakeHands:
         return packed(self._provider.files(made.identity.workspace), path, target)
 
     async def unpack(self, epoch: int, path: str, source: BinaryIO) -> int:
-        """Put a tar into a folder."""
+        """Extract a tar into a folder."""
         made = await self._living(epoch)
         return unpacked(self._provider.files(made.identity.workspace), path, source)
 

@@ -1,8 +1,8 @@
-"""Hands in memory: the same verbs and the same semantics as real ones, on a clock of the caller's.
+"""In-memory hands: the same verbs and the same semantics as real ones, on the caller's clock.
 
-For tests and the simulator. Everything is a deterministic function of what was called and when. A
-call's effect happens some time after its start and its end some time after that (`pace`); both are
-brought about when the clock has passed them and anybody looks, in the order of their times.
+For tests and the simulator. Everything is a deterministic function of the calls and their times. A call's effect
+happens some time after its start and its end some time after that (`pace`); both happen at the first query after the
+clock has passed them, in the order of their times.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ Pace = Callable[[str, ExecRequest], tuple[float, float]]
 
 
 READY_S = 60.0
-"""How long a service may take to be ready when nothing else was said."""
+"""Default for the seconds that a service may take to become ready."""
 
 
 def at_once(call_id: str, request: ExecRequest) -> tuple[float, float]:
-    """The pace of a call that is over as soon as it starts."""
+    """The pace of a call that ends as soon as it starts."""
     return 0.0, 0.0
 
 
 News = Callable[[str, str, str], None]
-"""What is told when a job has news and nobody waits: session id, call id, and `line`, `exit` or `lost`."""
+"""Callback when a job has news and no client waits: session id, call id, and `line`, `exit` or `lost`."""
 
 
 class FakeProvider:
-    """Makes hands in memory.
+    """Creates in-memory hands.
 
-    `effect` is what a command does to the files and says; `pace` how long calls take;
-    `provision_s` how long making hands takes. `workspaces` are the files by workspace path: they
-    outlive the hands, as folders do. `on_news` is called in place of the command of that name.
+    `effect` defines a command's changes to the files and its output; `pace` how long calls take; `provision_s` how long
+    creating hands takes. `workspaces` are the files by workspace path: they outlive the hands, as folders do. `on_news`
+    is called in place of the command of that name.
 
-    A job takes the time that its pace gives it, hours if need be: `next_due` says when something happens by itself,
-    `settle` brings about what the clock has passed. A command that was given input finds it in `/dev/stdin` and has
-    its effect when its input is closed, at the earliest. A service whose command's effect is not 0 ends with it; any
-    other goes on, whatever its pace says after the effect, and has its health command's effect then and every
-    second until that is 0.
+    A job takes the time that its pace gives it, hours if need be: `next_due` returns the time to the next event,
+    `settle` processes the events that the clock has passed. A command with input finds it in `/dev/stdin` and has its
+    effect when its input is closed, at the earliest. A service whose command's effect is not 0 ends with it; any other
+    continues, whatever its pace says after the effect, and runs its health command then and every second until that is
+    0.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class FakeProvider:
         self._count = 0
 
     async def probe(self) -> Capabilities:
-        """Always usable; nothing real happens, so nothing needs isolation."""
+        """Return a usable result; nothing real happens, so nothing needs isolation."""
         finding = Finding("sandbox", "ok", "hands in memory: nothing real happens")
         return Capabilities("fake", True, {}, (finding,))
 
     async def provision(self, spec: HandsSpec, epoch: int) -> Hands:
-        """A new incarnation."""
+        """Create a new incarnation."""
         await self.clock.sleep(self._provision_s)
         if spec.hands_id in self._made:
             raise HandsError(f"{spec.hands_id} is there already: an id of hands is used once")
@@ -118,45 +118,45 @@ class FakeProvider:
         return FakeHands(self, identity)
 
     async def attach(self, identity: HandsProvisioned) -> Hands:
-        """The incarnation of that event, dead or alive."""
+        """Return the incarnation of that event, dead or alive."""
         return FakeHands(self, identity)
 
     # --- for tests and the simulator ---
 
     def files(self, workspace: str) -> Files:
-        """The files of a workspace, by their path inside."""
+        """Return the files of a workspace, by their path inside the sandbox."""
         return self.workspaces.setdefault(workspace, Files())
 
     def alive(self) -> list[str]:
-        """The ids of living incarnations, in the order they were made."""
+        """Return the ids of living incarnations, in the order of their creation."""
         return [hands_id for hands_id, made in self._made.items() if not made.gone]
 
     def lose(self, hands_id: str, reason: str = "it was killed") -> None:
-        """Kill an incarnation now: what ran in it has no known end, its journal stays."""
+        """Kill an incarnation now: its running calls have no known end, its journal stays."""
         self.settle()
         self._end(self._made[hands_id], reason)
 
     def reboot(self, boot_id: str) -> None:
-        """The machine restarts: every incarnation is gone and no journal counts any more."""
+        """Restart the machine: every incarnation is gone and no journal counts any more."""
         self.settle()
         self.boot_id = boot_id
         for made in self._made.values():
             self._end(made, "the machine restarted", news="")
 
     def settle(self) -> None:
-        """Bring about everything that the clock has passed."""
+        """Process all events up to the current time of the clock."""
         now = self.clock.monotonic_s()
         while self._due and self._due[0].when_s <= now:
             heapq.heappop(self._due).what()
 
     def next_due(self) -> float:
-        """Seconds until something happens by itself; infinite when nothing will."""
+        """Return the seconds until the next event; infinite if there is none."""
         return self._due[0].when_s - self.clock.monotonic_s() if self._due else math.inf
 
     # --- for FakeHands ---
 
     def find(self, identity: HandsProvisioned) -> Incarnation | None:
-        """The incarnation as far as this machine, in this boot, can know it."""
+        """Return the incarnation as far as this machine, in this boot, can know it."""
         self.settle()
         if (identity.host_id, identity.boot_id) != (self.host_id, self.boot_id):
             return None
@@ -164,7 +164,7 @@ class FakeProvider:
         return None if made is None or made.erased else made
 
     def begin(self, made: Incarnation, call_id: str, request: ExecRequest) -> None:
-        """Start a call: its effect and its end become due."""
+        """Start a call: schedules its effect and its end."""
         if made.paused_s is not None:
             raise HandsError("these hands are paused; resume them before something is started")
         name = request.input.get("name")
@@ -188,7 +188,7 @@ class FakeProvider:
         self.settle()
 
     def give(self, made: Incarnation, call: Call, data: bytes, offset: int, *, close: bool) -> None:
-        """Give a call input. The last of it may bring its effect about."""
+        """Write input to a call. The last of it may trigger the call's effect."""
         if call.give(data, offset, close=close) and call.held_s is not None:
             self._affect(made, call, self.clock.monotonic_s())
             _, after = self._pace(call.call_id, call.request)
@@ -201,7 +201,7 @@ class FakeProvider:
             self._finish(made, call, ExecResult(False, call.printed.decode(), signal=9, cancelled=True))
 
     def pause(self, made: Incarnation) -> None:
-        """Nothing of these hands happens any more."""
+        """Pause all events of these hands."""
         if made.paused_s is None:
             made.paused_s = self.clock.monotonic_s()
             made.held = [due for due in self._due if due.made is made]
@@ -209,7 +209,7 @@ class FakeProvider:
             heapq.heapify(self._due)
 
     def resume(self, made: Incarnation) -> None:
-        """It goes on, as much later as it stood still."""
+        """Resume the events of these hands, delayed by the length of the pause."""
         if made.paused_s is not None:
             late_s = self.clock.monotonic_s() - made.paused_s
             made.paused_s = None
@@ -218,7 +218,7 @@ class FakeProvider:
             made.held = []
 
     def erase(self, made: Incarnation) -> None:
-        """Take an incarnation away with its journal."""
+        """Remove an incarnation with its journal."""
         self._end(made, "it was released", news="")
         made.erased = True
 
@@ -240,7 +240,7 @@ class FakeProvider:
             self._examine(made, call, when_s)
 
     def _examine(self, made: Incarnation, call: Call, when_s: float) -> None:
-        """Run the health command, now and every second, until it is well or the time is over."""
+        """Run the health command, now and every second, until it succeeds or the time is over."""
         if not call.running or call.ready != "waiting":
             return
         given = call.request.input
